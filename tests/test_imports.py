@@ -70,7 +70,7 @@ MAY_IMPORT = {
     "rebuild": DUMPS | {"analysis", "view"},
     "report.page.notebook": DUMPS | {"report"},
     "report.page.page": DUMPS | {"view", "machines", "report", "check.findings", "check.verify"},
-    "report.data.in_place": DUMPS | {"view", "machines", "report", "analysis"},
+    "report.data.explain": DUMPS | {"view", "machines", "report", "analysis"},
     "report.screens.verdict_text": {"base", "report", "check.findings"},
     "report": DUMPS | {"view", "machines"},
     "api": {"base"},

@@ -17,8 +17,8 @@ from typing import Any
 
 import msgspec
 
-from hlomem.fleet.page import FleetPage
 from hlomem.report.page.bundle import TEMPLATES
+from hlomem.report.page.fleet import FleetPage
 from hlomem.report.page.front import PageFront
 from hlomem.report.page.page import Page
 from hlomem.report.page.waterfall import Waterfall

@@ -1,9 +1,9 @@
-"""The memory of many programs at once: scanned into a store of tables, and asked in SQL.
+"""The memory of many programs: scanned into a store of tables, queried in SQL.
 
     hlomem.fleet.scan(["dumps/", "s3://bucket/nightly/"], "store", run="nightly-41")
     hlomem.fleet.ask("store", "SELECT name, needs FROM modules ORDER BY needs DESC").df()
 
-Needs the extra `hlomem[fleet]`; what it brings is imported when it is first used.
+Needs the extra `hlomem[fleet]`, whose packages are imported on first use.
 """
 
 from __future__ import annotations

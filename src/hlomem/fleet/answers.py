@@ -1,8 +1,4 @@
-"""Answers to ready questions: rows under columns, with what to know before and after them.
-
-In: rows. Out: `Answer`, drawn for people or encoded for programs. Columns of bytes are drawn in
-units, and stay integers as data.
-"""
+"""Answers to predefined questions: a title, a table and notes, as data or drawn."""
 
 from __future__ import annotations
 
@@ -13,7 +9,7 @@ import msgspec
 from hlomem.base.sizes import format_bytes
 from hlomem.base.source import visible
 from hlomem.dump.records import Record
-from hlomem.report.screens.text import Line, shorten, shorten_front, wrap
+from hlomem.report.screens.text import Line, shorten, shorten_front, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,55 +18,48 @@ if TYPE_CHECKING:
 _GAP = 2
 _INDENT = 4
 _LEAST = 8
-"""Columns a text keeps, however many there are."""
+"""The fewest cells of a text column."""
 _PATHS = frozenset({"line", "source"})
-"""Texts whose ends tell most."""
+"""Columns that are shortened at the front."""
 
 
 class Answer(Record, frozen=True, kw_only=True):
-    """An answer as data."""
-
-    question: str
-    run: str | None
+    question: str = ""
+    run: str | None = None
     title: str
-    """In a sentence."""
     columns: tuple[str, ...]
     rows: tuple[dict[str, Any], ...]
-    """By the names of the columns."""
     sizes: tuple[str, ...] = ()
-    """The columns whose numbers are bytes."""
+    """The columns in bytes."""
     below: str = ""
-    """The column whose texts stand below their rows, one a line."""
+    """A column whose texts are shown below their rows, one per line."""
     totals: dict[str, int] = msgspec.field(default_factory=dict)
-    """Sums over all, not only over the rows that are listed."""
+    """Sums over all rows, listed or not."""
     notes: tuple[str, ...] = ()
 
 
 def draw_answer(answer: Answer, columns: int) -> list[Line]:
-    """The answer in so many columns."""
-    lines: list[Line] = [[(line, "bold")] for line in wrap(answer.title, columns)]
+    lines = wrapped(answer.title, columns, style="bold")
     if answer.rows:
         head, *rows = draw_table(answer.columns, answer.rows, columns, answer.sizes)
         lines += [[], head]
         for row, drawn in zip(answer.rows, rows, strict=True):
             lines.append(drawn)
             for text in row[answer.below] if answer.below else ():
-                lines += [[(line, "dim")] for line in wrap(text, columns, " " * _INDENT)]
+                lines += wrapped(text, columns, " " * _INDENT, "dim")
     if answer.notes:
         lines.append([])
-    lines += [[(line, "dim")] for note in answer.notes for line in wrap(note, columns)]
+    lines += [line for note in answer.notes for line in wrapped(note, columns, style="dim")]
     return lines
 
 
 def draw_table(
     names: Sequence[str], rows: Sequence[dict[str, Any]], columns: int, sizes: Sequence[str] = ()
 ) -> list[Line]:
-    """Rows under the names of their columns; texts give way where there are too many."""
+    """Rows below the names of their columns; texts are shortened to fit."""
     cells = [[_cell(row.get(name), is_size=name in sizes) for name in names] for row in rows]
     numeric = [_is_numeric([row.get(name) for row in rows]) for name in names]
-    widths = [
-        max([len(name), *(len(row[place]) for row in cells)]) for place, name in enumerate(names)
-    ]
+    widths = [max(map(len, column)) for column in zip(names, *cells, strict=True)]
     _fit(widths, numeric, columns)
     made: list[Line] = [[(_row(list(names), names, widths, numeric), "dim")]]
     made += [[(_row(row, names, widths, numeric), "")] for row in cells]
@@ -92,10 +81,10 @@ def _is_numeric(values: list[object]) -> bool:
 
 
 def _fit(widths: list[int], numeric: list[bool], columns: int) -> None:
-    """Takes from the widest text, column by column, until a row fits or none can give more."""
+    """Shrink the widest text column until a row fits or all are minimal."""
+    texts = [index for index, is_number in enumerate(numeric) if not is_number]
     while sum(widths) + _GAP * (len(widths) - 1) > columns:
-        texts = [place for place, is_number in enumerate(numeric) if not is_number]
-        widest = max(texts, key=lambda place: widths[place], default=None)
+        widest = max(texts, key=lambda index: widths[index], default=None)
         if widest is None or widths[widest] <= _LEAST:
             return
         widths[widest] -= 1

@@ -1,8 +1,7 @@
-"""Archives unpacked: tar, packed or not, and zip.
+"""Unpacks tar and zip archives into a temporary folder.
 
-In: an archive. Out: its files in a folder of their own, which goes away again. Archives are
-hostile: only plain files are unpacked, under names of ours, none larger than the limit of inputs,
-and together no more than a hundred times the archive.
+Archives are hostile: only plain files are unpacked, under safe names, none larger than the input
+limit, and together no more than a hundred times the archive.
 """
 
 from __future__ import annotations
@@ -30,8 +29,6 @@ _PIECE = 1 << 20
 
 
 class _Member(NamedTuple):
-    """A file of an archive."""
-
     name: str
     size: int
     content: IO[bytes]
@@ -39,7 +36,7 @@ class _Member(NamedTuple):
 
 @contextmanager
 def unpacked(archive: FileEntry, limit: int) -> Iterator[tuple[str, list[FileEntry]]]:
-    """A folder with an archive's files, and these; their stamps are the archive's."""
+    """A folder with an archive's files, and their entries with the archive's stamp."""
     with tempfile.TemporaryDirectory(prefix="hlomem-archive-") as folder:
         try:
             yield folder, list(_unpack(archive, Path(folder), limit))
@@ -51,7 +48,7 @@ def unpacked(archive: FileEntry, limit: int) -> Iterator[tuple[str, list[FileEnt
 def _unpack(archive: FileEntry, folder: Path, limit: int) -> Iterator[FileEntry]:
     left = max(_ALWAYS_ALLOWED, _MAX_GROWTH * archive.size)
     for member in _members(archive):
-        path = _place_of(folder, member.name)
+        path = _path_of(folder, member.name)
         if path is None:
             continue
         left -= member.size
@@ -65,7 +62,7 @@ def _unpack(archive: FileEntry, folder: Path, limit: int) -> Iterator[FileEntry]
 
 
 def _copy(member: _Member, path: Path) -> None:
-    """Writes no more than a member claims to have."""
+    """Write no more than a member claims to have."""
     left = member.size
     with path.open("wb") as file:
         while left and (piece := member.content.read(min(left, _PIECE))):
@@ -73,8 +70,8 @@ def _copy(member: _Member, path: Path) -> None:
             left -= len(piece)
 
 
-def _place_of(folder: Path, name: str) -> Path | None:
-    """The path of a member in a folder; None for names that lead out of it, or nowhere."""
+def _path_of(folder: Path, name: str) -> Path | None:
+    """The path of a member in a folder; None for unsafe names and conflicts."""
     parts = [
         part for part in PurePosixPath(name.replace("\\", "/")).parts if part not in ("/", ".")
     ]

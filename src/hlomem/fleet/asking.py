@@ -1,8 +1,7 @@
-"""`hlomem.fleet.ask`: SQL over a store, which can look at the store and at nothing else.
+"""`hlomem.fleet.ask`: SQL over a store, and over nothing else.
 
-In: a store and one query. Out: a DuckDB relation. Before the query is read, DuckDB is told to touch
-no file but those of the store, to load no extension and to keep these settings; of all statements
-only a query is taken, and it runs where nothing may be written.
+DuckDB is restricted to the store's files, without extensions and with locked settings; only a
+single query is accepted, in a read-only transaction.
 """
 
 from __future__ import annotations
@@ -24,15 +23,15 @@ _READ_ONLY = "BEGIN TRANSACTION READ ONLY"
 
 
 def ask(store: str | Path, sql: str) -> DuckDBPyRelation:
-    """The answer to a query, as a relation of DuckDB: `.fetchall()`, `.df()`, `.arrow()`.
+    """The answer to a query, as a DuckDB relation: `.fetchall()`, `.df()`, `.arrow()`.
 
-    docs/fleet.md lists the tables; `SHOW TABLES` and `DESCRIBE modules` are queries, too.
+    docs/fleet.md lists the tables; `SHOW TABLES` and `DESCRIBE modules` work as well.
     """
     return LockedTables(str(store)).query(sql)
 
 
 class LockedTables:
-    """The tables of a store for somebody else's queries."""
+    """The tables of a store for untrusted queries."""
 
     def __init__(self, store: str) -> None:
         self.tables = Tables(open_store(store))
@@ -47,12 +46,11 @@ class LockedTables:
             self._connection.execute(setting)
 
     def _start_again(self) -> None:
-        """Leaves what an error has left behind."""
+        """Recover from a failed query."""
         self._connection.execute("ROLLBACK")
         self._connection.execute(_READ_ONLY)
 
     def query(self, sql: str) -> DuckDBPyRelation:
-        """The answer to one query."""
         duckdb = require("duckdb", "a store")
         try:
             statements = self._connection.extract_statements(sql)
@@ -62,17 +60,16 @@ class LockedTables:
             raise CommandError(f"{len(statements)} statements; give one query")
         if statements[0].type != duckdb.StatementType.SELECT:
             kind = str(statements[0].type).rpartition(".")[2]
-            raise CommandError(f"{kind} is no query; a store is only read: SELECT … FROM modules")
+            raise CommandError(f"{kind} is not a query; stores are read-only: SELECT … FROM …")
         try:
             relation: DuckDBPyRelation | None = self._connection.sql(sql)
         except duckdb.Error as error:
             self._start_again()
             raise _refused(error) from error
-        assert relation is not None  # only statements other than SELECT have none
+        assert relation is not None  # every SELECT has one
         return relation
 
     def rows(self, sql: str) -> list[dict[str, Any]]:
-        """The answer to one query, as dictionaries."""
         relation = self.query(sql)
         try:
             found = relation.fetchall()
@@ -83,4 +80,4 @@ class LockedTables:
 
 
 def _refused(error: Exception) -> CommandError:
-    return CommandError(f"the query was refused: {visible(str(error).partition(chr(10))[0])}")
+    return CommandError(f"the query was rejected: {visible(str(error).partition(chr(10))[0])}")

@@ -1,8 +1,7 @@
-"""The process that reads units, one after another: `python -m hlomem.fleet.child`.
+"""The worker process that reads units: `python -m hlomem.fleet.child`.
 
-In, on standard input: tasks, each a length of four bytes and msgpack. Out, on standard output:
-outcomes likewise, after a word that it is ready. Whoever started it may end it at any time; it ends
-itself when its input does, or when a unit takes much too long and nobody is left to notice.
+Reads tasks from standard input and writes `READY` and outcomes to standard output, as msgpack with
+a length of four bytes. It ends with its input, or by itself if a unit takes much too long.
 """
 
 from __future__ import annotations
@@ -21,19 +20,18 @@ from hlomem.fleet.reading import Outcome, Task, failed, read_unit
 
 LENGTH = struct.Struct("<I")
 READY = b"ready"
-"""Said first, when all is imported."""
+"""Sent once all modules are imported."""
 _COLLECTED_EVERY = 16
-"""Units after which memory that only cycles hold is freed; each frees most of its own at once."""
+"""Units between garbage collections; most memory is freed without."""
 _GRACE = 10
 
 
 def main() -> None:
-    """Answers until the input ends."""
     tasks = sys.stdin.buffer
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # nothing else may speak there
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started us is interrupted, too
-    gc.freeze()  # what was imported is never garbage
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # reserved for answers
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent is interrupted, too
+    gc.freeze()  # imported modules are never garbage
     write_frame(answers, READY)
     number = limit = 0
     while (message := read_frame(tasks)) is not None:
@@ -50,7 +48,7 @@ def main() -> None:
 
 
 def _read(task: Task) -> Outcome:
-    if hasattr(signal, "alarm"):  # ends this process, should its parent be gone
+    if hasattr(signal, "alarm"):  # ends this process if its parent is gone
         signal.alarm(int(task.options.seconds) + _GRACE)
     try:
         with collector_off():
@@ -63,7 +61,7 @@ def _read(task: Task) -> Outcome:
 
 
 def _limit_memory(size: int) -> None:
-    """Holds this process to so many bytes of address space, where the system can."""
+    """Limit the address space of this process, if the system can."""
     try:
         import resource  # noqa: PLC0415 - not on Windows
     except ImportError:
@@ -83,7 +81,6 @@ def read_frame(stream: BinaryIO) -> bytes | None:
 
 
 def write_frame(stream: BinaryIO, message: bytes) -> None:
-    """Sends a message."""
     stream.write(LENGTH.pack(len(message)) + message)
     stream.flush()
 

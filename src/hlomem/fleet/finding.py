@@ -1,8 +1,7 @@
-"""The units below the paths of a scan, archives unpacked on the way.
+"""Finds the units below the paths of a scan, inside archives as well.
 
-In: paths and addresses. Out: units, one after another; those of an archive carry their bytes, as
-what was unpacked here is not there for others. An archive that is known to be in the store is
-handed on as it is, and not opened.
+Units of an archive carry their bytes, since workers cannot reach the unpacked files. An archive
+that is already in the store is not opened.
 """
 
 from __future__ import annotations
@@ -31,11 +30,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _PACKED = 4096
-"""Bytes of a gzip file that hold the first of what is in it."""
+"""Bytes of a gzip file that are enough to sniff its content."""
 
 
 class UnitError(Exception):
-    """A unit that cannot be read, known before anybody tries."""
+    """A unit that is known to be unreadable before a worker tries."""
 
     def __init__(self, unit: Unit, reason: str) -> None:
         super().__init__(reason)
@@ -45,7 +44,7 @@ class UnitError(Exception):
 def find_units(
     path: str, is_known: Callable[[Unit], bool], limit: int
 ) -> Iterator[Unit | UnitError]:
-    """The units below a path; an archive comes after its own units, or, if known, alone."""
+    """The units below a path; an archive follows its units, or comes alone if it is known."""
     shown = path if is_address(path) else str(local_path(path).resolve())
     if not is_address(path) and not local_path(path).exists():
         raise InputError(f"{visible(path)}: no such file or folder")
@@ -69,12 +68,12 @@ def find_units(
 
 def _single(entry: FileEntry, kind: str, root: str) -> Unit:
     prefix = root.rstrip("/") + "/"
-    place = entry.path.removeprefix(prefix) if entry.path != root else entry.name
-    return Unit(kind=kind, name=entry.name, files=(entry,), path=place)  # type: ignore[arg-type]
+    path = entry.path.removeprefix(prefix) if entry.path != root else entry.name
+    return Unit(kind=kind, name=entry.name, files=(entry,), path=path)  # type: ignore[arg-type]
 
 
 def unit_at(path: str) -> Unit:
-    """The unit of a file: with the others of its dump, where it is one of several."""
+    """The unit of a file, together with the other files of its dump."""
     entries = list_beside(path)
     for unit in group_folders(entries, path.rpartition("/")[0], begins):
         if path in [file.path for file in unit.files]:
@@ -104,7 +103,7 @@ def _units_of_archive(
 
 
 def begins(entry: FileEntry) -> bytes:
-    """The first bytes of a file, unpacked; none where it cannot be read."""
+    """The first bytes of a file, unpacked; empty if it cannot be read."""
     try:
         if not entry.name.endswith(".gz"):
             return read_bytes(entry.path, SNIFFED)

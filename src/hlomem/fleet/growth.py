@@ -1,10 +1,8 @@
 """Growth from one run to another, and its causes.
 
-In: two runs of a store. Out: an `Answer`. Programs of both runs are paired: by their place below
-the scanned path, else by that without XLA's own numbers, else by folder, name and arguments, else
-by name and arguments, else by a name that both runs have once. For those that grew, the sources of
-both are opened again and the causes are those of `hlomem diff`; where a source is gone or has
-changed, the roles that grew are said instead.
+Programs of both runs are paired by path below the scanned one, with or without XLA's numbers, by
+folder, name and arguments, by name and arguments, or by a name that is unique in both. The causes
+are those of `hlomem diff` on the reopened sources, or the roles that grew if these are gone.
 """
 
 from __future__ import annotations
@@ -17,6 +15,7 @@ from hlomem.fleet.answers import Answer
 from hlomem.fleet.reopen import opened_memory
 from hlomem.fleet.tables import literal
 from hlomem.report.data.diff import build_diff
+from hlomem.report.screens.diff_text import signed
 from hlomem.report.screens.text import plural
 
 if TYPE_CHECKING:
@@ -34,13 +33,13 @@ _WAYS: tuple[Callable[[dict[str, Any]], Hashable], ...] = (
     lambda row: (row["name"], row["arguments"]),
     lambda row: row["name"],
 )
-"""How programs of two runs are recognised, the surest first."""
+"""Keys that pair programs of two runs, strictest first."""
 STEADY_PLACE = r"regexp_replace(place, 'module_\d+\.|\.cl_\d+', '', 'g')"
-"""A place without the numbers that XLA counts anew in every process, and in every release."""
+"""A path without the numbers that change with every process and XLA release."""
 
 
 def grown(tables: LockedTables, before: str, after: str, limit: int) -> Answer:
-    """The programs that need more than in another run, with the causes of those that lead."""
+    """The programs that need more than in another run, with causes for the largest."""
     old, new = _programs(tables, before), _programs(tables, after)
     pairs = list(pair_programs(old, new))
     more = [pair for pair in pairs if _delta(pair) > 0]
@@ -59,8 +58,6 @@ def grown(tables: LockedTables, before: str, after: str, limit: int) -> Answer:
     words = f"{plural(len(more), 'program')} grew by {format_bytes(totals['grown_bytes'])} in all"
     others = ", ".join(f"{totals[name]} {name}" for name in ("shrunk", "same", "new", "gone"))
     return Answer(
-        question="grown",
-        run=after,
         title=f"From {before} to {after}: {words}; {others}",
         columns=("delta", "before", "after", "name", "place"),
         below="causes",
@@ -80,7 +77,7 @@ def _programs(tables: LockedTables, run: str) -> list[dict[str, Any]]:
 
 
 def pair_programs(old: list[dict[str, Any]], new: list[dict[str, Any]]) -> Iterator[Pair]:
-    """Programs of two runs that are the same, each in one pair at most."""
+    """Pairs of the same program in two runs."""
     taken_old, taken_new = set[str](), set[str]()
     for way in _WAYS:
         groups = _groups(old, taken_old, way)
@@ -124,18 +121,13 @@ def _row(tables: LockedTables, pair: Pair, runs: tuple[str, str]) -> dict[str, A
 
 
 def _causes(pair: Pair) -> list[str]:
-    """The causes of `hlomem diff` that lead."""
     with opened_memory(pair[0]) as before, opened_memory(pair[1]) as after:
         found = build_diff(before, after)
-    return [_words(cause.delta, cause.text) for cause in found.causes[:_MAX_CAUSES]]
-
-
-def _words(delta: int, what: str) -> str:
-    return f"{'+' if delta > 0 else ''}{format_bytes(delta)} {what}"
+    return [f"{signed(cause.delta)} {cause.text}" for cause in found.causes[:_MAX_CAUSES]]
 
 
 def _roles_that_grew(tables: LockedTables, pair: Pair, runs: tuple[str, str]) -> list[str]:
-    """Of sources that are gone, what the tables tell."""
+    """The changes of roles in the tables, for sources that are gone."""
     old, new = (
         f"SELECT role, size FROM roles WHERE run = {literal(run)} AND id = {literal(row['id'])}"
         for run, row in zip(runs, pair, strict=True)
@@ -146,4 +138,5 @@ def _roles_that_grew(tables: LockedTables, pair: Pair, runs: tuple[str, str]) ->
         f" FROM ({new}) n FULL JOIN ({old}) o ON n.role = o.role"
         " ORDER BY abs(delta) DESC, role"
     )
-    return [_words(row["delta"], row["role"]) for row in rows if row["delta"]][:_MAX_CAUSES]
+    grown = [f"{signed(row['delta'])} {row['role']}" for row in rows if row["delta"]]
+    return grown[:_MAX_CAUSES]

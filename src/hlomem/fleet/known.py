@@ -1,8 +1,4 @@
-"""Inputs a store has already, so that a scan need not read them.
-
-In: the `units` of a store. Out: for a unit, whether this run has it, and which rows of another run,
-or of another source of the same content, can be taken for it.
-"""
+"""The units a store already has, whose rows a scan can reuse instead of reading them."""
 
 from __future__ import annotations
 
@@ -23,7 +19,7 @@ _COLUMNS = (
 
 
 class Held(Struct, frozen=True, kw_only=True):
-    """A unit whose rows are in the store, and the unit they are to be taken for."""
+    """A unit whose rows are in the store, and the unit that reuses them."""
 
     segment: str
     unit: str
@@ -36,11 +32,11 @@ class Held(Struct, frozen=True, kw_only=True):
     stamp: str
     archive: str | None
     place: str | None = None
-    """None: as it is there."""
+    """None to keep the stored one."""
 
     @property
     def line(self) -> dict[str, Any]:
-        """The row that the writer of segments needs."""
+        """The row for the writer of segments."""
         return {
             "old_segment": self.segment,
             "old_unit": self.unit,
@@ -53,7 +49,7 @@ class Held(Struct, frozen=True, kw_only=True):
 
 
 class Known:
-    """The units of a store that were read in the same way."""
+    """The units of a store that were read with the same recipe."""
 
     def __init__(self, tables: Tables, run: str, recipe: str, *, retry: bool) -> None:
         self._run = run
@@ -88,29 +84,28 @@ class Known:
             self._keys.setdefault((names, size), set()).add(key)
 
     def is_done(self, unit: Unit) -> bool:
-        """Whether this run has a unit as it is."""
-        held = self._by_stamp.get((unit.id, unit.stamp))
+        """Whether this run has the unit unchanged."""
+        held = self.held(unit)
         return held is not None and held.is_of_this_run
 
     def held(self, unit: Unit) -> Held | None:
-        """The rows of another run for a unit that has not changed."""
+        """The rows of an unchanged unit, in any run."""
         return self._by_stamp.get((unit.id, unit.stamp))
 
     def keys(self, unit: Unit) -> tuple[str, ...]:
-        """The keys of content that could be a unit's, by its files' names and sizes."""
+        """The content keys that a unit may have, by its files' names and sizes."""
         return tuple(sorted(self._keys.get((unit.names, unit.size), ())))
 
     def of_key(self, key: str) -> Held:
-        """The rows of content that is in the store."""
         return self._by_key[key]
 
     def has_archive(self, archive: Unit) -> bool:
-        """Whether all of an archive is in the store, in whatever run."""
-        held = self._by_stamp.get((archive.id, archive.stamp))
+        """Whether a whole archive is in the store, in any run."""
+        held = self.held(archive)
         return held is not None and held.is_archive
 
     def members(self, archive: Unit) -> Iterator[Held]:
-        """The units of an archive that is in the store, itself last."""
+        """The units of a stored archive, itself last."""
         yield from self._members.get((archive.source, archive.files[0].stamp), {}).values()
         held = self._by_stamp[archive.id, archive.stamp]
         if not held.is_of_this_run:

@@ -1,7 +1,4 @@
-"""The data of a fleet's page: all programs of a run, how they grew, and the lines they come from.
-
-In: a store's tables. Out: `FleetPage`, which goes into the page as JSON; the page only draws it.
-"""
+"""The page of a store: its data, and files `fleet.html` and `fleet.pages/ID.html` per program."""
 
 from __future__ import annotations
 
@@ -11,13 +8,13 @@ from hlomem.advice.page import build_advised_page
 from hlomem.base.atomic_files import write_files
 from hlomem.base.errors import HlomemError, UnknownNameError
 from hlomem.base.source import visible
-from hlomem.dump.records import Record
 from hlomem.fleet.asking import LockedTables
 from hlomem.fleet.growth import STEADY_PLACE
 from hlomem.fleet.questions import choose_run
 from hlomem.fleet.reopen import opened_memory
 from hlomem.fleet.tables import by_program, literal
 from hlomem.machines.registry import CHIPS, platform_of
+from hlomem.report.page.fleet import FleetError, FleetLine, FleetPage, FleetPrograms, FleetSeries
 from hlomem.report.page.html import fill, format_page
 
 if TYPE_CHECKING:
@@ -25,78 +22,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hlomem.machines.capacity import Capacity
-
-
-class FleetPrograms(Record, frozen=True, kw_only=True):
-    """The programs of a run, a list per field, what needs most first."""
-
-    id: list[str]
-    name: list[str]
-    place: list[str]
-    backend: list[str]
-    needs: list[int]
-    peak: list[int]
-    """-1 where nobody knows."""
-    padding: list[int]
-    copies: list[int]
-    donatable: list[int]
-    has_page: list[bool]
-    """For each, whether its own page lies beside this one."""
-
-
-class FleetError(Record, frozen=True, kw_only=True):
-    """Inputs that could not be read, of one kind."""
-
-    kind: str
-    count: int
-    example: str
-
-
-class FleetLine(Record, frozen=True, kw_only=True):
-    """A source line."""
-
-    line: str
-    size: int
-    """Bytes at the peaks of all programs together."""
-    programs: int
-    largest: str
-    """The program in which it has most."""
-
-
-class FleetSeries(Record, frozen=True, kw_only=True):
-    """A program over the runs."""
-
-    name: str
-    place: str
-    needs: list[int]
-    """By run; -1 where the run does not have it."""
-
-
-class FleetPage(Record, frozen=True, kw_only=True):
-    """The page of a fleet."""
-
-    run: str
-    runs: list[str]
-    """The last runs, the oldest first."""
-    programs: FleetPrograms
-    left_out: int
-    """Programs that are too many for a page."""
-    errors: tuple[FleetError, ...]
-    lines: tuple[FleetLine, ...]
-    series: tuple[FleetSeries, ...]
-    """Those that changed most over the runs, or need most where none changed."""
-    chips: dict[str, int]
-    platforms: dict[str, str]
-    """Of the chips."""
-    chip: str
-    """The one to begin with; empty for none."""
-    capacity: int | None
-    """Given instead of a chip."""
-    pages: str
-    """The folder of the programs' pages, from this one on."""
-    command: str
-    """The command that makes the page of a program, but for its id."""
-
 
 _MAX_PROGRAMS = 20_000
 _MAX_LINES = 25
@@ -114,7 +39,7 @@ def build_fleet_page(
     made: Collection[str] = (),
     command: str = "",
 ) -> FleetPage:
-    """The data of the page; `made` are the programs whose own pages are there."""
+    """The data of the page; `made` are the ids of programs that have a page."""
     runs = [row["run"] for row in tables.rows("SELECT run FROM runs ORDER BY first, run")]
     runs = runs[-_MAX_RUNS:]
     is_run = f"run = {literal(run)}"
@@ -166,7 +91,7 @@ def _lines(tables: LockedTables, is_run: str) -> tuple[FleetLine, ...]:
 
 
 def _series(tables: LockedTables, runs: list[str]) -> tuple[FleetSeries, ...]:
-    """Programs of one place and name, run by run."""
+    """Programs of one path and name, run by run."""
     chosen = ", ".join(map(literal, runs))
     rows = tables.rows(
         f"WITH seen AS (SELECT {STEADY_PLACE} AS place, coalesce(program, '') AS program,"
@@ -191,11 +116,9 @@ _MAIN = "fleet"
 
 
 class Written(NamedTuple):
-    """The pages that were written, and those that could not be."""
-
     page: Path
     made: list[str]
-    """Programs whose pages were made now."""
+    """The ids of programs with a new page."""
     problems: list[str]
 
 
@@ -208,13 +131,13 @@ def write_fleet(
     count: int = 0,
     force: bool = False,
 ) -> Written:
-    """Writes the page of a store, and the pages of the programs that need most."""
+    """Write the page of a store, and those of its `count` largest programs."""
     tables = LockedTables(store)
     wanted = choose_run(tables, run)
     folder = output.parent / f"{output.stem}.pages"
     made, problems = [], []
     compared = ""
-    if capacity and capacity.name:  # the page begins with what is compared with that chip
+    if capacity and capacity.name:  # the page starts with the programs of that chip
         compared = f"AND backend = {literal(platform_of(capacity.name))}"
     worst = f"{compared} ORDER BY needs DESC, place, id LIMIT {count}"
     for row in _program_rows(tables, wanted, worst):
@@ -239,7 +162,7 @@ def write_fleet(
 
 
 def write_program(store: str, output: Path, id_: str, *, run: str | None = None) -> Path:
-    """Writes the page of one program where the fleet's page looks for it."""
+    """Write the page of one program where the store's page links to it."""
     tables = LockedTables(store)
     rows = _program_rows(tables, choose_run(tables, run), f"AND id = {literal(id_)}")
     if not rows:

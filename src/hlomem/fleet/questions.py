@@ -1,8 +1,4 @@
-"""Questions that are asked again and again, ready to be asked of a store.
-
-In: a store's tables and what was asked. Out: an `Answer`. Each looks at one run, by default the
-last; what needs more than a query has a module of its own: `growth`, `residency`.
-"""
+"""Predefined questions about one run of a store; see also `growth` and `residency`."""
 
 from __future__ import annotations
 
@@ -10,6 +6,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hlomem.base.errors import CommandError, UnknownNameError
 from hlomem.base.sizes import format_bytes
@@ -30,7 +27,7 @@ LIMIT = 20
 
 
 class Asked(Struct, frozen=True, kw_only=True):
-    """A ready question with all that goes with it."""
+    """The arguments of a question."""
 
     tables: LockedTables
     run: str
@@ -41,15 +38,14 @@ class Asked(Struct, frozen=True, kw_only=True):
 
     @property
     def is_run(self) -> str:
-        """The condition of rows of the run."""
+        """The SQL condition for rows of the run."""
         return f"run = {literal(self.run)}"
 
     def rows(self, sql: str) -> tuple[dict[str, Any], ...]:
-        """The answer to a query."""
         return tuple(self.tables.rows(sql))
 
     def totals(self, sql: str) -> dict[str, int]:
-        """A query's only row, nothing for NULL."""
+        """A query's only row, with 0 for NULL."""
         [row] = self.tables.rows(sql)
         return {name: int(value or 0) for name, value in row.items()}
 
@@ -64,9 +60,8 @@ def answer(
     since: str | None = None,
     limit: int = LIMIT,
 ) -> Answer:
-    """The answer to a ready question."""
     if question not in QUESTIONS:
-        raise CommandError(f"no ready question `{visible(question)}`: {', '.join(QUESTIONS)}")
+        raise CommandError(f"unknown question `{visible(question)}`: {', '.join(QUESTIONS)}")
     tables = LockedTables(store)
     asked = Asked(
         tables=tables,
@@ -76,11 +71,10 @@ def answer(
         since=None if since is None else choose_run(tables, since),
         limit=limit,
     )
-    return QUESTIONS[question](asked)
+    return replace(QUESTIONS[question](asked), question=question, run=asked.run)
 
 
 def choose_run(tables: LockedTables, wanted: str | None) -> str:
-    """The run of a name, or the last."""
     runs = [str(row["run"]) for row in tables.rows("SELECT run FROM runs ORDER BY first, run")]
     if not runs:
         raise CommandError("nothing was scanned into this store yet: hlomem scan PATH -o STORE")
@@ -104,11 +98,8 @@ def _top(asked: Asked) -> Answer:
         " count(*) FILTER (status <> 'ok') AS errors, max(needs) AS most"
         f" FROM modules WHERE {asked.is_run}"
     )
-    title = f"{plural(totals['programs'], 'program')} in run {asked.run}; what they need"
     return Answer(
-        question="top",
-        run=asked.run,
-        title=title,
+        title=f"{plural(totals['programs'], 'program')} in run {asked.run}, by needs",
         columns=("needs", "peak", "backend", "name", "place"),
         sizes=("needs", "peak"),
         rows=rows,
@@ -147,8 +138,6 @@ def _over(asked: Asked) -> Answer:
     nominal = f"{format_bytes(capacity.size)} is nominal: programs get less"
     said = (*kind, *((nominal,) if capacity.is_nominal else ()))
     return Answer(
-        question="over",
-        run=asked.run,
         title=f"Run {asked.run}: {words}",
         columns=("percent", "needs", "over", "name", "place"),
         sizes=("needs", "over"),
@@ -170,10 +159,8 @@ def _padding(asked: Asked) -> Answer:
         f" GROUP BY shape ORDER BY padding DESC, shape LIMIT {asked.limit}"
     )
     amount, of = format_bytes(totals["padding"]), format_bytes(totals["peak"])
-    words = f"padding is {amount} of the {of} in use at all peaks together"
+    words = f"padding is {amount} of the {of} at all peaks together"
     return Answer(
-        question="padding",
-        run=asked.run,
         title=f"Run {asked.run}: {words}, in {plural(totals['programs'], 'program')}",
         columns=("padding", "programs", "shape", "worst", "fix"),
         sizes=("padding",),
@@ -194,10 +181,8 @@ def _donations(asked: Asked) -> Answer:
         f" GROUP BY state, argument ORDER BY size DESC, argument LIMIT {asked.limit}"
     )
     possible, lost = format_bytes(totals["possible"]), format_bytes(totals["lost"])
-    words = f"{possible} of arguments could be donated, {lost} are donated in vain"
+    words = f"{possible} of arguments could be donated, {lost} are donated but not reused"
     return Answer(
-        question="donations",
-        run=asked.run,
         title=f"Run {asked.run}, all programs together: {words}",
         columns=("size", "programs", "state", "argument", "largest", "why"),
         sizes=("size",),
@@ -215,11 +200,8 @@ def _lines(asked: Asked) -> Answer:
         f" arg_max(name, size) AS largest, line FROM ({by_program(asked.is_run)})"
         f" GROUP BY line ORDER BY size DESC, line LIMIT {asked.limit}"
     )
-    amount = format_bytes(totals["size"])
-    words = f"{amount} in use at the peaks of all programs, by source line"
+    words = f"{format_bytes(totals['size'])} at the peaks of all programs, by source line"
     return Answer(
-        question="lines",
-        run=asked.run,
         title=f"Run {asked.run}: {words}",
         columns=("size", "programs", "most", "largest", "line"),
         sizes=("size", "most"),
@@ -247,4 +229,3 @@ QUESTIONS: dict[str, Callable[[Asked], Answer]] = {
     "lines": _lines,
     "together": _together,
 }
-"""By name."""

@@ -1,9 +1,8 @@
-"""One unit read: its programs as rows, or the error that stands in their place.
+"""Reads one unit: its programs as rows, or an error row instead.
 
-In: a task. Out: an outcome: lines of JSON by table, one line a row. Nothing a file does to hlomem
-leaves this module but the end of its process, which is somebody else's to notice
-(`hlomem.fleet.workers`). Files of other storages are written into a folder of their own first, so
-that all readers are the ones the commands use.
+Rows are JSON lines by table. Every exception becomes a row; crashes are handled by
+`hlomem.fleet.workers`. Remote files are first copied into a temporary folder, so that the readers
+are those of the commands.
 """
 
 from __future__ import annotations
@@ -44,48 +43,43 @@ _MAX_MESSAGE = 2000
 
 
 class Options(Struct, frozen=True, kw_only=True):
-    """All that is asked of every program, and the most it may cost."""
+    """What to compute for every program, and limits per unit."""
 
     chip: str = ""
-    """Of programs without a plan whose text does not tell it."""
+    """For programs without a plan whose text does not tell it."""
     verify: bool = False
     advise: bool = False
     seconds: float = 60.0
-    """For one unit; then it is ended."""
     memory: int = 4 << 30
-    """Bytes of address space for one unit."""
+    """Bytes of address space."""
     max_input: int = MAX_BYTES
 
     @property
     def recipe(self) -> str:
-        """All that rows depend on beside the files' content."""
+        """Everything that rows depend on except the files' content."""
         return f"{__version__}/{SCHEMA}/{self.verify:d}{self.advise:d}/{self.chip}"
 
 
 class Task(Struct, frozen=True, kw_only=True):
-    """One unit to read."""
-
     unit: Unit
     options: Options
     known: tuple[str, ...] = ()
-    """Keys of what is in the store: if its content has one of them, it is not read."""
+    """Content keys in the store: a unit with one of them is not read."""
     counts: bool = False
-    """Whether only the number of programs is asked for."""
+    """Whether to only count the programs."""
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
-    """A unit that was dealt with."""
-
     key: str | None
-    """None where the process ended before it knew."""
+    """The content key; None if the process ended before it was known."""
     is_known: bool = False
-    """Whether the content is in the store, so that its rows can be taken from there."""
+    """Whether the rows are in the store already."""
     modules: int = 0
     errors: int = 0
     ran_out: bool = False
-    """Whether there was not enough memory; the process is not to be used again."""
+    """Whether memory ran out; the process must not be reused."""
     tables: dict[str, bytes] = {}
-    """Rows as lines of JSON."""
+    """Rows as JSON lines."""
 
 
 def read_unit(task: Task) -> Outcome:
@@ -100,7 +94,7 @@ def read_unit(task: Task) -> Outcome:
             return Outcome(key=key, is_known=True)
         try:
             opened = list_programs(task.unit, files)
-        except Exception as error:  # noqa: BLE001 - a program's error is a row, whatever it is
+        except Exception as error:  # noqa: BLE001 - every error becomes a row
             return failed(task.unit, key, error, folder=files[0].parent)
         if task.counts:
             return Outcome(key=key, modules=len(opened))
@@ -108,7 +102,7 @@ def read_unit(task: Task) -> Outcome:
 
 
 def local_files(unit: Unit, stack: ExitStack) -> list[Path]:
-    """The unit's files on this machine; those that are elsewhere are brought here."""
+    """The unit's files on this machine; remote ones are copied."""
     if not unit.data and not any(is_address(file.path) for file in unit.files):
         return [local_path(file.path) for file in unit.files]
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hlomem-")))
@@ -122,7 +116,7 @@ def local_files(unit: Unit, stack: ExitStack) -> list[Path]:
 
 
 def key_of(unit: Unit, files: list[Path], recipe: str) -> str:
-    """A hash of all that rows are made of: content, names, version, options."""
+    """A hash of content, names, version and options."""
     made = blake2b(digest_size=16)
     number = "" if unit.program is None else str(unit.program)
     for text in (recipe, unit.kind, unit.name, number):
@@ -139,7 +133,7 @@ class Program(Struct):
 
     name: str
     shown: str | None
-    """Its name among the others of its file; None where it is alone."""
+    """Its name within a file of several programs; else None."""
     open: Callable[[], Dump | HloModule]
 
 
@@ -156,7 +150,7 @@ def list_programs(unit: Unit, files: list[Path]) -> list[Program]:
     if unit.kind == "module":
         return [Program(unit.name, None, partial(load_any, files[0]))]
     parts = tuple(files[:-1] if unit.has_program else files)
-    # The program is found again beside the first file.
+    # The program is found next to the first file.
     return [Program(unit.name, None, partial(load_module, Module(unit.name, parts)))]
 
 
@@ -186,15 +180,11 @@ def _read_all(task: Task, key: str, programs: list[Program], folder: Path) -> Ou
         start = time.process_time()
         try:
             rows = _rows_of(program, task.options)
-        except Exception as error:  # noqa: BLE001 - a program's error is a row, whatever it is
+        except Exception as error:  # noqa: BLE001 - every error becomes a row
             rows = {"modules": [_error_row(program.name, error, folder, task.unit)]}
             errors, ran_out = errors + 1, ran_out or isinstance(error, MemoryError)
-        about = {
-            "source": task.unit.source,
-            "program": program.shown,
-            "cpu_seconds": time.process_time() - start,
-        }
-        rows["modules"][0].update(about)
+        spent = time.process_time() - start
+        rows["modules"][0].update(source=task.unit.source, program=program.shown, cpu_seconds=spent)
         _encode(task.unit, key, f"{task.unit.id}-{number}", rows, tables)
     joined = {table: b"".join(lines) for table, lines in tables.items()}
     count = 1 if wanted is not None else len(programs)
@@ -226,7 +216,7 @@ def _rows_of(program: Program, options: Options) -> dict[str, list[Row]]:
 def _encode(
     unit: Unit, key: str, id_: str, rows: dict[str, list[Row]], tables: dict[str, list[bytes]]
 ) -> None:
-    """Adds rows to tables as lines of JSON, with what all rows of a program share."""
+    """Add rows to tables as JSON lines, with the columns common to a program."""
     [module] = rows["modules"]
     now = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
     module.update(
@@ -240,7 +230,7 @@ def _encode(
 
 
 def encode_line(row: Row) -> bytes:
-    """A row as a line of JSON; what is no text is escaped as on screens."""
+    """A row as a JSON line; bytes that are not UTF-8 are escaped as on screens."""
     try:
         return msgspec.json.encode(row) + b"\n"
     except UnicodeEncodeError:  # a byte of the input that was not UTF-8
@@ -256,7 +246,7 @@ def failed(
     kind: str = "",
     folder: Path | None = None,
 ) -> Outcome:
-    """The outcome of a unit that could not be read: one row with its error."""
+    """The outcome of an unreadable unit: one row with its error."""
     row = _error_row(unit.name, error, folder, unit)
     row["source"] = unit.source
     if kind:
@@ -272,7 +262,7 @@ def _error_row(name: str, error: BaseException | str, folder: Path | None, unit:
     message = str(error)
     if not isinstance(error, HlomemError | str):
         message = f"{type(error).__name__}: {error}".removesuffix(": ")
-    if folder is not None and unit.data:  # a folder of ours, which is gone when somebody reads this
+    if folder is not None and unit.data:  # a temporary folder
         message = message.replace(f"{folder}/", "")
     return {
         "name": program_name(name),
@@ -290,8 +280,6 @@ def _kind_of(error: BaseException | str) -> str:
             return "memory"
         case UnsupportedError():
             return "unsupported"
-        case HlomemError() | OSError():
-            return "unreadable"
-        case RecursionError():
+        case HlomemError() | OSError() | RecursionError():
             return "unreadable"
     return "bug"

@@ -1,8 +1,4 @@
-"""A program of a store opened again, from where it was read.
-
-In: a row of `modules`. Out: its memory, as long as it is looked at; an error where its source is
-gone, or is not what was scanned.
-"""
+"""Reopens a program of a store from its source, which must not have changed."""
 
 from __future__ import annotations
 
@@ -31,7 +27,7 @@ def opened_memory(row: dict[str, Any]) -> Iterator[MemoryView]:
         unit = _find(str(row["source"]))
         files = local_files(unit, stack)
         number = int(str(row["id"]).rpartition("-")[2])
-        units = (unit, replace(unit, program=number))  # one of many may have been read alone
+        units = (unit, replace(unit, program=number))  # it may have been read on its own
         if row["key"] not in [key_of(candidate, files, str(row["recipe"])) for candidate in units]:
             raise InputError(f"{visible(unit.source)}: has changed since it was scanned")
         programs = list_programs(unit, files)
@@ -46,4 +42,4 @@ def _find(source: str) -> Unit:
     for found in find_units(archive, lambda _: False, max_input()):
         if isinstance(found, Unit) and found.source == source:
             return found
-    raise InputError(f"{visible(source)}: not there any more")
+    raise InputError(f"{visible(source)}: no longer exists")

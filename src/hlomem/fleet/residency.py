@@ -1,10 +1,8 @@
-"""Programs resident at once: how much memory they need together.
+"""The memory of several programs that are resident at once.
 
-In: the names of programs of a run. Out: an `Answer`. Arguments stay where they are while any
-program runs, and arguments of the same path, shape and size can be one array: it is added up both
-ways. Of everything else only the running program's is there: temporaries, results and constants
-count by the program that needs most. Programs' code is resident, too, and unknown where no dump
-tells it.
+Arguments of all programs stay in memory, shared between programs or not if path, shape and size
+agree: both sums are given. Temporaries, results and constants count for the program that needs
+most. Code is resident, too, if its size is known.
 """
 
 from __future__ import annotations
@@ -30,7 +28,6 @@ _UNNAMED = "parameter "
 
 
 def together(tables: LockedTables, run: str, names: Sequence[str]) -> Answer:
-    """The memory of programs that are resident at once."""
     programs = _find(tables, run, names)
     arguments = _arguments(tables, run, [program["id"] for program in programs])
     shared = _shared_size(arguments)
@@ -48,11 +45,9 @@ def together(tables: LockedTables, run: str, names: Sequence[str]) -> Answer:
         "shared": shared + rest + code,
         "apart": apart + rest + code,
     }
-    sizes = f"{format_bytes(totals['shared'])} if arguments of one path, shape and size are one"
-    words = f"{sizes} array, {format_bytes(totals['apart'])} if each program has its own"
+    sizes = f"{format_bytes(totals['shared'])} if equal arguments are shared"
+    words = f"{sizes}, {format_bytes(totals['apart'])} if each program has its own"
     return Answer(
-        question="together",
-        run=run,
         title=f"{plural(len(rows), 'program')} of run {run} resident at once: {words}",
         columns=("needs", "arguments", "shared", "rest", "name", "place"),
         sizes=("needs", "arguments", "shared", "rest"),
@@ -64,16 +59,16 @@ def together(tables: LockedTables, run: str, names: Sequence[str]) -> Answer:
 
 def _notes(totals: dict[str, int], unknown: int) -> tuple[str, ...]:
     rest = format_bytes(totals["rest"])
-    said = [f"of temporaries, results and constants the most of one program counts: {rest}"]
+    said = [f"temporaries, results and constants count once, for the largest program: {rest}"]
     if unknown:
-        said.append(f"the code of {plural(unknown, 'program')} is unknown, and not counted")
+        said.append(f"the code of {plural(unknown, 'program')} is unknown and not counted")
     return tuple(said)
 
 
 def _find(tables: LockedTables, run: str, names: Sequence[str]) -> list[dict[str, Any]]:
-    """The programs of names or patterns; a name may be that of several."""
+    """The programs of names or patterns."""
     if not names:
-        raise CommandError("`together` needs the names of programs; `decode*` is a pattern")
+        raise CommandError("`together` needs names of programs, or patterns such as `decode*`")
     known = tables.rows(
         "SELECT id, name, place, needs, space, code_bytes FROM modules"
         f" WHERE run = {literal(run)} AND status = 'ok' ORDER BY needs DESC, place"
@@ -92,7 +87,7 @@ def _is_meant(program: dict[str, Any], name: str) -> bool:
 
 
 def _arguments(tables: LockedTables, run: str, ids: list[str]) -> list[dict[str, Any]]:
-    """Arguments in the main memory of programs."""
+    """The arguments in the main memory space of each program."""
     chosen = ", ".join(map(literal, ids))
     return tables.rows(
         "SELECT a.id, a.parameter, a.shape, a.size FROM allocations a"
@@ -103,13 +98,13 @@ def _arguments(tables: LockedTables, run: str, ids: list[str]) -> list[dict[str,
 
 
 def _identity(row: dict[str, Any]) -> tuple[str, str, int] | None:
-    """An argument's path, shape and size; None where only its number is known."""
+    """An argument's path, shape and size; None if only its number is known."""
     path = str(row["parameter"])
     return None if path.startswith(_UNNAMED) else (path, str(row["shape"]), int(row["size"]))
 
 
 def _shared_size(arguments: list[dict[str, Any]]) -> int:
-    """Bytes of arguments, those that can be one array counted once."""
+    """Bytes of arguments, with equal ones counted once."""
     named = {identity for row in arguments if (identity := _identity(row)) is not None}
     own = sum(int(row["size"]) for row in arguments if _identity(row) is None)
     return own + sum(size for _, _, size in named)

@@ -1,8 +1,4 @@
-"""One program's memory as rows of the store's tables.
-
-In: a `MemoryView`. Out: rows by table, whose sums are those of the commands: they are made of the
-same reports. What a store must not hold, numbers of more than 64 bits, is an error.
-"""
+"""One program's memory as rows of the store's tables, made from the reports of the commands."""
 
 from __future__ import annotations
 
@@ -14,17 +10,17 @@ from hlomem.base.errors import InputError
 from hlomem.base.source import visible
 from hlomem.dump.eras import describe
 from hlomem.report.data import allocation_kinds, roles
-from hlomem.report.data.copies import Copies, build_copies
-from hlomem.report.data.donation import Donation, build_donation
+from hlomem.report.data.copies import build_copies
+from hlomem.report.data.donation import build_donation
 from hlomem.report.data.lookup import find_space
-from hlomem.report.data.padding import Padding, build_padding
+from hlomem.report.data.padding import build_padding
 from hlomem.report.data.peak import key_of
 from hlomem.report.data.role_shares import build_role_shares
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
-    from hlomem.dump.records import Allocation
+    from hlomem.dump.records import Allocation, Record
     from hlomem.report.data.memory import MemoryView, OwnedBytes, Space
 
 Row = dict[str, Any]
@@ -37,8 +33,27 @@ _KINDS = {
 }
 
 
+def _columns(*names: str, **renamed: str) -> dict[str, str]:
+    """Fields of a report's rows, by column."""
+    return {**{name: name for name in names}, **renamed}
+
+
+_PADDING = _columns(
+    *("shape", "size", "padding", "count", "count_at_peak", "padding_at_peak", "fix", "example"),
+    line="source",
+)
+_DONATIONS = _columns(
+    *("number", "size", "shape", "state", "result", "why"),
+    argument="name",
+    copied_bytes="copied_size",
+)
+_COPIES = _columns(
+    *("size", "shape", "of", "cause", "why", "is_at_peak"), buffer="name", line="source"
+)
+
+
 def build_rows(memory: MemoryView) -> dict[str, list[Row]]:
-    """The rows of one program; the first of `modules` is its own."""
+    """The rows of one program by table; integers of more than 64 bits are an error."""
     space = find_space(memory, None)
     padding, copies = build_padding(memory, space), build_copies(memory, space)
     donation = build_donation(memory, space)
@@ -53,9 +68,9 @@ def build_rows(memory: MemoryView) -> dict[str, list[Row]]:
             _allocation(memory, allocation) for allocation in memory.joined.allocations
         ],
         "buffers": list(_buffers(memory, space)),
-        "padding": list(_padding(padding)),
-        "donations": list(_donations(donation)),
-        "copies": list(_copies(copies)),
+        "padding": _picked(padding.space, padding.rows, _PADDING),
+        "donations": _picked(donation.space, donation.rows, _DONATIONS),
+        "copies": _picked(copies.space, copies.rows, _COPIES),
     }
     [module] = rows["modules"]
     module["padding_bytes"] = padding.padding_at_peak
@@ -102,7 +117,7 @@ def _module(memory: MemoryView, space: Space) -> Row:
 
 
 def _sums_by_kind(memory: MemoryView, space: Space) -> dict[str, int]:
-    """The bytes of a space by what its allocations are for; they add up to its size."""
+    """The bytes of a space by kind of allocation; they add up to its size."""
     sums = {**dict.fromkeys(_KINDS.values(), 0), "temporary_bytes": 0}
     for allocation in memory.joined.allocations:
         if allocation.color == space.color and not allocation.is_thread_local:
@@ -112,15 +127,12 @@ def _sums_by_kind(memory: MemoryView, space: Space) -> dict[str, int]:
 
 
 def _signature(memory: MemoryView) -> str:
-    """A hash of the arguments' shapes without layouts: that of a program's shape bucket."""
+    """A hash of the arguments' shapes without layouts, which identifies a shape bucket."""
+    found = [allocation.parameter for allocation in memory.joined.allocations]
     shapes = sorted(
-        (
-            allocation.parameter.number,
-            tuple(allocation.parameter.index),
-            str(allocation.parameter.shape),
-        )
-        for allocation in memory.joined.allocations
-        if allocation.parameter is not None
+        (parameter.number, tuple(parameter.index), str(parameter.shape))
+        for parameter in found
+        if parameter is not None
     )
     text = "\n".join(
         f"{number} {index} {shape.partition('{')[0]}" for number, index, shape in shapes
@@ -161,7 +173,7 @@ def _buffers(memory: MemoryView, space: Space) -> Iterator[Row]:
     for owned in memory.alive(space.color, timeline.peak.step) if timeline else ():
         groups[owned.buffer.role, key_of(owned.buffer, "line")].append(owned)
     for (role, line), members in groups.items():
-        largest = members[0]  # they come by size
+        largest = members[0]  # sorted by size
         yield {
             "space": space.name,
             "role": role,
@@ -175,47 +187,9 @@ def _buffers(memory: MemoryView, space: Space) -> Iterator[Row]:
         }
 
 
-def _padding(padding: Padding) -> Iterator[Row]:
-    for row in padding.rows:
-        yield {
-            "space": padding.space,
-            "shape": row.shape,
-            "size": row.size,
-            "padding": row.padding,
-            "count": row.count,
-            "count_at_peak": row.count_at_peak,
-            "padding_at_peak": row.padding_at_peak,
-            "fix": row.fix,
-            "example": row.example,
-            "line": row.source,
-        }
-
-
-def _donations(donation: Donation) -> Iterator[Row]:
-    for row in donation.rows:
-        yield {
-            "space": donation.space,
-            "argument": row.name,
-            "number": row.number,
-            "size": row.size,
-            "shape": row.shape,
-            "state": row.state,
-            "result": row.result,
-            "copied_bytes": row.copied_size,
-            "why": row.why,
-        }
-
-
-def _copies(copies: Copies) -> Iterator[Row]:
-    for row in copies.rows:
-        yield {
-            "space": copies.space,
-            "buffer": row.name,
-            "size": row.size,
-            "shape": row.shape,
-            "of": row.of,
-            "cause": row.cause,
-            "why": row.why,
-            "is_at_peak": row.is_at_peak,
-            "line": row.source,
-        }
+def _picked(space: str, found: Iterable[Record], columns: dict[str, str]) -> list[Row]:
+    """Rows of some fields, by column."""
+    return [
+        {"space": space, **{name: getattr(row, field) for name, field in columns.items()}}
+        for row in found
+    ]

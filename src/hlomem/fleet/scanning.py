@@ -1,9 +1,8 @@
-"""`hlomem.fleet.scan`: paths in, a store of tables out.
+"""`hlomem.fleet.scan`: from paths to a store of tables.
 
-Every unit is one task. What the store has is skipped, or taken over into the new run without being
-read; the rest is read by workers (`hlomem.fleet.workers`). Outcomes gather here and become segments
-of the store every few seconds: who kills a scan loses no more than that, and the same scan started
-again goes on behind it.
+Units the store already has are skipped, or carried over into the new run; the others are read by
+workers (`hlomem.fleet.workers`). Outcomes become segments of the store every few seconds, so that a
+killed scan loses no more than that and continues when it is started again.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from hlomem.base.source import visible
 from hlomem.fleet.finding import UnitError, find_units
 from hlomem.fleet.known import Held, Known
 from hlomem.fleet.reading import Options, Outcome, Task, encode_line, failed
-from hlomem.fleet.store import Store, check_run, make_store
+from hlomem.fleet.store import Store, check_run, make_store, now
 from hlomem.fleet.tables import Tables, merge_segments, write_segment
 from hlomem.fleet.workers import Pool, open_pool, run_task
 from hlomem.machines.registry import find_chip
@@ -35,47 +34,45 @@ if TYPE_CHECKING:
     from hlomem.fleet.units import Unit
 
 _MAX_PENDING = 1000
-"""Units that become a segment, if time has not come before."""
+"""Units that become a segment before the time is up."""
 _AHEAD = 3
-"""Tasks given out for each worker, so that none waits."""
+"""Tasks queued per worker."""
 _TICK = 0.2
 
 
 class Progress(Struct, kw_only=True):
-    """How far a scan is."""
+    """The progress of a scan, in units."""
 
     store: str
     run: str
     date: str
     found: int = 0
-    """Units that were found so far."""
     read: int = 0
     carried: int = 0
-    """Unchanged since another run, and taken over from there without being read."""
+    """Unchanged since another run, and carried over without being read."""
     skipped: int = 0
-    """In this run already."""
+    """Already in this run."""
     modules: int = 0
-    """Programs in what was read and taken over."""
+    """Programs read or carried over."""
     errors: int = 0
-    """Of them, those that could not be read."""
+    """The unreadable ones among them."""
     segments: int = 0
     seconds: float = 0.0
     is_listed: bool = False
-    """Whether all was found."""
+    """Whether all units were found."""
 
     @property
     def done(self) -> int:
-        """Units that are dealt with."""
         return self.read + self.carried + self.skipped
 
     @property
     def rate(self) -> float:
-        """Units a second that were read."""
+        """Units read per second."""
         return self.read / self.seconds if self.seconds else 0.0
 
     @property
     def seconds_left(self) -> float | None:
-        """At this rate; None while not all is found, or nothing is read."""
+        """At this rate; None while units are still searched for or nothing was read."""
         if not (self.is_listed and self.rate):
             return None
         return (self.found - self.done) / self.rate
@@ -97,15 +94,13 @@ def scan(
     commit_every: float = 5.0,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Progress:
-    """Reads all programs below paths into a store, and says what became of them.
+    """Read all programs below paths into a store.
 
-    `run` names the run the rows belong to, by default the day. `workers` is the number of
-    processes, by default that of the cores; `scheduler` is a Dask cluster instead, or the address
-    of its scheduler. `chip` is that of programs without a plan, which are planned for it where
-    their text does not tell. `verify` and `advise` fill the tables of their names, which takes
-    several times as long. A unit may take `seconds` and `memory`, then it is a row with an error;
-    `retry` reads again what ended so. What is done is written `commit_every` so many seconds; a
-    scan that is killed loses no more.
+    `run` names the run, by default the day. `workers` is the number of processes, by default one
+    per core; `scheduler` is a Dask cluster or its address instead. `chip` is for programs without a
+    plan whose text does not tell it. `verify` and `advise` fill the tables `findings` and `advice`,
+    at several times the cost. A unit that exceeds `seconds` or `memory` becomes a row with an
+    error; `retry` reads such units again. Results are written every `commit_every` seconds.
     """
     day = time.strftime("%Y-%m-%d", time.gmtime())
     options = Options(
@@ -127,8 +122,6 @@ def scan(
 
 
 class _Scanner:
-    """One scan."""
-
     def __init__(
         self,
         store: Store,
@@ -147,22 +140,20 @@ class _Scanner:
         self._running: dict[Future[Outcome], Task] = {}
         self._parts: dict[str, list[Outcome | None]] = {}
         self._archives: dict[str, int] = {}
-        """How many units of an archive are not done."""
+        """The number of pending units of each archive."""
         self._waiting: dict[str, Unit] = {}
-        """Archives of which all units were found."""
+        """Archives whose units were all found."""
         self._lines: dict[str, list[bytes]] = {}
         self._carried: list[bytes] = []
         self._pending = 0
         self._segments: list[str] = []
 
     def know(self, *, retry: bool) -> None:
-        """Looks at what is in the store."""
         self._tables = Tables(self._store)
         run, recipe = self._progress.run, self._options.recipe
         self._known = Known(self._tables, run, recipe, retry=retry)
 
     def scan(self, paths: Sequence[str]) -> None:
-        """Finds, reads and writes until all is done."""
         try:
             for unit in self._found(paths):
                 self._take(unit)
@@ -176,7 +167,7 @@ class _Scanner:
         self._tidy()
 
     def _tidy(self) -> None:
-        """Makes the segments of this scan one, and removes what was so replaced long ago."""
+        """Merge the segments of this scan, and remove those replaced long ago."""
         if len(self._segments) > 1:
             progress = self._progress
             merge_segments(self._store, progress.run, progress.date, self._segments)
@@ -197,7 +188,7 @@ class _Scanner:
                     yield unit
 
     def _take(self, unit: Unit) -> None:
-        """Decides what to do with a unit: nothing, take its rows over, or read it."""
+        """Skip a unit, carry its rows over, or read it."""
         if unit.kind == "archive":
             self._take_archive(unit)
             return
@@ -212,7 +203,7 @@ class _Scanner:
             self._submit(Task(unit=unit, options=self._options, known=self._known.keys(unit)))
 
     def _take_archive(self, archive: Unit) -> None:
-        """An archive whose units were all found, or one that is in the store as it is."""
+        """Handle an archive whose units were all found, or that is in the store."""
         if not self._known.has_archive(archive):
             self._waiting[archive.source] = archive
             self._close_archive(archive.source)
@@ -228,7 +219,7 @@ class _Scanner:
         self._running[self._pool.executor.submit(run_task, task)] = task
 
     def _work(self, is_full: bool) -> None:
-        """Deals with what is done; waits for something if no more can be given out."""
+        """Handle finished tasks; wait for one if the queue is full."""
         if self._running and (is_full or self._is_due):
             done, _ = wait(self._running, _TICK if is_full else 0, FIRST_COMPLETED)
             for future in done:
@@ -244,17 +235,16 @@ class _Scanner:
         return time.monotonic() - self._said > _TICK
 
     def _result(self, future: Future[Outcome], task: Task) -> Outcome:
-        """The outcome of a task, were it that its worker was lost again and again."""
+        """The outcome of a task, even if its workers were lost."""
         try:
             return future.result()
         except CancelledError as error:
-            where = "the scheduler gave up its tasks"
-            raise InputError(f"{where}; start the same scan again, it goes on from here") from error
+            where = "the scheduler cancelled its tasks"
+            raise InputError(f"{where}; start the same scan again to continue") from error
         except Exception as error:
             if type(error).__name__ != "KilledWorker":
                 raise
-            words = "every worker that took it was lost"
-            return failed(task.unit, None, words, kind="crash")
+            return failed(task.unit, None, "every worker that took it was lost", kind="crash")
 
     def _receive(self, task: Task, outcome: Outcome) -> None:
         unit = task.unit
@@ -267,12 +257,12 @@ class _Scanner:
             self._leave_archive(unit)
         elif outcome.key is None and unit.kind == "proto" and outcome.errors:
             self._parts[unit.id] = [outcome]
-            self._submit(replace(task, counts=True))  # one of its programs may be the reason
+            self._submit(replace(task, counts=True))  # a single program may be the reason
         else:
             self._finish(unit, outcome)
 
     def _divide(self, task: Task, counted: Outcome) -> None:
-        """A file that could not be read as a whole is read program by program."""
+        """Read a file program by program after it failed as a whole."""
         if counted.errors or counted.modules < 2:
             [first] = self._parts.pop(task.unit.id)
             assert first is not None
@@ -298,7 +288,7 @@ class _Scanner:
         self._finish(replace(unit, program=None), whole)
 
     def _finish(self, unit: Unit, outcome: Outcome) -> None:
-        """Keeps the rows of a unit for the next segment."""
+        """Keep the rows of a unit for the next segment."""
         for table, lines in outcome.tables.items():
             self._lines.setdefault(table, []).append(lines)
         self._record(unit, outcome)
@@ -320,7 +310,7 @@ class _Scanner:
             "recipe": self._options.recipe,
             "modules": outcome.modules,
             "errors": outcome.errors,
-            "committed": f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime())}.{_micros():06d}",
+            "committed": now(),
         }
         self._lines.setdefault("units", []).append(encode_line(row))
         self._pending += 1
@@ -331,21 +321,13 @@ class _Scanner:
             self._close_archive(unit.archive)
 
     def _close_archive(self, path: str) -> None:
-        """Notes that all of an archive was read, once that is so."""
+        """Record an archive once all its units are done."""
         if path in self._waiting and not self._archives.get(path):
             self._record(self._waiting.pop(path), Outcome(key=None), is_archive=True)
 
     def _carry(self, unit: Unit, held: Held) -> None:
-        self._carry_held(
-            replace(
-                held,
-                new_unit=unit.id,
-                source=unit.source,
-                place=unit.place,
-                archive=unit.archive or None,
-                stamp=unit.stamp,
-            )
-        )
+        about = {"source": unit.source, "place": unit.place, "archive": unit.archive or None}
+        self._carry_held(replace(held, new_unit=unit.id, stamp=unit.stamp, **about))
 
     def _carry_held(self, held: Held) -> None:
         self._carried.append(encode_line(held.line))
@@ -355,7 +337,6 @@ class _Scanner:
         self._progress.errors += held.errors
 
     def _flush(self) -> None:
-        """Makes a segment of what is pending."""
         if self._pending:
             progress = self._progress
             lines, carried = self._lines, self._carried
@@ -375,10 +356,6 @@ class _Scanner:
                 self._say(self._progress)
 
 
-def _micros() -> int:
-    return time.time_ns() // 1000 % 1_000_000
-
-
 def describe(progress: Progress) -> str:
     """A scan in one line."""
     parts = [plural(progress.modules, "program")]
@@ -386,7 +363,7 @@ def describe(progress: Progress) -> str:
         parts.append(f"{progress.errors} of them with an error")
     parts.append(f"{plural(progress.read, 'input')} read")
     if progress.carried:
-        parts.append(f"{progress.carried} taken over unchanged")
+        parts.append(f"{progress.carried} unchanged")
     if progress.skipped:
-        parts.append(f"{progress.skipped} there already")
+        parts.append(f"{progress.skipped} skipped")
     return f"{visible(progress.store)}, run {progress.run}: {', '.join(parts)}"

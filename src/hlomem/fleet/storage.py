@@ -1,8 +1,7 @@
-"""Files wherever they lie: this machine's folders, and what fsspec reaches (s3://, gs://, …).
+"""Local files, and remote ones through fsspec (s3://, gs://, …).
 
-In: a path or an address. Out: the files below it with their sizes and stamps, their bytes, and
-files written whole. A stamp changes when a file does: the entity tag of an object store, elsewhere
-size and time. Paths of this machine never go through fsspec, so that a plain scan needs none.
+A stamp changes with a file: the entity tag of an object store, else size and time. Local paths do
+not need fsspec.
 """
 
 from __future__ import annotations
@@ -28,38 +27,35 @@ _TIMES = ("mtime", "LastModified", "last_modified", "updated", "created")
 
 
 class FileEntry(NamedTuple):
-    """A file that was found."""
-
     path: str
-    """Of this machine, or an address."""
+    """A local path or an address."""
     size: int
     stamp: str
-    """Another once the file has changed."""
+    """Changes with the file."""
 
     @property
     def name(self) -> str:
-        """The last part of its path."""
         return self.path.rpartition("/")[2]
 
 
 def is_address(path: str) -> bool:
-    """Whether a path is one of another storage than this machine's files."""
+    """Whether a path is remote."""
     found = _ADDRESS.match(path)
     return found is not None and found[1] != "file"
 
 
 def local_path(path: str) -> Path:
-    """A path of this machine, given as it is or as file://…"""
+    """A local path, given as it is or as file://…"""
     return Path(path.removeprefix("file://"))
 
 
 def list_files(
     path: str, *, but: str = "", refused: Callable[[str, str], None] | None = None
 ) -> Iterator[FileEntry]:
-    """The files below a path, or the file itself, in the order of their names.
+    """The files below a path, or the file itself, by name.
 
-    Folders that hold a file called `but` are passed over. `refused` is told of folders below it
-    that cannot be read, and why; without it they are an error.
+    Folders that contain a file `but` are skipped. `refused` is called with unreadable folders and
+    the reason; without it they are errors.
     """
     if is_address(path):
         yield from _list_remote(path, but)
@@ -87,12 +83,12 @@ def list_files(
 
 
 def list_beside(path: str) -> list[FileEntry]:
-    """The files in the folder of a file, itself among them."""
+    """The files in the folder of a file, including itself."""
     if not is_address(path):
         local = local_path(path)
         if not local.is_file():
             return [_entry(local)]
-        return [_entry(beside) for beside in sorted(local.parent.iterdir()) if beside.is_file()]
+        return [_entry(found) for found in sorted(local.parent.iterdir()) if found.is_file()]
     files, name = _file_system(path)
     protocol, folder = path.partition("://")[0], name.rpartition("/")[0]
     found = [info for info in files.ls(folder, detail=True) if info.get("type") == "file"]
@@ -116,7 +112,7 @@ def _list_remote(path: str, but: str) -> Iterator[FileEntry]:
         found = files.find(root, detail=True)
         details = found or {root: files.info(root)}
     except Exception as error:  # every storage has errors of its own
-        raise InputError(f"{visible(path)}: {visible(str(error)) or 'not there'}") from error
+        raise InputError(f"{visible(path)}: {visible(str(error)) or 'not found'}") from error
     passed_over = {name.rpartition("/")[0] + "/" for name in details if but and _named(name, but)}
     for name in sorted(details):
         if details[name].get("type") == "file" and not name.startswith(tuple(passed_over)):
@@ -144,7 +140,7 @@ def _file_system(path: str) -> tuple[Any, str]:
 
 
 def read_bytes(path: str, limit: int | None = None) -> bytes:
-    """The bytes of a file as they lie there; with a limit, so many from its beginning."""
+    """The raw bytes of a file, or its first `limit` bytes."""
     try:
         if is_address(path):
             files, name = _file_system(path)
@@ -161,7 +157,7 @@ def read_bytes(path: str, limit: int | None = None) -> bytes:
 
 
 def write_bytes(path: str, pieces: Iterable[bytes]) -> None:
-    """Writes a file whole or not at all; one that is there is replaced."""
+    """Write or replace a file, whole or not at all."""
     if not is_address(path):
         local = local_path(path)
         write_files(local.parent, {local.name: pieces}, force=True)
@@ -175,7 +171,7 @@ def write_bytes(path: str, pieces: Iterable[bytes]) -> None:
 
 
 def remove(path: str) -> None:
-    """Removes a file; one that is gone already is as good."""
+    """Remove a file, if it exists."""
     if not is_address(path):
         local_path(path).unlink(missing_ok=True)
         return
@@ -186,7 +182,6 @@ def remove(path: str) -> None:
 
 
 def exists(path: str) -> bool:
-    """Whether there is a file or folder."""
     if not is_address(path):
         return local_path(path).exists()
     files, name = _file_system(path)
@@ -195,12 +190,11 @@ def exists(path: str) -> bool:
 
 
 def join(folder: str, *names: str) -> str:
-    """A path below another."""
     return "/".join([folder.rstrip("/") or "/", *names])
 
 
 def require(package: str, what_for: str) -> Any:
-    """A package of the extra; an error that says how to get it where it is not installed."""
+    """A package of the extra `fleet`, or an error that says how to install it."""
     try:
         return import_module(package)
     except ImportError as error:

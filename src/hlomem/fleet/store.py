@@ -1,14 +1,12 @@
-"""A store: Parquet files by table, run and date, and the manifests that say which of them count.
+"""A store: Parquet files by table, run and date, and the manifests of those that count.
 
     STORE/fleet.json                                       the schema's version
     STORE/segments/SEGMENT.json                            one manifest a segment, written last
     STORE/modules/run=nightly/date=2026-11-15/SEGMENT.parquet
 
-A segment is what was finished since the one before it; at the end of a scan, its segments become
-one, which replaces them. Its files have names that nobody else uses
-and are never changed; they count once their manifest is there. So a scan that is killed leaves
-whole segments, and perhaps files that no manifest names; scans at the same time write beside each
-other, and of two rows for one source of one run the later segment's is read.
+A scan adds segments and finally merges its own. Files of a segment have unique names, never change,
+and count once their manifest exists: a killed scan leaves whole segments, and concurrent scans do
+not interfere. Of two rows for one source of one run, the later segment's counts.
 """
 
 from __future__ import annotations
@@ -59,30 +57,28 @@ class Segment(Struct, frozen=True, kw_only=True):
     committed: str
     """UTC, ISO 8601."""
     files: dict[str, str]
-    """By table: the path of its file in the store."""
+    """Paths in the store, by table."""
     replaces: tuple[str, ...] = ()
-    """Segments whose rows are all in this one, too: they do not count any more."""
+    """Segments merged into this one, which no longer count."""
     hlomem: str = ""
 
 
 _copies: dict[str, tempfile.TemporaryDirectory[str]] = {}
-"""Files of stores elsewhere, by the store: relations read them as long as they are looked at."""
+"""Local copies of remote stores' files, which relations may read until the process ends."""
 
 
 def forget_copies() -> None:
-    """Removes the copies of files of stores that lie elsewhere; else the process's end does."""
+    """Remove the local copies of remote stores."""
     while _copies:
         _copies.popitem()[1].cleanup()
 
 
 class Store:
-    """A store that is there."""
-
     def __init__(self, root: str) -> None:
         self.root = root
 
     def segments(self) -> list[Segment]:
-        """The segments that count, the oldest first."""
+        """The segments that count, oldest first."""
         found = self._manifests()
         replaced = {name for segment in found for name in segment.replaces}
         counting = [segment for segment in found if segment.segment not in replaced]
@@ -97,7 +93,7 @@ class Store:
         return [segment for segment in found if segment is not None]
 
     def sweep(self) -> None:
-        """Removes segments that were replaced a day ago: nobody can be reading them still."""
+        """Remove segments replaced more than a day ago, which have no readers any more."""
         found = {segment.segment: segment for segment in self._manifests()}
         yesterday = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(time.time() - _KEPT_SECONDS))
         for segment in list(found.values()):
@@ -110,7 +106,7 @@ class Store:
                         remove(join(self.root, path))
 
     def files_of(self, segments: list[Segment]) -> dict[str, list[str]]:
-        """The files of each table on this machine; those of other storages are copied here."""
+        """The local files of each table; remote ones are copied."""
         found: dict[str, list[str]] = {}
         for segment in segments:
             for table, name in segment.files.items():
@@ -131,7 +127,7 @@ class Store:
         return str(path)
 
     def commit(self, segment: Segment, made: Mapping[str, Path]) -> None:
-        """Adds a segment: its files first, its manifest last."""
+        """Add a segment: its files first, its manifest last."""
         for table, path in made.items():
             write_file(join(self.root, segment.files[table]), [path.read_bytes()])
         manifest = join(self.root, _SEGMENTS, f"{segment.segment}.json")
@@ -143,7 +139,7 @@ def _is_manifest(name: str) -> bool:
 
 
 def _read_manifest(path: str) -> Segment | None:
-    """A manifest; None where somebody has just swept it away."""
+    """A manifest; None if another process has just removed it."""
     try:
         segment = msgspec.json.decode(read_bytes(path), type=Segment)
     except InputError:
@@ -151,13 +147,13 @@ def _read_manifest(path: str) -> Segment | None:
             raise
         return None
     except msgspec.MsgspecError as error:
-        raise InputError(f"{visible(path)}: no manifest of a store: {error}") from error
+        raise InputError(f"{visible(path)}: not a manifest of a store: {error}") from error
     _check_schema(path, segment.schema)
     return segment
 
 
 def new_segment(run: str, date: str, tables: list[str]) -> Segment:
-    """A segment of its own name."""
+    """A segment with a unique name."""
     name = f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{os.urandom(6).hex()}"
     folder = f"run={run}/date={date}/{name}.parquet"
     return Segment(
@@ -165,46 +161,48 @@ def new_segment(run: str, date: str, tables: list[str]) -> Segment:
         schema=SCHEMA,
         run=run,
         date=date,
-        committed=time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime()) + f".{_micros():06d}",
+        committed=now(),
         files={table: f"{table}/{folder}" for table in tables},
         hlomem=__version__,
     )
 
 
-def _micros() -> int:
-    return time.time_ns() // 1000 % 1_000_000
+def now() -> str:
+    """The time in UTC, ISO 8601 with microseconds."""
+    seconds, nanoseconds = divmod(time.time_ns(), 1_000_000_000)
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{nanoseconds // 1000:06d}"
 
 
 def check_run(run: str) -> str:
-    """The name of a run, which becomes a part of paths."""
+    """The name of a run, which becomes part of paths."""
     if not _RUN.fullmatch(run):
-        problem = f"no name for a run: `{visible(run)}`"
-        raise CommandError(f"{problem}; letters, digits and `._+-` make one, such as nightly-41")
+        problem = f"not a name for a run: `{visible(run)}`"
+        raise CommandError(f"{problem}; use letters, digits and `._+-`, as in nightly-41")
     return run
 
 
 def open_store(path: str) -> Store:
-    """A store that is there, of a schema that can be read."""
+    """An existing store of a readable schema."""
     marker = join(path, MARKER)
     if not exists(marker):
-        raise InputError(f"{visible(path)}: no store; `hlomem scan PATH -o STORE` makes one")
+        raise InputError(f"{visible(path)}: not a store; `hlomem scan PATH -o STORE` makes one")
     _read_marker(marker)
     return Store(path)
 
 
 def make_store(path: str) -> Store:
-    """A store, made where there is none; another folder is not taken for one."""
+    """The store at a path, created if the folder is empty or missing."""
     marker = join(path, MARKER)
     if exists(marker):
         return open_store(path)
     if exists(path) and not exists(marker) and any(map(_is_foreign, list_files(path))):
-        raise CommandError(f"{visible(path)} is no store, and not empty; give a new folder")
+        raise CommandError(f"{visible(path)} is not a store and not empty; give a new folder")
     write_file(marker, [msgspec.json.encode({"kind": _KIND, "schema": SCHEMA})])
     return Store(path)
 
 
 def _is_foreign(entry: FileEntry) -> bool:
-    """Whether a file is not what another scan has just begun to write."""
+    """Whether a file is not the temporary marker of another scan."""
     return not entry.name.startswith(f".{MARKER}.")
 
 
@@ -215,7 +213,7 @@ def _read_marker(path: str) -> None:
         raise InputError(f"{visible(path)}: damaged: {error}") from error
     schema = content.get("schema")
     if content.get("kind") != _KIND or not isinstance(schema, int):
-        raise InputError(f"{visible(path)}: no store of hlomem's")
+        raise InputError(f"{visible(path)}: not a store of hlomem")
     _check_schema(path, schema)
 
 
@@ -224,6 +222,6 @@ def _check_schema(path: str, schema: int) -> None:
         problem = f"a store of schema {schema}; this hlomem {__version__} reads up to {SCHEMA}"
         raise InputError(f"{visible(path)}: {problem}: upgrade hlomem")
     if schema < OLDEST:
-        problem = f"a store of schema {schema}, which is not read any more"
+        problem = f"a store of schema {schema}, which is no longer supported"
         way = "scan its sources into a new store: hlomem scan PATH... -o NEW"
         raise InputError(f"{visible(path)}: {problem}; {way}")

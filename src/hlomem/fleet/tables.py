@@ -1,8 +1,7 @@
-"""A store's tables in DuckDB: views for whoever asks, and the writer of segments.
+"""A store's tables in DuckDB: one view per table, and the writer of segments.
 
-In: a store. Out: a connection with one view a table, in which every source of a run counts once.
-Rows become Parquet by way of lines of JSON, which DuckDB reads: neither pyarrow nor pandas is
-needed.
+In a view, every source of a run counts once. DuckDB converts JSON lines to Parquet, so that neither
+pyarrow nor pandas is needed.
 """
 
 from __future__ import annotations
@@ -34,15 +33,13 @@ _ID_LENGTH = 16
 
 
 def connect() -> Any:
-    """A DuckDB of its own, in memory."""
     return require("duckdb", "a store").connect(":memory:", config=_CONFIG)
 
 
 class Tables:
-    """The tables of a store as they are now; what is added later is not seen."""
+    """A snapshot of the tables of a store, or of `only` some segments."""
 
     def __init__(self, store: Store, only: Collection[str] | None = None) -> None:
-        """All segments of a store, or only those of these names."""
         self.store = store
         found = store.segments()
         self.segments = [segment for segment in found if only is None or segment.segment in only]
@@ -60,11 +57,10 @@ class Tables:
 
     @property
     def paths(self) -> list[str]:
-        """All files the views read."""
         return [path for paths in self.files.values() for path in paths]
 
     def _add_raw(self, table: Table) -> None:
-        """All rows of a table; a column that older files do not have is NULL."""
+        """All rows of a table; columns missing in older files are NULL."""
         columns = (*PARTITION, *table.stored)
         typed = ", ".join(f"NULL::{type_} AS {quoted(name)}" for name, type_, _ in columns)
         if not (paths := self.files.get(table.name)):
@@ -81,7 +77,7 @@ class Tables:
         self._view(f"all_{table.name}", f"SELECT {chosen} FROM {rows}")
 
     def _hide_older(self) -> None:
-        """Of several segments that have a source of a run, the last counts."""
+        """Of several segments with a source of a run, only the last counts."""
         order = "ORDER BY committed DESC, segment DESC"
         self.connection.execute(
             "CREATE TABLE older AS SELECT segment, unit FROM all_units"
@@ -109,17 +105,15 @@ class Tables:
 
 
 def quoted(name: str) -> str:
-    """A name in SQL."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def literal(text: str) -> str:
-    """A text in SQL."""
     return "'" + text.replace("'", "''") + "'"
 
 
 def by_program(condition: str) -> str:
-    """A query for the bytes of each source line in each program, whatever their roles."""
+    """A query for the bytes of each source line in each program."""
     sums = "SELECT id, name, line, sum(size)::BIGINT AS size"
     return f"{sums} FROM buffers WHERE {condition} GROUP BY id, name, line"
 
@@ -132,9 +126,9 @@ def write_segment(
     carried: Sequence[bytes] = (),
     tables: Tables | None = None,
 ) -> Segment:
-    """Rows, given as lines of JSON by table, become a segment.
+    """Write a segment from JSON lines by table.
 
-    `carried` are lines that say which rows of `tables` to take for which source.
+    `carried` are JSON lines that say which rows of `tables` to reuse for which source.
     """
     names = [name for name in TABLES if lines.get(name) or carried]
     segment = new_segment(run, date, names)
@@ -146,7 +140,7 @@ def write_segment(
 
 
 def merge_segments(store: Store, run: str, date: str, segments: Collection[str]) -> Segment:
-    """One segment in the place of several of one run and date."""
+    """Replace several segments of one run and date by one."""
     tables = Tables(store, segments)
     names = [name for name in TABLES if name in tables.files]
     segment = replace(new_segment(run, date, names), replaces=tuple(sorted(segments)))
@@ -156,7 +150,7 @@ def merge_segments(store: Store, run: str, date: str, segments: Collection[str])
 
 
 def _commit(store: Store, segment: Segment, made: Mapping[str, Path | None]) -> Segment:
-    """Adds a segment of the files that have rows."""
+    """Commit the files that have rows."""
     kept = {name: path for name, path in made.items() if path is not None}
     whole = replace(segment, files={name: segment.files[name] for name in kept})
     store.commit(whole, kept)
@@ -173,7 +167,6 @@ class _Writer:
         self._carries = tables is not None
 
     def take_over(self, carried: Sequence[bytes]) -> None:
-        """Says which rows of the store are taken over, for which units."""
         if not carried:
             return
         rows = self._read("carried", carried, dict.fromkeys(sorted(_CARRY), "VARCHAR"))
@@ -190,7 +183,7 @@ class _Writer:
         return f"SELECT * FROM read_json({literal(str(path))}, columns = {{{columns}}}, {options})"
 
     def write(self, table: Table, lines: Sequence[bytes]) -> Path | None:
-        """The file of a table; None where it has no rows."""
+        """The file of a table; None without rows."""
         types = {name: type_ for name, type_, _ in table.stored if name != "segment"}
         names = ", ".join(quoted(name) for name, _, _ in table.stored)
         parts = []
@@ -202,7 +195,6 @@ class _Writer:
         return self._copy(table, " UNION ALL ".join(parts))
 
     def merge(self, table: Table) -> Path | None:
-        """The file of all rows of a table."""
         names = ", ".join(quoted(name) for name, _, _ in table.stored)
         renamed = f"SELECT * REPLACE ({self._name} AS segment) FROM {table.name}"
         return self._copy(table, f"SELECT {names} FROM ({renamed})")
@@ -218,7 +210,7 @@ class _Writer:
         return literal(self._segment.segment)
 
     def _carried(self, table: Table) -> str:
-        """Rows of the store for other units."""
+        """A query for the reused rows, with their new units."""
         new = [f"{self._name} AS segment", "c.unit AS unit"]
         if table.is_of_programs:
             new.append(f"c.unit || substr(t.id, {_ID_LENGTH + 1}) AS id")

@@ -1,9 +1,8 @@
-"""Files that belong together: the dumps, modules and protos of a listing.
+"""Groups files into units: a dump with its companions and program, an HLO text, or a proto.
 
-In: files with their names. Out: units, each of which is read as one: a dump with its companions and
-its program, a text of HLO, or a file of protos. Names are XLA's and those of `hlomem.api.folder`; a
-`.txt` of another name is a dump if it begins like one. Where XLA wrote a program as text and as a
-proto, it counts once; programs before optimization have no memory plan and are passed over.
+Names are XLA's and those of `hlomem.api.folder`; another `.txt` is a dump if it begins like one. A
+program that XLA wrote both as text and as proto counts once; programs before optimization have no
+memory plan and are skipped.
 """
 
 from __future__ import annotations
@@ -34,32 +33,32 @@ _GZIP = b"\x1f\x8b"
 
 
 class Unit(Struct, frozen=True, kw_only=True):
-    """Files that are read as one."""
+    """Files that are read together."""
 
     kind: Kind
     name: str
-    """The module's, as the files have it."""
+    """The module's name in the file names."""
     files: tuple[FileEntry, ...]
     """The dump's first, its program's text last."""
     path: str
-    """Its first file, from the scanned path on."""
+    """Its first file, relative to the scanned path."""
     has_program: bool = False
     """Whether the last file is the text of a dump's program."""
     archive: str = ""
     """The archive it was unpacked from."""
     program: int | None = None
-    """Of a file of several programs the only one to read, by number; None for all."""
+    """The index of the only program to read; None for all."""
     data: tuple[bytes, ...] = ()
-    """The files' bytes, where whoever reads them cannot reach the files."""
+    """The files' bytes, if workers cannot reach the files."""
 
     @property
     def source(self) -> str:
-        """How its user knows it."""
+        """The path shown to users."""
         return f"{self.archive}!/{self.path}" if self.archive else self.files[0].path
 
     @property
     def place(self) -> str:
-        """Its path without what tells the files of one dump apart: the same in every run."""
+        """Its path without the suffixes of XLA's files: the same in every run."""
         plain = self.path.removesuffix(".gz")
         for ending in (_MAIN.suffix, f"/{_MAIN.short}"):
             plain = plain.removesuffix(ending)
@@ -67,13 +66,13 @@ class Unit(Struct, frozen=True, kw_only=True):
 
     @property
     def id(self) -> str:
-        """The same for the same source."""
+        """A hash of its source."""
         text = self.source.encode("utf-8", "surrogateescape")
         return blake2b(text, digest_size=8).hexdigest()
 
     @property
     def stamp(self) -> str:
-        """Another once one of its files has changed, or has come or gone; else its archive's."""
+        """Changes with its set of files and their stamps; for archives, the archive's stamp."""
         if self.archive:
             return self.files[0].stamp
         text = "\n".join(f"{file.name} {file.stamp}" for file in self.files)
@@ -81,24 +80,21 @@ class Unit(Struct, frozen=True, kw_only=True):
 
     @property
     def size(self) -> int:
-        """Bytes of all its files."""
         return sum(file.size for file in self.files)
 
     @property
     def names(self) -> str:
-        """The names of its files, in one text."""
         return "\n".join(file.name for file in self.files)
 
 
 def is_archive(name: str) -> bool:
-    """Whether a file is one of many files, by its name."""
     return name.lower().endswith(_ARCHIVES)
 
 
 def group_folders(
     entries: Iterable[FileEntry], root: str, begins: Callable[[FileEntry], bytes]
 ) -> Iterator[Unit]:
-    """The units of all files below a path; `begins` reads the beginning of a file."""
+    """The units of files below a path; `begins` reads the beginning of a file."""
     folders: dict[str, list[FileEntry]] = {}
     for entry in entries:
         folders.setdefault(entry.path.rpartition("/")[0], []).append(entry)
@@ -108,13 +104,13 @@ def group_folders(
 
 
 def _path_from(path: str, root: str) -> str:
-    """A path from a root on; a file that is the root itself by its name."""
+    """A path relative to a root; the name of a file that is the root itself."""
     prefix = root.rstrip("/") + "/"
     return path[len(prefix) :] if path.startswith(prefix) else path.rpartition("/")[2]
 
 
 def unit_of_file(entry: FileEntry, begins: Callable[[FileEntry], bytes]) -> Unit:
-    """The unit of a file that was named itself: of any name, it is what it begins like."""
+    """The unit of a file given by name, recognised by its beginning if necessary."""
     found = list(group_folders([entry], entry.path, begins))
     if found:
         return found[0]
@@ -134,10 +130,10 @@ class _Folder:
         self._files = {entry.name.removesuffix(".gz"): entry for entry in entries}
         self._taken: set[str] = set()
         self._stems: set[str] = set()
-        """The names of dumps, as their protos would have them."""
+        """The names of dumps, without the suffixes of their files."""
 
     def units(self) -> Iterator[Unit]:
-        """Dumps first: what they take is nobody else's."""
+        """Dumps first, then the files they did not claim."""
         yield from self._dumps()
         for name, entry in self._files.items():
             if name in self._taken or _NOT_OPTIMIZED in name or is_archive(entry.name):
@@ -161,14 +157,13 @@ class _Folder:
             yield self._dump(self._title, [file.short for file in _FILE_NAMES], "module.hlo")
 
     def _dump(self, title: str, names: list[str], program: str) -> Unit:
-        """A dump of these files, with the text of its program where it lies beside them."""
-        beside = [name for name in (program, "module.hlo") if name in self._files][:1]
-        found = [name for name in (*names, *beside) if name in self._files]
+        """A dump of these files, with the text of its program if it exists."""
+        texts = [name for name in (program, "module.hlo") if name in self._files][:1]
+        found = [name for name in (*names, *texts) if name in self._files]
         self._taken.update(found)
         self._stems.add(title)
-        files = tuple(self._files[name] for name in found)
-        made = self._unit("dump", title, *files)
-        return replace(made, has_program=bool(beside))
+        made = self._unit("dump", title, *(self._files[name] for name in found))
+        return replace(made, has_program=bool(texts))
 
     def _unit(self, kind: Kind, title: str, *files: FileEntry) -> Unit:
         return Unit(kind=kind, name=title, files=files, path=files[0].name)

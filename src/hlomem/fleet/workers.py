@@ -1,9 +1,8 @@
-"""Readers of units: child processes that may crash, hang or grow, each watched by a thread.
+"""Worker processes that read units, each supervised by a thread.
 
-In: tasks. Out: outcomes; a child that ends, or is ended because a unit takes too long, becomes the
-row of that unit's error, and the next unit gets another child. The same function, `run_task`, runs
-in threads of this process and in workers of a Dask cluster: both are executors of
-`concurrent.futures`, and a Dask worker, too, keeps a child of its own for each of its threads.
+A child that crashes, or is killed because a unit takes too long, becomes an error row of that unit,
+and the next unit gets a new child. `run_task` runs in local threads and in the threads of Dask
+workers alike.
 """
 
 from __future__ import annotations
@@ -33,12 +32,12 @@ if TYPE_CHECKING:
 
 _PIECE = 1 << 20
 _START_SECONDS = 60.0
-"""For a child to begin; machines may be busy."""
+"""Time for a child to start on a busy machine."""
 _here = threading.local()
 
 
 class ChildEndedError(Exception):
-    """A child went away while it was reading; says how."""
+    """A child process ended while reading a unit."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
@@ -46,20 +45,17 @@ class ChildEndedError(Exception):
 
 
 class Group(set["Child"]):
-    """Children that end together; once that is so, no more are made."""
+    """Children that end together; none can be started afterwards."""
 
     is_over = False
 
     def end(self) -> None:
-        """Ends all."""
         self.is_over = True
         for child in list(self):
             child.end()
 
 
 class Child:
-    """A process that reads units."""
-
     def __init__(self, group: Group) -> None:
         if group.is_over:
             raise ChildEndedError("crash", "the scan was ended")
@@ -73,15 +69,14 @@ class Child:
             env=environment,
         )
         group.add(self)
-        self._receive(time.monotonic() + _START_SECONDS, "did not begin")
+        self._receive(time.monotonic() + _START_SECONDS, "did not start")
 
     @property
     def pid(self) -> int:
-        """The number of the process."""
         return self._process.pid
 
     def ask(self, task: Task) -> Outcome:
-        """The outcome of a unit; `ChildEndedError` where the process does not survive it."""
+        """The outcome of a unit; `ChildEndedError` if the process ends."""
         deadline = time.monotonic() + task.options.seconds
         message = msgspec.msgpack.encode(task)
         assert self._process.stdin is not None
@@ -94,7 +89,7 @@ class Child:
         return msgspec.msgpack.decode(self._receive(deadline, late), type=Outcome)
 
     def _receive(self, deadline: float, late: str) -> bytes:
-        """The next message; `late` is said of a process that lets us wait."""
+        """The next message; `late` is the error message after the deadline."""
         (length,) = LENGTH.unpack(self._read(LENGTH.size, deadline, late))
         return self._read(length, deadline, late)
 
@@ -119,13 +114,12 @@ class Child:
         code = self._process.wait()
         self.end()
         if code == -signal.SIGKILL:
-            words = "its process was killed, twice, perhaps for want of memory"
+            words = "its process was killed, twice, perhaps for lack of memory"
             return ChildEndedError("crash", words)
         name = signal.Signals(-code).name if code < 0 else f"exit code {code}"
         return ChildEndedError("crash", f"its process ended with {name}, twice")
 
     def end(self) -> None:
-        """Ends the process, whatever it does."""
         self._group.discard(self)
         self._process.kill()
         for pipe in filter(None, (self._process.stdin, self._process.stdout)):
@@ -135,7 +129,7 @@ class Child:
 
 
 _everyone = Group()
-"""The children of threads that are no pool's, such as those of a Dask worker."""
+"""The children of threads outside a local pool, such as a Dask worker's."""
 atexit.register(_everyone.end)
 
 
@@ -144,19 +138,14 @@ def _join_group(group: Group) -> None:
 
 
 def run_task(task: Task) -> Outcome:
-    """The outcome of a unit, read by the child of this thread.
-
-    A process that ends gets a second try: somebody may have ended it who did not mean the unit.
-    """
-    try:
-        return _ask_child(task)
-    except ChildEndedError as ended:
-        if ended.kind == "timeout":
-            return failed(task.unit, None, str(ended), kind=ended.kind)
-    try:
-        return _ask_child(task)
-    except ChildEndedError as ended:
-        return failed(task.unit, None, str(ended), kind=ended.kind)
+    """The outcome of a unit, read by this thread's child; a crash gets a second attempt."""
+    for attempt in range(2):
+        try:
+            return _ask_child(task)
+        except ChildEndedError as ended:
+            if attempt or ended.kind == "timeout":
+                return failed(task.unit, None, str(ended), kind=ended.kind)
+    raise AssertionError
 
 
 def _ask_child(task: Task) -> Outcome:
@@ -168,14 +157,14 @@ def _ask_child(task: Task) -> Outcome:
     except ChildEndedError:
         _here.child = None
         raise
-    if outcome.ran_out:  # the next unit gets a process without that past
+    if outcome.ran_out:  # the next unit gets a fresh process
         child.end()
         _here.child = None
     return outcome
 
 
 class Pool(NamedTuple):
-    """An executor, and how many units it reads at once."""
+    """An executor, and the number of units it reads at once."""
 
     executor: Executor
     width: int
@@ -183,7 +172,7 @@ class Pool(NamedTuple):
 
 @contextmanager
 def open_pool(workers: int, scheduler: Any = None) -> Iterator[Pool]:
-    """So many processes of this machine, or those of a Dask cluster."""
+    """A pool of local processes, or of a Dask cluster."""
     if scheduler is not None:
         with _dask_pool(scheduler) as pool:
             yield pool

@@ -42,7 +42,7 @@ def test_copies_that_keep_a_value_name_who_would_overwrite_it() -> None:
     why = {row.name: row.why for row in build_copies(rotated, find_space(rotated)).rows}
     not_donated = "a is not donated, so it may not be written to"
     assert why["copy.12"] == f"{not_donated}; the loop carries its copy"
-    assert why["copy.10"] == "copy.7 must come to lie where the loop has it"
+    assert why["copy.10"] == "copy.7 must be at the location of the loop's value"
 
 
 def _trial(name: str, function: str) -> Copies:

@@ -38,7 +38,7 @@ def test_from_xlas_number_to_ours_in_steps_that_add_up(path: Path) -> None:
         assert alive.printed is not None
         total = alive.printed.size + sum(reason.size for reason in alive.printed.reasons)
         assert total == alive.size
-        assert not any("without a place" in reason.why for reason in alive.printed.reasons)
+        assert not any("without a location" in reason.why for reason in alive.printed.reasons)
 
 
 @pytest.mark.parametrize("by", KEYS)
@@ -60,7 +60,7 @@ def test_old_dumps_print_the_peak_without_padding() -> None:
     assert (printed.step, printed.size) == (14, 1008025600)
     assert [(reason.why, reason.size) for reason in printed.reasons] == [
         ("padding, which that list leaves out", 4587520),
-        ("held for results and arguments while nothing is in it", 335857152),
+        ("reserved for results and arguments but not in use", 335857152),
     ]
 
 

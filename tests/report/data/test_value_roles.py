@@ -35,7 +35,7 @@ def test_what_rematerialization_compresses_stays_what_it_was() -> None:
     assert {b.role for b in compressed} == {roles.TEMPORARIES}
     assert {b.moved for b in compressed} == {
         "kept compressed by XLA's rematerialization",
-        "uncompressed again by XLA's rematerialization",
+        "decompressed by XLA's rematerialization",
     }
 
 

@@ -24,11 +24,11 @@ def test_every_program_is_a_row_and_no_line_is_too_long() -> None:
     assert "around everything" in screen
 
 
-def test_what_is_larger_and_dearer_is_counted() -> None:
+def test_what_is_larger_and_costlier_is_counted() -> None:
     worse = replace(POINTS[1], flops=900, name="again: 99 instructions")
     screen = plain(draw_front(sort_front([*POINTS, worse]), None, (), 80))
     assert "99 instructions" not in screen
-    assert "and 1 more that are larger and dearer (--json has all)" in screen
+    assert "and 1 more that are larger and costlier (--json has all)" in screen
 
 
 def test_with_a_limit_all_bytes_are_shown_and_the_verdict() -> None:

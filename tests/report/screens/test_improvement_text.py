@@ -39,7 +39,7 @@ def _screen(report: ImprovementReport) -> str:
     [
         ("open", 1 << 19, "every order needs 512.0 KiB at least; at most 50.0% more could be"),
         ("open", None, "not known for this program"),
-        ("proven", 1 << 19, "no order keeps less alive, which is proven; packing aside, every"),
+        ("proven", 1 << 19, "proven: no order keeps less alive; packing aside, every"),
         ("at the bound", 1 << 20, "no order of these instructions needs less"),
     ],
 )
@@ -82,13 +82,13 @@ AGAIN = ComputedAgain(
         (
             "open",
             (
-                "every order needs 512.0 KiB at least if nothing is computed again; at most 50.0% "
+                "every order needs 512.0 KiB at least if nothing is recomputed; at most 50.0% "
                 "more could be saved by orders alone"
             ),
         ),
         (
             "at the bound",
-            "no order of these instructions needs less than 1.00 MiB if nothing is computed again",
+            "no order of these instructions needs less than 1.00 MiB if nothing is recomputed",
         ),
     ],
 )

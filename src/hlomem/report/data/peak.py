@@ -196,7 +196,7 @@ def _row(key: str, members: Sequence[OwnedBytes]) -> Row:
 
 
 def caveats(memory: MemoryView, space: Space) -> tuple[str, ...]:
-    """What a peak replayed from live ranges leaves out."""
+    """Omissions of a peak replayed from live ranges."""
     here = [placed for placed in memory.joined.placed if placed.allocation.color == space.color]
     timeless = [placed for placed in here if memory.life_of(placed) is None]
     lost = [placed for placed in timeless if not memory.is_thread_local(placed)]

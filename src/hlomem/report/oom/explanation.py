@@ -1,14 +1,12 @@
-"""The meaning of an out-of-memory message: how much is missing, what takes it, what to do next.
-
-In: `OomLog`, what the messages say. Out: `Oom`: the failure that ended the program, the buffers it
-names added up by role, sentences that follow from the numbers, and where to learn more.
-"""
+"""An out-of-memory message explained: the missing bytes, the buffers by role, what to do next."""
 
 from __future__ import annotations
 
 import re
 from itertools import groupby
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from hlomem.base.errors import HlomemError
 from hlomem.base.sizes import format_bytes
@@ -30,30 +28,28 @@ if TYPE_CHECKING:
 
 DUMP_FLAGS = "--xla_dump_to=xla_dump --xla_dump_hlo_as_text"
 _LARGE = 0.5
-"""A buffer of more than this share of the memory is seldom meant (OpenXLA, error E1000)."""
+"""Fraction of memory above which a single buffer is rarely intended (OpenXLA, error E1000)."""
 _WORTH_SAYING = 0.05
 _SCRATCH = frozenset({"vmem", "smem"})
 _POOL_SHARE, _MAX_SHARE = 0.75, 0.95
-"""The share of a GPU that JAX takes by default, and the share it can take."""
+"""The fraction of a GPU that JAX reserves by default, and the most it can."""
 
 
 class BufferGroup(Record, frozen=True, kw_only=True):
-    """Buffers a message names that are alike."""
+    """Similar buffers of a message; sizes are totals."""
 
     size: int
-    """Bytes of all."""
     count: int
     role: str
     shape: str | None
     padding: int
-    """Bytes of all that hold no element."""
     op_name: str | None
     source: str | None
     label: str | None
 
 
 class Step(Record, frozen=True, kw_only=True):
-    """Something to do next, and the line to type for it."""
+    """A suggestion, and the command for it."""
 
     text: str
     command: str = ""
@@ -65,20 +61,19 @@ class Oom(Record, frozen=True, kw_only=True):
     failure: Failure
     """The one that ended the program."""
     missing: int | None
-    """Bytes that were needed and not there."""
     groups: tuple[BufferGroup, ...]
-    """The buffers it names, largest first."""
+    """The named buffers, largest first."""
     roles: tuple[Part, ...]
     """The same by role, and padding; they add up to `named`."""
     named: int
-    """Bytes of the buffers it names."""
+    """Bytes of the named buffers."""
     findings: tuple[str, ...]
     steps: tuple[Step, ...]
     log: OomLog
 
 
 def build_oom(log: OomLog) -> Oom | None:
-    """The explanation of what a log says; None where it says nothing about memory."""
+    """The explanation of a log; None if it does not mention memory."""
     if not log.failures:
         return None
     failure = _principal(log)
@@ -96,7 +91,7 @@ def build_oom(log: OomLog) -> Oom | None:
 
 
 def _principal(log: OomLog) -> Failure:
-    """The failure that tells most: no warning if there is an error, and of errors the last."""
+    """The last error that tells most, or else the last warning."""
     errors = [failure for failure in log.failures if failure.moment != "rematerialization"]
     last = (errors or list(log.failures))[-1]
     same = [failure for failure in errors if failure.needed == last.needed and failure.available]
@@ -112,28 +107,14 @@ def _missing(failure: Failure, log: OomLog) -> int | None:
     return None if available is None else max(0, failure.needed - available)
 
 
-# The buffers it names
-
-
 def _groups(buffers: tuple[NamedBuffer, ...]) -> list[BufferGroup]:
     """Buffers of one role, shape and origin as one."""
     described = sorted(map(_describe, buffers), key=_likeness)
     groups = []
-    for _, alike in groupby(described, key=_likeness):
-        first, *rest = alike
-        all_ = [first, *rest]
-        groups.append(
-            BufferGroup(
-                size=sum(buffer.size for buffer in all_),
-                count=len(all_),
-                role=first.role,
-                shape=first.shape,
-                padding=sum(buffer.padding for buffer in all_),
-                op_name=first.op_name,
-                source=first.source,
-                label=first.label,
-            )
-        )
+    for _, members in groupby(described, key=_likeness):
+        alike = list(members)
+        size, padding = sum(one.size for one in alike), sum(one.padding for one in alike)
+        groups.append(replace(alike[0], size=size, count=len(alike), padding=padding))
     return sorted(groups, key=lambda group: (-group.size, _likeness(group)))
 
 
@@ -157,12 +138,11 @@ def _describe(buffer: NamedBuffer) -> BufferGroup:
 
 
 def _without_parameters(op_name: str | None) -> str | None:
-    """`jit(f)/dot_general[dimension_numbers=… precision=None]` without what stands in brackets."""
+    """`jit(f)/dot_general[dimension_numbers=… precision=None]` without the brackets."""
     return None if op_name is None else re.sub(r"\[[^/\n]*\]?$", "", op_name)
 
 
 def role_of(buffer: NamedBuffer) -> str:
-    """The role of a named buffer, as far as its description tells."""
     operation = read_metadata(buffer.metadata).op_name or None
     if buffer.kind == "parameter":
         return role_of_argument(operation or "")
@@ -171,7 +151,7 @@ def role_of(buffer: NamedBuffer) -> str:
 
 
 def _name_and_opcode(label: str) -> tuple[str, Opcode]:
-    """Of an instruction's text; a GPU's label is the opcode alone."""
+    """Of an instruction's text; on GPU the label is the opcode alone."""
     printed = parse_instruction_line(label)
     return (printed.name, printed.opcode) if printed else ("", as_opcode(label))
 
@@ -184,9 +164,6 @@ def _roles(groups: tuple[BufferGroup, ...]) -> Iterator[Part]:
     for role, size in sorted(sizes.items(), key=lambda pair: (-pair[1], pair[0])):
         if size:
             yield Part(name=role, size=size)
-
-
-# What follows from the numbers
 
 
 def _findings(failure: Failure, log: OomLog, groups: tuple[BufferGroup, ...]) -> Iterator[str]:
@@ -232,10 +209,7 @@ def _about_padding(failure: Failure, log: OomLog, groups: tuple[BufferGroup, ...
     lost = sum(part.size - (part.unpadded or 0) for part in parts)
     total = sum(part.size for part in parts)
     if not parts:
-        lost, total = (
-            sum(member.padding for member in groups),
-            sum(member.size for member in groups),
-        )
+        lost, total = sum(one.padding for one in groups), sum(one.size for one in groups)
     if lost <= _WORTH_SAYING * total:
         return
     missing = _missing(failure, log)
@@ -247,14 +221,14 @@ def _about_padding(failure: Failure, log: OomLog, groups: tuple[BufferGroup, ...
 
 
 def _grown_dimensions(shape: str) -> Iterator[str]:
-    """The dimensions of a shape that are larger in memory, in words."""
+    """Descriptions of the padded dimensions of a shape."""
     try:
         dimensions = padded_dimensions(parse_shape_text(shape))
     except HlomemError:
         return
     for number, size, padded in dimensions:
         if padded != size:
-            what = "one it has not" if number is None else f"dimension {number}"
+            what = "an extra dimension" if number is None else f"dimension {number}"
             yield f"{what} from {size} to {padded}"
 
 
@@ -311,13 +285,10 @@ def _about_rematerialization(log: OomLog) -> Iterator[str]:
             continue
         wanted = format_bytes(failure.available or 0)
         reached = format_bytes(failure.needed)
-        yield f"rematerialization came down to {reached}; its aim was {wanted}"
+        yield f"rematerialization reached {reached}; its goal was {wanted}"
         if failure.original == failure.needed:
-            yield "it found nothing to recompute: what is alive is not recomputable, or arguments"
+            yield "it found nothing to rematerialize: live values are arguments or not recomputable"
         return
-
-
-# What next
 
 
 def _steps(failure: Failure, log: OomLog) -> Iterator[Step]:
@@ -335,11 +306,11 @@ def _steps(failure: Failure, log: OomLog) -> Iterator[Step]:
 
 
 def _steps_in_kernel(failure: Failure) -> Iterator[Step]:
-    yield Step(text="a kernel's own scratch memory: no memory dump tells more; smaller blocks help")
+    yield Step(text="a kernel's own scratch memory, which no dump shows; smaller blocks help")
     if failure.needed is not None and failure.space == "vmem":
         kib = -(-failure.needed // 1024)
         yield Step(
-            text="or let kernels have more of it, where the chip has it",
+            text="or raise the limit, if the chip has more",
             command=f'LIBTPU_INIT_ARGS="--xla_tpu_scoped_vmem_limit_kib={kib}" python …',
         )
 

@@ -1,10 +1,8 @@
-"""Reads out-of-memory messages out of any log: what TPU, GPU and CPU print when a program fails.
+"""Parses the out-of-memory messages of TPU, GPU and CPU from any log.
 
-In: the text of a log, whatever else it holds. Out: `OomLog`, what the messages say and no more.
 Messages come from libtpu (compile and run time), `BufferAssignment::ToVerboseString` of
 xla/service/buffer_assignment.cc, tsl/framework/bfc_allocator.cc (`DumpMemoryLog`),
-hlo_rematerialization.cc and the allocators' errors. Sizes in them are rounded ("1.50G"); they are
-read as the bytes they stand for.
+hlo_rematerialization.cc and the allocators' errors. Rounded sizes ("1.50G") are read as bytes.
 """
 
 from __future__ import annotations
@@ -25,29 +23,28 @@ _SIZE = rf"{_NUMBER}\s?(?:[KMGTPE]i?B?|B|bytes)?(?!\w|\.\d)"
 
 
 class Failure(Record, frozen=True, kw_only=True):
-    """One message that says memory did not suffice."""
+    """One out-of-memory message; fields it does not tell are None or empty."""
 
     platform: str
-    """`tpu`, `gpu` or `cpu`; empty where the message does not tell."""
+    """`tpu`, `gpu` or `cpu`."""
     moment: str
     """`compile`, `run`, or `rematerialization` for the warning of that pass."""
     space: str = ""
     """The memory that was full: `hbm`, `vmem`, the name of an allocator."""
     needed: int | None = None
-    """Bytes used by all, or asked for at once."""
+    """Bytes used in total, or requested at once."""
     available: int | None = None
-    """The capacity, or what was free."""
+    """The capacity, or the free bytes."""
     original: int | None = None
-    """Rematerialization: the bytes it began with."""
+    """The bytes before rematerialization."""
     module: str | None = None
-    """The program, where it is named."""
     subject: str | None = None
-    """The allocation or the instruction, where it is named."""
+    """The allocation or instruction."""
     shape: str | None = None
     line: int
-    """The first line of the log it stands on."""
+    """Its first line in the log."""
     count: int = 1
-    """How often it stands there."""
+    """Its number of occurrences."""
 
 
 class Part(Record, frozen=True, kw_only=True):
@@ -56,35 +53,35 @@ class Part(Record, frozen=True, kw_only=True):
     name: str
     size: int
     unpadded: int | None = None
-    """Bytes of it that hold elements, where that is said."""
+    """Without padding, if known."""
 
 
 class Breakdown(Record, frozen=True, kw_only=True):
-    """Sizes that a message says add up to a total."""
+    """Sizes that add up to a total, according to a message."""
 
     name: str
     total: int | None
     parts: tuple[Part, ...] = ()
     fragmentation: int | None = None
-    """Bytes of it that are holes between temporaries, where it says so."""
+    """Bytes of holes between temporaries, if known."""
 
 
 class NamedBuffer(Record, frozen=True, kw_only=True):
-    """A buffer a message lists."""
+    """A buffer listed by a message."""
 
     size: int
     shape: str | None = None
     unpadded: int | None = None
     label: str | None = None
-    """XLA's instruction, or its opcode."""
+    """The XLA instruction, or its opcode."""
     metadata: str = ""
     """`metadata={op_name="…" source_file="…"}`, as in an instruction."""
     kind: str | None = None
-    """The message's word for it: `HLO temp`, `scoped`, `parameter`."""
+    """`HLO temp`, `scoped`, `parameter`."""
 
 
 class Holder(Record, frozen=True, kw_only=True):
-    """Memory an allocator had given away, by whom it was given to."""
+    """Memory an allocator had handed out, by executable."""
 
     name: str
     size: int
@@ -102,7 +99,7 @@ class Pool(Record, frozen=True, kw_only=True):
 
 
 class OomLog(Record, frozen=True, kw_only=True):
-    """A log's account of memory that ran out."""
+    """The out-of-memory messages of a log."""
 
     name: str
     failures: tuple[Failure, ...] = ()
@@ -117,12 +114,12 @@ class _Line(NamedTuple):
 
 
 _LOG_PREFIX = re.compile(r"^.{0,200}?(?:\w\.(?:cc|h):\d+\] |\(\w+ pid=\d+[^)]{0,99}\) ?)")
-"""The prefix log writers put before a line: `W1115 11:10:33.1 1743 bfc_allocator.cc:371] `."""
+"""The prefix of log lines: `W1115 11:10:33.1 1743 bfc_allocator.cc:371] `."""
 _ESCAPES = re.compile(r"\x1b\[[\d;]*m")
 
 
 def read_oom(text: str, name: str = "<string>") -> OomLog:
-    """Everything a log says about memory that ran out; nothing is made up where it is silent."""
+    """The out-of-memory messages of a log."""
     lines = [
         _Line(number, _LOG_PREFIX.sub("", _ESCAPES.sub("", line)).rstrip("\r"))
         for number, line in enumerate(text.split("\n"), 1)
@@ -136,13 +133,10 @@ def read_oom(text: str, name: str = "<string>") -> OomLog:
     )
 
 
-# Failures
-
-
 class _Message(NamedTuple):
     pattern: re.Pattern[str]
     known: dict[str, str]
-    """Facts such a message implies: the platform, the moment, the memory space."""
+    """Implied facts: the platform, the moment, the memory space."""
 
 
 def _message(platform: str, moment: str, *pattern: str, space: str = "") -> _Message:
@@ -242,7 +236,7 @@ def _failure(line: int, said: dict[str, str]) -> Failure:
 
 
 def _merge(failures: Iterator[Failure]) -> Iterator[Failure]:
-    """Each message once, with how often it came: threads and devices repeat it."""
+    """Each message once, with its count: threads and devices repeat it."""
     first: dict[Failure, Failure] = {}
     counts: dict[Failure, int] = {}
     for failure in failures:
@@ -252,8 +246,6 @@ def _merge(failures: Iterator[Failure]) -> Iterator[Failure]:
     for key, failure in first.items():
         yield replace(failure, count=counts[key])
 
-
-# Breakdowns
 
 _HEADS = (
     (re.compile(rf"Total (\w+) usage >= ({_SIZE}):"), "{} in all"),
@@ -267,15 +259,15 @@ _HOLES = ("preallocated temp fragmentation", "total fragmentation")
 
 
 def _breakdowns(lines: list[_Line]) -> Iterator[Breakdown]:
-    for place, (_, text) in enumerate(lines):
+    for index, (_, text) in enumerate(lines):
         for head, name in _HEADS:
             if (found := head.search(text)) is not None:
-                parts = list(_parts(lines[place + 1 :]))
+                parts = list(_parts(lines[index + 1 :]))
                 yield _breakdown(name.format(found[1]), found[2], parts)
 
 
 def _breakdown(name: str, total: str, parts: list[Part]) -> Breakdown:
-    """A breakdown whose total stands in its head, or among its parts."""
+    """A breakdown with its total in the heading or among its parts."""
     stated = [part.size for part in parts if part.name == "total allocation"]
     if total:
         stated = [parse_printed_size(total)]
@@ -301,8 +293,6 @@ def _parts(lines: list[_Line]) -> Iterator[Part]:
             )
 
 
-# Buffers
-
 _STARTS = re.compile(rf"^\s*(?:\d+\. Size: ({_SIZE})|Buffer \d+:)\s*$")
 _FIELD = re.compile(
     rf"^\s*(?:(Size|Unpadded size): ({_SIZE})\s*$|"
@@ -311,7 +301,7 @@ _FIELD = re.compile(
 
 
 def _buffers(lines: list[_Line]) -> Iterator[NamedBuffer]:
-    """The first list of buffers; further ones are of other devices, or of another try."""
+    """The first list of buffers; later ones are of other devices or attempts."""
     said: dict[str, str] | None = None
     seen = 0
     for _, line in lines:
@@ -343,8 +333,6 @@ def _buffer(said: dict[str, str]) -> NamedBuffer:
     )
 
 
-# The allocator
-
 _STATS: dict[str, str] = {
     "Limit": "limit",
     "InUse": "in_use",
@@ -358,7 +346,7 @@ _CHUNK = re.compile(r"^InUse at \w+ (?:next \d+ )?of size (\d+)(?:.*?executable=
 
 
 def _pool(lines: list[_Line]) -> Pool | None:
-    """The allocator's state as the last dump in the log has it."""
+    """The allocator's state in the last dump of the log."""
     said: dict[str, int] = {}
     holders: dict[str, list[int]] = {}
     for _, text in lines:

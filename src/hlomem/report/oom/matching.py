@@ -1,9 +1,7 @@
-"""Of several programs the one that ran out of memory, as far as the message tells.
+"""Finds the program that ran out of memory among several.
 
-In: a `Failure` and programs with their names and the sizes of their allocations. Out: a program and
-the reason, or none. TPU's compiler and newer GPU runtimes name the program. Elsewhere the runtime
-says how many bytes it asked for: the temporaries of a program are one allocation, so that a program
-with an allocation of just this size is the one.
+TPU compilers and newer GPU runtimes name it. Others give the bytes requested: a program's
+temporaries are one allocation, so a program with an allocation of that size is the one.
 """
 
 from __future__ import annotations
@@ -19,37 +17,34 @@ if TYPE_CHECKING:
     from hlomem.report.oom.log import Failure
 
 _ROUNDING = 0.005
-"""How far a size that was printed in a larger unit may be from the bytes."""
+"""Relative error of a size printed in a larger unit."""
 
 
-class Candidate(Protocol):
-    """A program that may be the one."""
-
-    @property
-    def module_name(self) -> str:
-        """XLA's name of it: `jit_train_step`."""
+class SizedProgram(Protocol):
+    """A program with the name XLA gives it, `jit_train_step`, and its reserved bytes."""
 
     @property
-    def size(self) -> int:
-        """Bytes it reserves in device memory."""
+    def module_name(self) -> str: ...
 
     @property
-    def allocation_sizes(self) -> frozenset[int]:
-        """Bytes of each of its allocations."""
+    def size(self) -> int: ...
+
+    @property
+    def allocation_sizes(self) -> frozenset[int]: ...
 
 
-_T = TypeVar("_T", bound=Candidate)
+_T = TypeVar("_T", bound=SizedProgram)
 
 
 class Match(NamedTuple):
-    """Why a program was taken."""
+    """Why a program was chosen."""
 
     reason: str
     is_sure: bool
 
 
 def match_failure(failure: Failure, programs: Sequence[_T]) -> tuple[_T, Match] | None:
-    """The program a message is about; of several that fit it, the largest."""
+    """The program of a message; the largest if several match."""
     if failure.module is not None:
         named = [program for program in programs if program.module_name == failure.module]
         if not named:
@@ -59,16 +54,16 @@ def match_failure(failure: Failure, programs: Sequence[_T]) -> tuple[_T, Match] 
         return None
     exact = [program for program in programs if failure.needed in program.allocation_sizes]
     if exact:
-        return _largest(exact, f"its allocation is the {failure.needed} bytes asked for")
+        return _largest(exact, f"its allocation is the {failure.needed} bytes requested")
     near = [program for program in programs if _has_near(program, failure.needed)]
     if near:
         asked = format_bytes(failure.needed)
-        return _largest(near, f"one of its allocations is the {asked} asked for, as far as printed")
+        return _largest(near, f"one of its allocations is about the {asked} requested")
     return None
 
 
 def _nearest(programs: Sequence[_T], needed: int | None) -> _T:
-    """The program whose size is nearest to what the error says; the last one where it is silent."""
+    """The program whose size is nearest to the error's; the last one if it gives none."""
     if needed is None:
         return programs[-1]
     return min(reversed(programs), key=lambda program: abs(program.size - needed))
@@ -77,9 +72,9 @@ def _nearest(programs: Sequence[_T], needed: int | None) -> _T:
 def _largest(programs: Sequence[_T], reason: str) -> tuple[_T, Match]:
     found = max(reversed(programs), key=lambda program: program.size)
     others = len({program.module_name for program in programs} - {found.module_name})
-    more = f"; {plural(others, 'other program')} would fit it, too" if others else ""
+    more = f"; {plural(others, 'other program')} would match, too" if others else ""
     return found, Match(f"{reason}{more}", is_sure=not others)
 
 
-def _has_near(program: Candidate, needed: int) -> bool:
+def _has_near(program: SizedProgram, needed: int) -> bool:
     return any(abs(size - needed) <= _ROUNDING * needed for size in program.allocation_sizes)

@@ -1,8 +1,4 @@
-"""A few lines below a traceback: which program, what its peak is made of, what to do, where.
-
-In: the memory of the program that did not fit, and what the error says. Out: lines, the last of
-which names the source line to look at. The whole story is in the page.
-"""
+"""A few lines below a traceback: program, peak by role, best advice, line to look at."""
 
 from __future__ import annotations
 
@@ -25,13 +21,13 @@ if TYPE_CHECKING:
 
 TOP_ROLES = 4
 _WORTH_SAYING = 0.01
-"""Share of the memory from which on a role has a line of its own."""
+"""Smallest fraction of memory for which a role has a line of its own."""
 HEAD = "hlomem:"
 """The beginning of a note; no error gets two."""
 
 
 class Remark(Record, frozen=True, kw_only=True):
-    """Things a note says beside the memory itself; empty where there is nothing to say."""
+    """Parts of a note in addition to the memory itself."""
 
     reason: str = ""
     """Why this program."""
@@ -40,7 +36,6 @@ class Remark(Record, frozen=True, kw_only=True):
 
 
 def draw_note(memory: MemoryView, space: Space, failure: Failure, remark: Remark) -> list[str]:
-    """The lines, from the program to the line to look at."""
     lines = [f"{HEAD} {_needs(memory, space, failure)}"]
     reason = [remark.reason, "the plan is hlomem's own" if memory.is_planned else ""]
     if any(reason):
@@ -50,7 +45,7 @@ def draw_note(memory: MemoryView, space: Space, failure: Failure, remark: Remark
         lines.append(f"  best advice: {remark.advice}")
     if remark.page:
         lines.append(f"  {remark.page}")
-    lines.append(f"  look at {_place(memory, space)}")
+    lines.append(f"  look at {_line(memory, space)}")
     return [visible(line) for line in lines]
 
 
@@ -60,11 +55,11 @@ def _needs(memory: MemoryView, space: Space, failure: Failure) -> str:
     if memory.device_count > 1:
         words += f" on each of {memory.device_count} devices"
     if failure.moment == "compile" and failure.available is not None:
-        words += f", {format_bytes(failure.available)} there"
+        words += f", {format_bytes(failure.available)} available"
         missing = space.size - failure.available
         words += f": {format_bytes(missing)} too much" if missing > 0 else ""
     elif failure.needed is not None:
-        words += f", {format_bytes(failure.needed)} at once could not be had"
+        words += f"; {format_bytes(failure.needed)} at once could not be allocated"
     return words
 
 
@@ -75,11 +70,11 @@ def _roles(memory: MemoryView, space: Space) -> Iterator[str]:
         part = percent(share.size, space.size)
         yield f"  {format_bytes(share.size):>11}  {part:>6}  {share.role}"
     if rest := space.size - sum(share.size for share in shown):
-        yield f"  {format_bytes(rest):>11}  {percent(rest, space.size):>6}  all else"
+        yield f"  {format_bytes(rest):>11}  {percent(rest, space.size):>6}  the rest"
 
 
-def _place(memory: MemoryView, space: Space) -> str:
-    """The line most of the peak is from, or the buffer where no line is known."""
+def _line(memory: MemoryView, space: Space) -> str:
+    """The line with most of the peak, or else the largest buffer."""
     if memory.timeline(space.color) is None:
         return f"`hlomem show`: the dump of {memory.dump.title} has no live ranges"
     snapshot = build_snapshot(memory, space, by="line")

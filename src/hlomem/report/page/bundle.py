@@ -1,13 +1,11 @@
-"""The report's scripts as one.
+"""Bundles the ES modules of `templates/` into one script for a page that loads nothing.
 
-In: the modules of `templates/`, which import each other, so that node and TypeScript read them as
-they are. Out: one script for a page that may load nothing: each module is a function called once,
-with a scope of its own, after those it imports. Comments and needless spaces are left out.
+Each module becomes a function called once, after its imports; comments and spaces are removed.
 
     export const b = a + 1;         modules.y=(()=>{const{a}=modules.x;const b=a+1;return{b}})();
 
-Only these forms of import and export are understood; semicolons are never left out, no sign follows
-a plus or minus, templates lie on one line and not in each other. Tests hold the modules to that.
+Only these forms of import and export are supported; semicolons are required, no sign may follow a
+plus or minus, template literals are single-line and not nested. Tests enforce this.
 """
 
 from __future__ import annotations
@@ -26,26 +24,26 @@ _LITERAL_OR_COMMENT = re.compile(
     r"|/(?:(?<=[(,=]/)|(?<=[(,=] /))(?:[^/\\\n]|\\.)+/)"  # a pattern, where no division can be
 )
 _LITERAL = "\0"
-"""Stands for each of them while spaces are removed; no script holds one."""
+"""Placeholder for literals while spaces are removed."""
 _SPACED = (
     *(" = ", " => ", " === ", " !== ", " ? ", " : ", " && ", " || ", " ?? "),
     *(" + ", " - ", " * ", " / ", " < ", " > ", " <= ", " >= "),
     *(", ", ": ", "; ", " {", "{ ", " }", " (", ") "),
 )
-"""As a formatter writes them; signs before brackets, which take the space of one."""
+"""As a formatter writes them; operators before brackets."""
 _OPENING, _CLOSING = "([{,;", ")]}.?:"
-"""Before or after them no line need end."""
+"""Characters after or before which a line break is redundant."""
 
 
 def bundle(main: str) -> str:
-    """A module and all it imports as one script; it expects an object `modules`."""
+    """A module and its imports as one script, which expects an object `modules`."""
     made: dict[str, str] = {}
     _add_module(main, made)
     return "\n".join(made.values())
 
 
 def _add_module(name: str, made: dict[str, str]) -> None:
-    """Adds a module after those it imports: it becomes an object of what it exports."""
+    """Add a module after its imports, as an object of its exports."""
     text = "\n" + (TEMPLATES / f"{name}.js").read_text(encoding="utf-8")
     for _, imported in IMPORT.findall(text):
         if imported not in made:
@@ -56,10 +54,7 @@ def _add_module(name: str, made: dict[str, str]) -> None:
 
 
 def _squeeze(script: str) -> str:
-    """The same tokens without comments and needless spaces, about a line for each block.
-
-    Literals are set aside, so that text can be replaced in the whole rest at once.
-    """
+    """The same tokens without comments and redundant spaces; literals are set aside first."""
     parts = _LITERAL_OR_COMMENT.split(script)
     literals = [literal or "" for literal in parts[1::2]]
     code = re.sub(r"\n\s+", "\n", _LITERAL.join(parts[::2]))

@@ -1,7 +1,4 @@
-"""A `FitReport` as one page that opens offline: bytes over the setting, and the table.
-
-In: a report. Out: HTML with a drawing in it, without scripts.
-"""
+"""A `FitReport` as one offline page without scripts: a chart and the table."""
 
 from __future__ import annotations
 
@@ -33,7 +30,6 @@ p { color: #888; }
 
 
 def format_fit(report: FitReport) -> str:
-    """The page."""
     title = f"{visible(report.factory)}, {report.target}"
     common = words_of(report.settings)
     size = format_bytes(report.capacity.size)
@@ -63,7 +59,7 @@ def _colour(number: int) -> str:
 
 
 class _Scale:
-    """The places of values and bytes on the drawing."""
+    """Maps values and bytes to chart coordinates."""
 
     def __init__(self, report: FitReport) -> None:
         plans = [plan for row in report.rows for plan in row.plans]
@@ -108,7 +104,7 @@ def _axes(scale: _Scale, over: str) -> str:
 
 
 def _curve(row: FitRow, scale: _Scale, colour: str) -> str:
-    """The plans of a row, those that fit as full circles."""
+    """The plans of a row; filled circles fit."""
     plans = sorted(row.plans, key=lambda plan: plan.value)
     points = " ".join(f"{scale.x(plan.value)},{scale.y(plan.size)}" for plan in plans)
     name = escape(words_of(row.settings))

@@ -1,8 +1,4 @@
-"""Memory against operations as the page draws it.
-
-In: an `ImprovementReport` with points. Out: `PageFront`: the points as they are, the answer in one
-sentence, and advice on the program's source.
-"""
+"""The trade-off of memory against operations, as the page draws it."""
 
 from __future__ import annotations
 
@@ -18,19 +14,17 @@ if TYPE_CHECKING:
 
 
 class PageFront(Record, frozen=True, kw_only=True):
-    """Points of memory against operations."""
-
     answer: str
     points: tuple[FrontPoint, ...]
-    """The cheapest first."""
+    """Cheapest first."""
     limit: int | None
-    """Bytes that all allocations may take."""
+    """The memory budget."""
     advice: tuple[CodeAdvice, ...]
     notes: tuple[str, ...]
 
 
 def build_front(report: ImprovementReport) -> PageFront | None:
-    """The points of a report; None where none were asked for."""
+    """The points of a report; None if it has none."""
     if not report.front:
         return None
     return PageFront(

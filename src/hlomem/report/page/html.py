@@ -1,8 +1,6 @@
-"""The HTML report: one file that opens anywhere, offline.
+"""The HTML report: one self-contained file from `templates/`.
 
-In: the data of a page, or of two and what differs. Out: the text of the file. Scripts, style and
-frame lie in `templates/`; the data goes in as compressed JSON, so that no name of a dump is ever
-part of the page's markup.
+Data is embedded as compressed JSON, so that names of a dump are never part of the markup.
 """
 
 from __future__ import annotations
@@ -25,20 +23,20 @@ if TYPE_CHECKING:
     from hlomem.report.page.waterfall import Waterfall
 
 _LEVEL = 2
-"""Columns of numbers get hardly smaller by more."""
+"""Higher levels hardly compress columns of numbers further."""
 _STYLE = "page.css"
 
 
 def format_page(
     pages: Sequence[Page], difference: Waterfall | None = None, front: PageFront | None = None
 ) -> str:
-    """The page of one report, or of two beside each other, with memory against operations."""
+    """The page of one report, or of two side by side, with memory against operations."""
     title = " → ".join(visible(page.name) for page in pages)
     return fill("page", title, {"reports": pages, "difference": difference, "front": front})
 
 
 def fill(main: str, title: str, content: dict[str, Any]) -> str:
-    """The page of a script, which finds its data in it; a style of its name adds to the common."""
+    """The page of script `main`, its data and styles embedded."""
     data = zlib.compress(encode(content), _LEVEL)
     own = f"{main}.css"
     more = _template(own) if own != _STYLE and (TEMPLATES / own).exists() else ""

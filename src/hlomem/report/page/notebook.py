@@ -1,7 +1,4 @@
-"""The report of a dump or a plan as a notebook shows it, in a frame of its own.
-
-In: a dump and, where at hand, its module. Out: HTML for Jupyter's `_repr_html_`.
-"""
+"""The report of a dump or a plan for Jupyter's `_repr_html_`, in a frame."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ _STYLE = "width:100%;height:720px;border:1px solid #8884;border-radius:6px"
 
 
 def format_frame(dump: Dump, module: HloModule | None = None, *, is_planned: bool = False) -> str:
-    """The report as an element of another page; a dump without allocations is only named."""
+    """The report as an `iframe`; just the name of a dump without allocations."""
     if dump.assignment is None:
         return f"<pre>{html.escape(visible(dump.name))}: no allocations</pre>"
     memory = build_memory(dump, module, is_planned=is_planned)
@@ -29,5 +26,4 @@ def format_frame(dump: Dump, module: HloModule | None = None, *, is_planned: boo
 
 
 def in_frame(page: str) -> str:
-    """A page as an element of another."""
     return f'<iframe style="{_STYLE}" srcdoc="{html.escape(page)}"></iframe>'

@@ -1,8 +1,4 @@
-"""The data of the HTML report: everything the page draws, as plain columns.
-
-In: a `MemoryView`. Out: `Page`, which goes into the page as JSON. The numbers are those of the
-other reports, the verdict is the checker's; the page only draws them.
-"""
+"""The data of the HTML report, embedded as JSON: the numbers of the other reports, as columns."""
 
 from __future__ import annotations
 
@@ -42,28 +38,24 @@ if TYPE_CHECKING:
 _TOP = 200
 """Rows of a table; the commands list all."""
 _MAX_CHECKED = 10_000
-"""Values of a plan that is checked for its page; checking more takes longer than all the rest."""
+"""Values up to which a plan is checked for its page; checking would dominate for larger ones."""
 
 
 class PageAllocation(Record, frozen=True, kw_only=True):
-    """An allocation of a space."""
-
     index: int
     size: int
     kind: str
     role: str
-    """The role of its values; where they differ, one of them."""
+    """The role of its values, or of one of them."""
     label: str
-    """The argument it holds, or its kind."""
+    """Its argument, or its kind."""
     is_shared_over_time: bool
-    """Whether different values use its bytes one after another."""
+    """Whether different values use its bytes over time."""
     owner: int
-    """The place in `Page.buffers` of the argument or result it is held for; -1 for none."""
+    """The index in `Page.buffers` of the argument or result it is reserved for, or -1."""
 
 
 class PageSpace(Record, frozen=True, kw_only=True):
-    """One memory space."""
-
     color: int
     name: str
     size: int
@@ -78,14 +70,14 @@ class PageSpace(Record, frozen=True, kw_only=True):
     hints: tuple[Hint, ...]
     padding: tuple[PaddedShape, ...]
     growths: tuple[str, ...]
-    """How the dimensions of each of them grow, in words."""
+    """A description of the padding of each."""
     donation: tuple[Argument, ...]
     copies: tuple[Copy, ...]
     holes: tuple[Hole, ...]
 
 
 class Columns(Record, frozen=True, kw_only=True):
-    """The buffers, a list per field; texts are numbers of `Page.texts`, -1 for none."""
+    """The buffers, one list per field; texts are indices into `Page.texts`, or -1."""
 
     id: list[int]
     name: list[int]
@@ -95,18 +87,18 @@ class Columns(Record, frozen=True, kw_only=True):
     opcode: list[int]
     parameter: list[int]
     role: list[int]
-    """Its place in `Page.roles`."""
+    """Indices into `Page.roles`."""
     rank: list[int]
-    """Of buffers that share bytes, the one of the lowest rank is said to hold them."""
+    """Of buffers that share bytes, the one of the lowest rank owns them."""
     allocation: list[int]
     offset: list[int]
     size: list[int]
     padding: list[int]
     start: list[int]
-    """-1, as `end`, where the dump does not say."""
+    """-1, like `end`, if unknown."""
     end: list[int]
     last_use: list[int]
-    """The instruction that reads it last."""
+    """The last reader."""
 
 
 class Trust(Record, frozen=True, kw_only=True):
@@ -114,16 +106,16 @@ class Trust(Record, frozen=True, kw_only=True):
 
     files: tuple[str, ...]
     is_planned: bool
-    """Whether the plan is ours: then nothing was read but the module's text."""
+    """Whether hlomem made the plan, from the module's text alone."""
     has_module: bool
     era: str
     verdict: Verdict | None
-    """None where the plan is too large to check in passing."""
+    """None if the plan is too large to check."""
     notes: tuple[str, ...]
 
 
 class Labels(Record, frozen=True, kw_only=True):
-    """Names of groups of buffers whose own names or lines are not known."""
+    """Names of groups of buffers without names or lines."""
 
     arguments: str = ARGUMENTS
     no_line: str = NOWHERE
@@ -131,8 +123,6 @@ class Labels(Record, frozen=True, kw_only=True):
 
 
 class Page(Record, frozen=True, kw_only=True):
-    """One report."""
-
     name: str
     backend: str
     sequence: tuple[str, ...]
@@ -141,15 +131,15 @@ class Page(Record, frozen=True, kw_only=True):
     roles: tuple[Role, ...]
     labels: Labels
     chips: dict[str, int]
-    """The memory of one device, by the chip's name."""
+    """Device memory by chip."""
     nominal_chips: tuple[str, ...]
-    """Those of which only the data sheet's figure is known."""
+    """Chips for which only the data sheet's figure is known."""
     chip: str
-    """The one it was compiled for, or is asked about; empty where neither is said."""
+    """The chip it was compiled for or is compared with, or empty."""
     capacity: int | None
-    """A device's memory that was given as a number."""
+    """The device memory, if given as a number."""
     advice: AdviceReport | None
-    """None where no changes were tried."""
+    """None if no changes were tried."""
     spaces: tuple[PageSpace, ...]
     texts: list[str]
     buffers: Columns
@@ -157,14 +147,13 @@ class Page(Record, frozen=True, kw_only=True):
 
 
 def is_quick(memory: MemoryView) -> bool:
-    """The plan is small enough to be checked, and changes of it to be tried, in passing."""
+    """Whether the plan is small enough to be checked, and changes of it to be tried."""
     return len(memory.joined.placed) <= _MAX_CHECKED
 
 
 def build_page(
     memory: MemoryView, capacity: Capacity | None = None, advice: AdviceReport | None = None
 ) -> Page:
-    """The data of a report; the plan is checked for it, where it is not very large."""
     texts = _Texts()
     return Page(
         name=short_program(memory.dump.name),
@@ -187,28 +176,27 @@ def build_page(
             is_planned=memory.is_planned,
             has_module=memory.module is not None,
             era=describe(memory.dump.eras, memory.machine.package),
-            verdict=_judge(memory) if is_quick(memory) else None,
+            verdict=_check(memory) if is_quick(memory) else None,
             notes=tuple(note.text for note in memory.dump.notes),
         ),
     )
 
 
 def _chip(memory: MemoryView, capacity: Capacity | None) -> str:
-    """The chip whose memory the program is held against."""
     if capacity is not None:
         return capacity.name
     chip = memory.given_machine.chip_name if memory.given_machine else ""
     return chip if chip in CHIPS else ""
 
 
-def _judge(memory: MemoryView) -> Verdict:
-    from hlomem.check.verify import verify_joined  # noqa: PLC0415 - large plans do without
+def _check(memory: MemoryView) -> Verdict:
+    from hlomem.check.verify import verify_joined  # noqa: PLC0415 - not for large plans
 
     return verify_joined(memory.joined, module=memory.module, machine=memory.given_machine)
 
 
 def _space(memory: MemoryView, space: Space) -> PageSpace:
-    layers = build_skyline(memory, space.color)  # first: the curve is counted from the same uses
+    layers = build_skyline(memory, space.color)  # first: the timeline reuses its uses
     timeline = memory.timeline(space.color)
     padding, copies = build_padding(memory, space), build_copies(memory, space)
     donation, holes = build_donation(memory, space), build_holes(memory, space)
@@ -255,7 +243,7 @@ def _allocation(
 
 
 class _Texts(dict[str | None, int]):
-    """The number of each text, which is its place among them; -1 for none."""
+    """The index of each text; -1 for None."""
 
     def __init__(self) -> None:
         self[None] = -1
@@ -293,7 +281,7 @@ def _columns(memory: MemoryView, number_of: _Texts) -> Columns:
 
 
 def _ranks(buffers: Sequence[Buffer]) -> list[int]:
-    """The places of the buffers when sorted by who is said to hold shared bytes."""
+    """The ranks of the buffers as owners of shared bytes."""
     claims = [ownership_key(buffer) for buffer in buffers]
     ranks = [0] * len(claims)
     for rank, number in enumerate(sorted(range(len(claims)), key=claims.__getitem__)):
@@ -302,7 +290,7 @@ def _ranks(buffers: Sequence[Buffer]) -> list[int]:
 
 
 def _last_uses(memory: MemoryView) -> list[str | None]:
-    """The instruction that reads each buffer last; None where nothing reads it, or nobody says."""
+    """The last reader of each buffer; None if there is none or it is unknown."""
     time_of = defaultdict(lambda: NEVER, memory.joined.time_of).__getitem__
     used = [(placed.used.uses if placed.used else None) or () for placed in memory.joined.placed]
     return [

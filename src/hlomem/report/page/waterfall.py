@@ -1,8 +1,4 @@
-"""From what A reserves to what B reserves, step by step: the comparison page's drawing of a diff.
-
-In: a `Diff`. Out: what was changed, with its bytes, and bars, each beginning where the one before
-it ends; the small changes are one bar.
-"""
+"""A `Diff` as a waterfall chart from A's reserved bytes to B's; small changes are one bar."""
 
 from __future__ import annotations
 
@@ -18,12 +14,10 @@ if TYPE_CHECKING:
 
 _MAX_BARS = 12
 _BREAK = 4
-"""The axis is broken where that leaves out more than one part in so many."""
+"""The axis is broken if that hides more than this fraction (1/n) of it."""
 
 
 class Bar(Record, frozen=True, kw_only=True, rename={"start": "from", "end": "to"}):
-    """One change, or a total."""
-
     label: str
     start: int
     end: int
@@ -31,41 +25,35 @@ class Bar(Record, frozen=True, kw_only=True, rename={"start": "from", "end": "to
 
 
 class Reason(Record, frozen=True, kw_only=True):
-    """A cause of the difference."""
-
     text: str
     delta: int
 
 
 class Waterfall(Record, frozen=True, kw_only=True):
-    """The way from one compile to the other."""
-
     answer: str
     """The difference in one sentence."""
     names: tuple[str, str]
-    """The names of the compiles."""
     floor: int
-    """The bytes at which the bars begin: 0, or little less than the least of them."""
+    """The bytes at which the axis begins: 0, or slightly below the smallest bar."""
     causes: tuple[Reason, ...]
-    """All of it, in the order of the diff; they add up to the difference."""
+    """They add up to the difference."""
     steps: tuple[Bar, ...]
 
 
 def build_waterfall(diff: Diff) -> Waterfall:
-    """The bars of a diff, the largest change first."""
-    causes = tuple([Reason(text=cause.text, delta=cause.delta) for cause in diff.causes])
+    """The bars of a diff, largest change first."""
     bars = tuple(_bars(diff))
     return Waterfall(
         answer=_answer(diff),
         names=(diff.before.name, diff.after.name),
-        causes=causes,
+        causes=tuple(Reason(text=cause.text, delta=cause.delta) for cause in diff.causes),
         floor=_floor(bars),
         steps=bars,
     )
 
 
 def _floor(bars: tuple[Bar, ...]) -> int:
-    """The level at which the bars begin, so that changes take up most of their lanes."""
+    """The start of the axis, so that changes are visible."""
     levels = [level for bar in bars for level in (bar.start, bar.end) if level or not bar.is_total]
     if not levels:
         return 0

@@ -1,4 +1,4 @@
-"""Draws advice: one screen of what would save memory."""
+"""Draws an `AdviceReport`."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from hlomem.report.screens.text import (
     plain,
     shorten_front,
     wrap,
+    wrapped,
 )
 
 if TYPE_CHECKING:
@@ -26,12 +27,10 @@ _CODE = 6
 
 
 def format_advice(report: AdviceReport) -> str:
-    """The screen as a text."""
     return plain(draw_advice(report, PIPED_WIDTH))
 
 
 def draw_advice(advised: AdviceReport, width: int) -> list[Line]:
-    """The lines of the screen."""
     lines: list[Line] = [
         [(shorten_front(visible(advised.name), width), "bold")],
         [(f"{format_bytes(advised.size)} reserved in {visible(advised.space)}", "")],
@@ -45,7 +44,7 @@ def draw_advice(advised: AdviceReport, width: int) -> list[Line]:
     if advised.notes:
         lines.append([])
     for note in advised.notes:
-        lines += [[(line, "dim")] for line in wrap(note, width, "note ")]
+        lines += wrapped(note, width, "note ", "dim")
     return lines
 
 
@@ -56,16 +55,16 @@ def _draw(advice: Advice, size: int, width: int) -> list[Line]:
     head = f"  {shown}".ljust(_MARGIN)
     lines: list[Line] = [[(head, "green"), (title[0][_MARGIN:], "bold")]]
     lines += [[(line, "bold")] for line in title[1:]]
-    lines += [[(line, "green")] for line in wrap(_promise(advice, size), width, margin)]
-    lines += [[(line, "")] for line in wrap(f"costs: {advice.cost}", width, margin)]
+    lines += wrapped(_promise(advice, size), width, margin, "green")
+    lines += wrapped(f"costs: {advice.cost}", width, margin)
     for code in advice.how.splitlines():
         indent = " " * (_CODE + len(code) - len(code.lstrip()))
-        lines += [[(line, "cyan")] for line in wrap(visible(code.strip()), width, indent)]
+        lines += wrapped(code.strip(), width, indent, "cyan")
     return lines
 
 
 def _promise(advice: Advice, size: int) -> str:
-    """The saving, how it is known and how sure it is."""
+    """The saving, the method and the confidence."""
     if advice.least == advice.most:
         saves = f"{format_bytes(advice.least)} ({percent(advice.least, size)})"
     else:

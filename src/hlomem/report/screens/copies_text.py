@@ -1,4 +1,4 @@
-"""Draws `Copies`: what is copied, why, and what it costs."""
+"""Draws `Copies`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from hlomem.base.sizes import format_bytes
 from hlomem.base.source import visible
-from hlomem.report.screens.text import Line, percent, plural, shorten, shorten_front, wrap
+from hlomem.report.screens.text import Line, percent, plural, shorten, shorten_front, wrapped
 
 if TYPE_CHECKING:
     from hlomem.report.data.copies import Copies, Copy, CopyGroup
@@ -16,7 +16,6 @@ _MARGIN = 14
 
 
 def draw_copies(copies: Copies, width: int) -> list[Line]:
-    """The lines of the screen."""
     lines: list[Line] = [[(shorten(visible(copies.name), width), "bold")]]
     if not copies.rows:
         return [*lines, [(f"no copy in {visible(copies.space)} memory", "")]]
@@ -29,8 +28,8 @@ def draw_copies(copies: Copies, width: int) -> list[Line]:
             [(f"  {share} of {whole}, {count}", "")],
         ]
     if copies.moved_size:
-        words = f"{format_bytes(copies.moved_size)} more were moved here: no other place holds them"
-        lines += [[(line, "dim")] for line in wrap(words, width, "  ")]
+        words = f"{format_bytes(copies.moved_size)} more were moved here and exist only once"
+        lines += wrapped(words, width, "  ", "dim")
     for group in copies.groups[:_MAX_LISTED]:
         lines += [[], *_draw_group(group, width)]
     if rest := copies.groups[_MAX_LISTED:]:
@@ -51,7 +50,7 @@ def _draw_group(group: CopyGroup, width: int) -> list[Line]:
             (f"  {format_bytes(group.size):>10}  ", "bold" if group.count_at_peak else "dim"),
             (shorten(f"{visible(row.name)}{of}{more}", cells), "bold"),
         ],
-        *([(line, "")] for line in wrap(f"{group.cause}: {visible(group.why)}", width, margin)),
+        *wrapped(f"{group.cause}: {group.why}", width, margin),
         [(margin + shorten(f"{visible(row.shape)}, {_life(row)}", cells), "cyan")],
     ]
     if origin := row.source or row.op_name:

@@ -1,4 +1,4 @@
-"""Draws a `Diff`: one screen for two compiles."""
+"""Draws a `Diff`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hlomem.report.screens.text import (
     plural,
     shorten_front,
     space_label,
-    wrap,
+    wrapped,
 )
 from hlomem.view.shapes import parse_shape_or_none
 
@@ -26,28 +26,24 @@ TOP_CAUSES = 5
 TOP_ROWS = 10
 _BAR = 10
 _SMALLEST = 0.001
+"""Fraction of the largest cause below which one is not shown."""
 _MARGIN = " " * 8
-"""Share of the largest cause below which one is not shown alone."""
 
 
 def format_diff(diff: Diff) -> str:
-    """The screen as a text."""
     return plain(draw_diff(diff, PIPED_WIDTH))
 
 
 def draw_diff(diff: Diff, width: int) -> list[Line]:
-    """The lines of the screen."""
     lines = [*_head(diff, width)]
     if not diff.rows:
         return [*lines, [], [("no difference", "bold green")]]
-    if not diff.causes:  # other buffers at the peak, and as many bytes
+    if not diff.causes:  # other buffers at the peak, but as many bytes
         return [*lines, *_waterfall(diff, width)]
     lines += [[], [("What happened", "bold")]]
     causes = _worth_showing(diff)
     for cause in causes:
-        head = f"  {signed(cause.delta):>11}  "
-        wrapped = wrap(visible(cause.text), width, head, " " * len(head))
-        lines += [[(line, "")] for line in wrapped]
+        lines += wrapped(cause.text, width, f"  {signed(cause.delta):>11}  ")
     if more := len(diff.causes) - len(causes):
         size = diff.delta - sum(cause.delta for cause in causes)
         lines.append([(f"  {signed(size):>11}  in {plural(more, 'other way')}", "dim")])
@@ -62,7 +58,6 @@ def _worth_showing(diff: Diff) -> list[Cause]:
 
 
 def signed(size: int) -> str:
-    """A difference in bytes, with its sign."""
     return f"{'+' if size > 0 else ''}{format_bytes(size)}"
 
 
@@ -83,7 +78,6 @@ def _signed_percent(diff: Diff) -> str:
 
 
 def _side(what: str, side: Side, width: int) -> list[Line]:
-    """One side; of several programs also which one it is."""
     peak = f"peak {format_bytes(side.peak):>10}" if side.peak is not None else ""
     text = f"{what:<{len(_MARGIN)}}needs {format_bytes(side.size):>10}  {peak}  "
     lines: list[Line] = [
@@ -122,20 +116,19 @@ def _row(row: Row, widest: int, width: int) -> list[Line]:
     ]
     if row.largest is not None:
         margin = " " * (len(head) + _BAR + 2)
-        described = wrap(_describe(row, row.largest), width, margin, margin)
-        lines += [[(line, "dim")] for line in described]
+        lines += wrapped(_describe(row, row.largest), width, margin, "dim")
     return lines
 
 
 def _describe(row: Row, change: Change) -> str:
-    """How many buffers changed how, and the shape of the one that changed most."""
+    """The numbers of changed buffers by kind, and the shape of the largest change."""
     kinds = ", ".join(f"{count} {kind}" for kind, count in row.kinds.items())
     shapes = [_elements(buffer.shape) for buffer in (change.before, change.after) if buffer]
     return f"{kinds}: {' → '.join(dict.fromkeys(shapes))}"
 
 
 def _elements(shape: str) -> str:
-    """A shape without layout; of a tuple how many parts it has."""
+    """A shape without layout; for a tuple its number of parts."""
     if not shape.startswith("("):
         return shape.partition("{")[0]
     parsed = parse_shape_or_none(shape)

@@ -1,4 +1,4 @@
-"""Draws a `Donation`: what becomes of each argument's memory."""
+"""Draws a `Donation`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from hlomem.base.sizes import format_bytes
 from hlomem.base.source import visible
-from hlomem.report.screens.text import Line, plural, shorten, wrap
+from hlomem.report.screens.text import Line, plural, shorten, wrap, wrapped
 
 if TYPE_CHECKING:
     from hlomem.report.data.donation import Argument, Donation
@@ -15,11 +15,11 @@ _MAX_LISTED = 12
 _SHAPE = 8
 """The fewest columns worth a shape."""
 _WORDS = {
-    "lost": "donated, but no result takes it",
-    "possible": "not donated, though a result could take it",
-    "read later": "not donated; a result could take it, were it written later",
-    "used": "donated, a result takes it",
-    "no match": "not donated, and no result could take it",
+    "lost": "donated, but no result reuses it",
+    "possible": "not donated, though a result could reuse it",
+    "read later": "not donated; a result could reuse it if it were written later",
+    "used": "donated, reused by a result",
+    "no match": "not donated, and no result could reuse it",
 }
 _STYLE = {
     "lost": "red",
@@ -31,7 +31,6 @@ _STYLE = {
 
 
 def draw_donation(donation: Donation, width: int) -> list[Line]:
-    """The lines of the screen."""
     lines: list[Line] = [[(shorten(visible(donation.name), width), "bold")]]
     if not donation.rows:
         return [*lines, [(f"no argument lies in {visible(donation.space)} memory", "")]]
@@ -40,8 +39,8 @@ def draw_donation(donation: Donation, width: int) -> list[Line]:
         [(f"  {format_bytes(donation.possible_size)} more could be", "")],
     ]
     if not donation.is_declared_known:
-        unknown = "without the HLO module, what was donated in vain is unknown"
-        lines += [[(line, "dim")] for line in wrap(unknown, width, "  ")]
+        unknown = "without the HLO module, unused donations are unknown"
+        lines += wrapped(unknown, width, "  ", "dim")
     for state in _WORDS:
         rows = [row for row in donation.rows if row.state == state]
         if rows:
@@ -72,4 +71,4 @@ def _draw_row(row: Argument, width: int) -> list[Line]:
     first: Line = [(head, ""), (name, "bold"), (shape, "cyan")]
     if row.state == "used" and not row.copied_size:
         return [first]
-    return [first, *([(line, "dim")] for line in wrap(visible(row.why), width, " " * len(head)))]
+    return [first, *wrapped(row.why, width, " " * len(head), "dim")]

@@ -1,4 +1,4 @@
-"""Draws an `Explanation`: the story of one buffer."""
+"""Draws an `Explanation`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,14 @@ from hlomem.base.sizes import format_bytes
 from hlomem.base.source import visible
 from hlomem.report.data import allocation_kinds, roles
 from hlomem.report.data.lines import bare_op_name
-from hlomem.report.screens.text import Line, percent, shorten, shorten_front, space_label, wrap
+from hlomem.report.screens.text import (
+    Line,
+    percent,
+    shorten,
+    shorten_front,
+    space_label,
+    wrapped,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,7 +27,6 @@ _MAX_LISTED = 4
 
 
 def draw_explanation(told: Explanation, width: int, all_frames: bool = False) -> list[Line]:
-    """The lines of the screen: what, why, size, life, place, in place."""
     buffer = told.buffer
     facts = f"  value {buffer.id}, {buffer.role}"
     size = f"  {format_bytes(buffer.size)}"
@@ -33,7 +39,7 @@ def draw_explanation(told: Explanation, width: int, all_frames: bool = False) ->
         ("why", _why(told, width - len(_MARGIN), all_frames)),
         ("size", _size(told)),
         ("life", _life(told)),
-        ("place", _place(told)),
+        ("where", _location(told)),
         ("in place", [f"{answer.operand}: {answer.why}" for answer in told.in_place[:_MAX_LISTED]]),
     ):
         lines += _section(title, sentences, width)
@@ -41,10 +47,7 @@ def draw_explanation(told: Explanation, width: int, all_frames: bool = False) ->
 
 
 def _section(title: str, sentences: Iterable[str], width: int) -> list[Line]:
-    lines: list[Line] = []
-    for sentence in sentences:
-        wrapped = wrap(sentence, width, _MARGIN)
-        lines += [[(line, "")] for line in wrapped]
+    lines = [line for sentence in sentences for line in wrapped(sentence, width, _MARGIN)]
     if lines:
         head = lines[0][0][0]
         lines[0] = [(f"{title:<{len(_MARGIN)}}", "bold"), (head[len(_MARGIN) :], "")]
@@ -65,9 +68,9 @@ def _why(told: Explanation, columns: int, all_frames: bool) -> list[str]:
     elif buffer.source:
         sentences.append(shorten_front(visible(buffer.source), columns))
     if buffer.source and buffer.told_by:
-        sentences.append(f"that line is told by {buffer.told_by}; it names none itself")
+        sentences.append(f"that line is from {buffer.told_by}; its own instruction has none")
     if buffer.moved:
-        sentences.append(f"{buffer.moved}, where it stays what it was")
+        sentences.append(f"{buffer.moved}, with the same role")
     return sentences
 
 
@@ -98,7 +101,7 @@ def _life(told: Explanation) -> list[str]:
     return [*sentences, *_most(told.loops)]
 
 
-def _place(told: Explanation) -> list[str]:
+def _location(told: Explanation) -> list[str]:
     buffer = told.buffer
     end = buffer.offset + buffer.size
     size = format_bytes(told.allocation_size)

@@ -1,4 +1,4 @@
-"""Draws a `FitReport`: the largest value that fits, for each way of making the program."""
+"""Draws a `FitReport`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from hlomem.base.sizes import format_bytes
 from hlomem.base.source import visible
-from hlomem.report.screens.text import Line, shorten, wrap
+from hlomem.report.screens.text import Line, shorten, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -17,7 +17,6 @@ _EVERYTHING = "all"
 
 
 def draw_fit(report: FitReport, width: int) -> list[Line]:
-    """The lines of the screen."""
     common = words_of(report.settings)
     title = f"{visible(report.factory)}  {report.target}{'  ' if common else ''}{common}"
     size = format_bytes(report.capacity.size)
@@ -32,7 +31,7 @@ def draw_fit(report: FitReport, width: int) -> list[Line]:
 
 
 def table_of(report: FitReport) -> list[list[str]]:
-    """Titles, then a row of cells for each row."""
+    """Titles, then the cells of each row."""
     return [_titles(report), *map(_cells, report.rows)]
 
 
@@ -62,7 +61,7 @@ def words_of(settings: Mapping[str, Any]) -> str:
 
 
 def _draw_table(table: Sequence[list[str]], width: int) -> list[Line]:
-    """Cells below their titles; settings that leave no room for them have a line of their own."""
+    """Cells below their titles; settings get a line of their own if they are too long."""
     widths = [max(len(cells[column]) for cells in table) for column in range(len(table[0]))]
     others = sum(widths[1:]) + 2 * len(widths)
     is_apart = widths[0] + others > width
@@ -83,11 +82,11 @@ def _draw_notes(report: FitReport, width: int) -> list[Line]:
     spent = sum(plan.cpu_seconds for row in report.rows for plan in row.plans)
     made = [plan for row in report.rows for plan in row.plans]
     known = sum(plan.cpu_seconds == 0 for plan in made)
-    again = f", {known} of them known before" if known else ""
+    again = f", {known} of them cached" if known else ""
     words = [f"{len(made)} plans by XLA{again}; {spent:.1f} s of CPU time in its compilers"]
     if any(row.work for row in report.rows):
-        words.append("FLOPs are those of matrix products, loops counted, against the fewest")
+        words.append("FLOPs are those of matrix products, with trip counts, relative to the fewest")
     lines: list[Line] = [[]]
     for note in (*words, *report.notes):
-        lines += [[(line, "dim")] for line in wrap(note, width, "  ")]
+        lines += wrapped(note, width, "  ", "dim")
     return lines

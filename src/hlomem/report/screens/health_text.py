@@ -1,11 +1,11 @@
-"""Draws what `hlomem doctor` found: versions, targets, folders, and what to type for the rest."""
+"""Draws `Health`: versions, targets, folders, and the commands that install what is missing."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from hlomem.base.source import visible
-from hlomem.report.screens.text import Line, wrap
+from hlomem.report.screens.text import Line, wrapped
 
 if TYPE_CHECKING:
     from hlomem.report.data.health import Health, Package, Place
@@ -14,14 +14,13 @@ _FLAGS = 'XLA_FLAGS="--xla_dump_to=xla_dump --xla_dump_hlo_as_text" python …'
 
 
 def draw_health(health: Health, width: int) -> list[Line]:
-    """The lines of the screen."""
     core = ", ".join(f"{package.name} {package.version or 'missing'}" for package in health.core)
     lines: list[Line] = [
         [(f"hlomem {health.version}", "bold")],
-        *_wrapped(f"{visible(health.python)}; {health.system}", width),
-        *_wrapped(core, width),
+        *wrapped(f"{health.python}; {health.system}", width, "  "),
+        *wrapped(core, width, "  "),
         [],
-        [("Beside it", "bold")],
+        [("Optional packages", "bold")],
         *(_package(package) for package in health.optional),
         [],
         [("Compiles for", "bold")],
@@ -30,17 +29,11 @@ def draw_health(health: Health, width: int) -> list[Line]:
         [("Dumps and caches", "bold")],
     ]
     for place in health.places:
-        lines += _wrapped(_said_of(place), width)
+        lines += wrapped(_described(place), width, "  ")
     if not health.places:
-        lines += _wrapped(
-            "none named by XLA_FLAGS or JAX_COMPILATION_CACHE_DIR; for a dump:", width
-        )
-        lines.append([(f"    {_FLAGS}", "cyan")])
+        none = "none named by XLA_FLAGS or JAX_COMPILATION_CACHE_DIR; for a dump:"
+        lines += [*wrapped(none, width, "  "), [(f"    {_FLAGS}", "cyan")]]
     return lines
-
-
-def _wrapped(text: str, width: int) -> list[Line]:
-    return [[(line, "")] for line in wrap(text, width, "  ")]
 
 
 def _package(package: Package) -> Line:
@@ -51,7 +44,7 @@ def _package(package: Package) -> Line:
 
 
 def _targets(health: Health, width: int) -> list[Line]:
-    """Those that are ready, then those that are not by the command that makes them so."""
+    """The targets that are ready, then the others by install command."""
     by_command: dict[str, list[str]] = {}
     for target in health.targets:
         by_command.setdefault(target.install, []).append(target.name)
@@ -59,15 +52,15 @@ def _targets(health: Health, width: int) -> list[Line]:
     for command in sorted(by_command):
         names = ", ".join(by_command[command])
         if not command:
-            lines += _wrapped(f"ready: {names}", width)
+            lines += wrapped(f"ready: {names}", width, "  ")
         else:
-            lines += _wrapped(f"not yet: {names}", width)
+            lines += wrapped(f"not yet: {names}", width, "  ")
             lines.append([(f"    {command}", "cyan")])
     return lines
 
 
-def _said_of(place: Place) -> str:
+def _described(place: Place) -> str:
     where = f"{place.variable}: {visible(place.path)}"
     if place.count is None:
-        return f"{where}, not there yet"
+        return f"{where}, does not exist yet"
     return f"{where}, {place.count} found; hlomem show {visible(place.path)}"

@@ -1,4 +1,4 @@
-"""Draws `Holes`: what packing lost, where, and who lies above."""
+"""Draws `Holes`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from hlomem.base.sizes import format_bytes
 from hlomem.base.source import visible
 from hlomem.report.data.names import short_program
-from hlomem.report.screens.text import Line, percent, plural, shorten, space_label, wrap
+from hlomem.report.screens.text import Line, percent, plural, shorten, space_label, wrap, wrapped
 
 if TYPE_CHECKING:
     from hlomem.report.data.holes import Hole, HoledAllocation, Holes
@@ -18,19 +18,13 @@ _MARGIN = " " * 14
 
 
 def draw_holes(holes: Holes, width: int) -> list[Line]:
-    """The lines of the screen."""
     lines: list[Line] = [[(shorten(short_program(visible(holes.name)), width), "bold")]]
     if not holes.allocations:
         return [*lines, [(f"no temporaries in {space_label(visible(holes.space))}", "")]]
     share = percent(holes.size, holes.space_size)
     whole = f"{format_bytes(holes.space_size)} of {space_label(visible(holes.space))}"
-    lines.append(
-        [
-            ("Fragmentation ", ""),
-            (format_bytes(holes.size), "bold"),
-            (f", {share} of {whole}", ""),
-        ]
-    )
+    size = format_bytes(holes.size)
+    lines.append([("Fragmentation ", ""), (size, "bold"), (f", {share} of {whole}", "")])
     for allocation in holes.allocations[:_MAX_ALLOCATIONS]:
         lines += [[], *_draw_allocation(allocation, width)]
     if (rest := len(holes.allocations) - _MAX_ALLOCATIONS) > 0:
@@ -42,7 +36,7 @@ def _draw_allocation(allocation: HoledAllocation, width: int) -> list[Line]:
     at = f"instruction {allocation.step}, {visible(allocation.instruction or 'the end')}"
     sizes = f"{format_bytes(allocation.size)}, at most {format_bytes(allocation.most_alive)} in use"
     head = f"allocation {allocation.index}: {sizes}, at {at}"
-    lines: list[Line] = [[(line, "")] for line in wrap(head, width, "  ", _MARGIN)]
+    lines = wrapped(head, width, "  ", rest=_MARGIN)
     for hole in allocation.holes[:_MAX_HOLES]:
         lines += _draw_hole(hole, width)
     if rest := allocation.holes[_MAX_HOLES:]:
@@ -54,7 +48,7 @@ def _draw_allocation(allocation: HoledAllocation, width: int) -> list[Line]:
 def _draw_hole(hole: Hole, width: int) -> list[Line]:
     head = f"  {format_bytes(hole.size):>10}  "
     above = (
-        f"below {hole.above}, which stays from instruction {hole.above_start} to {hole.above_end}"
+        f"below {hole.above}, alive from instruction {hole.above_start} to {hole.above_end}"
         if hole.above
         else "at the end"
     )

@@ -1,4 +1,4 @@
-"""Draws what a better order is worth: one screen."""
+"""Draws an `ImprovementReport`, with its table of memory against operations."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from hlomem.report.screens.text import (
     shorten,
     shorten_front,
     wrap,
+    wrapped,
 )
 
 if TYPE_CHECKING:
@@ -28,25 +29,20 @@ TOP = 8
 
 
 def format_improvement(improved: ImprovementReport) -> str:
-    """The screen as a text."""
     return plain(draw_improvement(improved, PIPED_WIDTH))
 
 
 def draw_improvement(improved: ImprovementReport, width: int) -> list[Line]:
-    """The lines of the screen."""
     lines: list[Line] = [
         [(shorten_front(visible(improved.name), width), "bold")],
         _saving(improved),
         [],
-        *[[(line, "")] for line in wrap(_again(improved), width, "again   ") if improved.again],
-        *[[(line, "")] for line in wrap(_bound(improved), width, "bound   ")],
-        *[
-            [(line, "")]
-            for line in wrap(f"{improved.method}; effort {improved.effort}", width, "found   ")
-        ],
+        *(wrapped(_again(improved), width, "remat   ") if improved.again else []),
+        *wrapped(_bound(improved), width, "bound   "),
+        *wrapped(f"{improved.method}; effort {improved.effort}", width, "found   "),
     ]
     if packing := _packing(improved):
-        lines += [[(line, "")] for line in wrap(packing, width, "packing ")]
+        lines += wrapped(packing, width, "packing ")
     if improved.computations:
         lines += [[], [("Computations in another order", "bold")], [(_head(), "dim")]]
         lines += [[(_row(order, width), "")] for order in improved.computations[:TOP]]
@@ -57,7 +53,7 @@ def draw_improvement(improved: ImprovementReport, width: int) -> list[Line]:
     if improved.notes:
         lines.append([])
     for note in improved.notes:
-        lines += [[(line, "dim")] for line in wrap(note, width, "note ")]
+        lines += wrapped(note, width, "note ", "dim")
     return lines
 
 
@@ -70,7 +66,7 @@ def _saving(improved: ImprovementReport) -> Line:
 
 
 def _again(improved: ImprovementReport) -> str:
-    """The sentence on what runs twice, and its price."""
+    """The sentence on recomputed instructions and their cost."""
     again = improved.again
     if again is None:
         return ""
@@ -87,10 +83,10 @@ def _signed(more: int, whole: int) -> str:
 
 
 def _bound(improved: ImprovementReport) -> str:
-    """The sentence on what orders cannot go below; what is computed again may."""
+    """The sentence on the lower bound of all orders, which recomputation may beat."""
     again = improved.again
     ordered = improved.after if again is None else again.ordered
-    once = "" if again is None else " if nothing is computed again"
+    once = "" if again is None else " if nothing is recomputed"
     if improved.verdict == "at the bound":
         than = "" if again is None else f" than {format_bytes(ordered)}"
         return f"no order of these instructions needs less{than}{once}"
@@ -101,12 +97,12 @@ def _bound(improved: ImprovementReport) -> str:
         by = "" if again is None else " by orders alone"
         known = f"{needed}; at most {rest} more could be saved{by}"
     if improved.verdict == "proven":
-        return f"no order keeps less alive, which is proven; packing aside, {known}"
+        return f"proven: no order keeps less alive; packing aside, {known}"
     return known
 
 
 def _packing(improved: ImprovementReport) -> str:
-    """The sentence on the needs of the best packing; empty where it was not looked for."""
+    """The sentence on the best packing; empty if it was not searched for."""
     packing = improved.packing
     if packing is None:
         return ""
@@ -114,7 +110,7 @@ def _packing(improved: ImprovementReport) -> str:
     this = "in this one" if improved.again is None else "of this program"
     found = f" and {_tight(packing.after, packing.after_proven)} {this}"
     both = given + (found if improved.saves else "")
-    return f"{both}; XLA packs by rules of its own, and cannot be told another"
+    return f"{both}; XLA packs by its own rules, which cannot be changed"
 
 
 def _tight(size: int, proven: bool) -> str:
@@ -139,7 +135,6 @@ _MARGIN = 40
 def draw_front(
     points: Sequence[FrontPoint], limit: int | None, advice: Sequence[CodeAdvice], width: int
 ) -> list[Line]:
-    """The lines of the section."""
     given = next(point for point in points if point.kind == "given")
     lines: list[Line] = [[("Memory against operations", "bold")], [(_front_head(limit), "dim")]]
     shown = [point for point in points if point.on_front or point.kind != "recomputed"]
@@ -148,12 +143,12 @@ def draw_front(
         row = wrap(visible(point.name), width, _numbers(point, given, limit), " " * _MARGIN)
         lines += [[(line, style)] for line in row]
     if rest := len(points) - len(shown):
-        lines.append([(f"  and {rest} more that are larger and dearer (--json has all)", "dim")])
+        lines.append([(f"  and {rest} more that are larger and costlier (--json has all)", "dim")])
     lines.append([("* no other is as cheap and as small; time is modelled", "dim")])
     if limit is not None:
-        lines += [[(line, "")] for line in wrap(describe_fit(points, limit), width, "fit     ")]
+        lines += wrapped(describe_fit(points, limit), width, "fit     ")
     for one in advice:
-        lines += [[], *[[(line, "")] for line in wrap(visible(one.text), width)]]
+        lines += [[], *wrapped(one.text, width)]
         lines += [[(f"    {visible(line)}", "cyan")] for line in one.code.splitlines()]
     return lines
 

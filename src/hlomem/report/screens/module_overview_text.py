@@ -1,4 +1,4 @@
-"""Draws a `Program`: one screen for one HLO module."""
+"""Draws a `ModuleOverview`."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ _TOP_OPCODES = 10
 _TOP_ARGUMENTS = 8
 _BAR = 20
 _NAME = 20
-"""Columns a name may take from a shape that needs them."""
+"""Columns that a name may take from a long shape."""
 
 
 def draw_module_overview(program: ModuleOverview, width: int) -> list[Line]:
-    """The lines of the screen."""
     order = "scheduled" if program.is_scheduled else "no schedule in the text"
     devices = program.replica_count * program.num_partitions
     split = f", for {devices} devices ({program.num_partitions} partitions)"
@@ -57,14 +56,14 @@ def _opcodes(program: ModuleOverview, width: int) -> list[Line]:
 
 
 def _arguments(title: str, other: str, arguments: tuple[Argument, ...], width: int) -> list[Line]:
-    """The largest arrays that go in or come out, and how many bytes of them are donated."""
+    """The largest inputs or outputs, and the donated bytes."""
     total = sum(argument.size or 0 for argument in arguments)
-    shared = [argument for argument in arguments if argument.alias is not None or argument.is_donor]
-    donated = (
-        f", {format_bytes(sum(argument.size or 0 for argument in shared))} donated"
-        if shared
-        else ""
-    )
+    shared = [
+        argument.size or 0
+        for argument in arguments
+        if argument.alias is not None or argument.is_donor
+    ]
+    donated = f", {format_bytes(sum(shared))} donated" if shared else ""
     lines: list[Line] = [
         [],
         [(f"{title} ", ""), (format_bytes(total), "bold"), (f" in {len(arguments)}{donated}", "")],

@@ -1,4 +1,4 @@
-"""Draws an `Oom`: one screen for one out-of-memory error."""
+"""Draws an `Oom`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING
 
 from hlomem.base.sizes import format_bytes
 from hlomem.base.source import visible
-from hlomem.report.screens.text import Line, bar, percent, plural, shorten, shorten_front, wrap
+from hlomem.report.screens.text import (
+    Line,
+    bar,
+    percent,
+    plural,
+    shorten,
+    shorten_front,
+    wrapped,
+)
 
 if TYPE_CHECKING:
     from hlomem.report.oom.explanation import BufferGroup, Oom, Step
@@ -14,10 +22,10 @@ if TYPE_CHECKING:
 
 TOP_GROUPS = 8
 _SMALLEST = 0.001
-"""Share of the named bytes below which a group is not shown alone."""
+"""Fraction of the named bytes below which a group is not shown."""
 _BAR = 16
 _NARROWEST = 8
-"""Columns below which a name is not worth showing."""
+"""The fewest columns worth a name."""
 _MOMENTS = {
     "compile": "when compiling",
     "run": "when running",
@@ -26,7 +34,6 @@ _MOMENTS = {
 
 
 def draw_oom(oom: Oom, width: int) -> list[Line]:
-    """The lines of the screen."""
     lines = [*_head(oom, width)]
     for breakdown in oom.log.breakdowns:
         lines += _breakdown(breakdown, width)
@@ -35,7 +42,7 @@ def draw_oom(oom: Oom, width: int) -> list[Line]:
     if oom.findings:
         lines += [[], [("What it says", "bold")]]
         for finding in oom.findings:
-            lines += [[(line, "")] for line in wrap(visible(finding), width, "  - ", "    ")]
+            lines += wrapped(finding, width, "  - ")
     lines += [[], [("What next", "bold")]]
     for step in oom.steps:
         lines += _step(step, width)
@@ -47,9 +54,7 @@ def _head(oom: Oom, width: int) -> list[Line]:
     where = f" on {failure.platform.upper()}" if failure.platform else ""
     program = f", {failure.module}" if failure.module else ""
     title = f"Out of memory{where} {_MOMENTS[failure.moment]}{program}"
-    lines: list[Line] = [[(shorten(visible(title), width), "bold")]]
-    lines += [[(line, "")] for line in wrap(visible(_amounts(oom, failure)), width)]
-    return lines
+    return [[(shorten(visible(title), width), "bold")], *wrapped(_amounts(oom, failure), width)]
 
 
 def _amounts(oom: Oom, failure: Failure) -> str:
@@ -61,7 +66,7 @@ def _amounts(oom: Oom, failure: Failure) -> str:
     where = " on each device" if failure.moment == "compile" and failure.space == "hbm" else ""
     said = f"{verb} {format_bytes(failure.needed)}{space}{where}"
     if failure.available is not None:
-        there = "free" if failure.moment == "run" else "there"
+        there = "free" if failure.moment == "run" else "available"
         said += f", {format_bytes(failure.available)} {there}"
     if oom.missing:
         said += f": {format_bytes(oom.missing)} too much"
@@ -115,7 +120,7 @@ def _group(group: BufferGroup, whole: int, width: int) -> list[Line]:
 
 
 def _origin(group: BufferGroup, room: int) -> str:
-    """The origin of a group: its whole line, and as much of the operation as there is room for."""
+    """The line of a group, and as much of its operation as fits."""
     line = shorten_front(visible(group.source or ""), room)
     what = visible(group.op_name or ("" if line else group.label or ""))
     left = room - len(line) - 2 if line else room
@@ -124,7 +129,7 @@ def _origin(group: BufferGroup, room: int) -> str:
 
 
 def _step(step: Step, width: int) -> list[Line]:
-    lines: list[Line] = [[(line, "")] for line in wrap(visible(step.text), width, "  - ", "    ")]
+    lines = wrapped(step.text, width, "  - ")
     if step.command:
         lines.append([(f"      {visible(step.command)}", "cyan")])
     return lines

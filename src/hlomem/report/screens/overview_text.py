@@ -1,4 +1,4 @@
-"""Draws an `Overview`: one screen for one dump."""
+"""Draws an `Overview`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hlomem.report.screens.text import (
     shorten,
     shorten_front,
     space_label,
-    wrap,
+    wrapped,
 )
 
 if TYPE_CHECKING:
@@ -25,11 +25,10 @@ if TYPE_CHECKING:
 _OWN_LIST = "of all memory spaces: no padding, shared bytes each time; not what must fit"
 _BAR = 20
 _FIGURES = 37
-"""Columns of a breakdown's row beside its name and its bar."""
+"""Columns of a breakdown's row without its name and bar."""
 
 
 def draw_overview(overview: Overview, width: int) -> list[Line]:
-    """The lines of the screen."""
     lines = [_title(overview, width), [(visible(overview.era), "dim")]]
     if overview.needs is not None:
         count = overview.allocation_count
@@ -53,7 +52,6 @@ def _title(overview: Overview, width: int) -> Line:
 
 
 def _spaces(spaces: tuple[Share, ...]) -> list[Line]:
-    """Memories of different kinds, which are not added up."""
     columns = max(len(visible(share.name)) for share in spaces)
     rows: list[Line] = [
         [
@@ -92,7 +90,7 @@ def _peak(peak: PeakOverview, width: int) -> list[Line]:
             (format_bytes(peak.size), "bold"),
             (shorten(f" at instruction {peak.moment} of {peak.steps}{at}", width - 25), ""),
         ],
-        *([(line, "dim")] for line in wrap(_OWN_LIST, width, "  ")),
+        *wrapped(_OWN_LIST, width, "  ", "dim"),
     ]
     for buffer in peak.buffers:
         lines += _buffer(buffer, peak.size, width)
@@ -126,8 +124,8 @@ def _buffer(buffer: LiveBuffer, whole: int, width: int) -> list[Line]:
 
 
 def _origin(buffer: LiveBuffer, columns: int) -> str:
-    """The origin of a buffer: its line of code and its operation, ends first."""
-    place = shorten_front(visible(buffer.source or ""), columns)
-    room = columns - len(place) - (2 if place else 0)
+    """The source line and operation of a buffer."""
+    line = shorten_front(visible(buffer.source or ""), columns)
+    room = columns - len(line) - (2 if line else 0)
     operation = bare_op_name(visible(buffer.op_name or ""))
-    return "  ".join(filter(None, (place, shorten_front(operation, room) if room > 8 else "")))
+    return "  ".join(filter(None, (line, shorten_front(operation, room) if room > 8 else "")))

@@ -1,4 +1,4 @@
-"""Draws a `Padding`: which shapes are larger in memory, and by which dimension."""
+"""Draws a `Padding`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from hlomem.base.sizes import format_bytes
 from hlomem.base.source import visible
-from hlomem.report.screens.text import Line, percent, plural, shorten, shorten_front, wrap
+from hlomem.report.screens.text import Line, percent, plural, shorten, shorten_front, wrapped
 
 if TYPE_CHECKING:
     from hlomem.report.data.padding import PaddedShape, Padding
@@ -16,7 +16,6 @@ _MARGIN = 14
 
 
 def draw_padding(padding: Padding, width: int) -> list[Line]:
-    """The lines of the screen."""
     lines: list[Line] = [[(shorten(visible(padding.name), width), "bold")]]
     if not padding.rows:
         return [*lines, [(f"no array in {visible(padding.space)} memory is padded", "")]]
@@ -39,20 +38,20 @@ def _draw_row(row: PaddedShape, width: int) -> list[Line]:
     cells = width - _MARGIN
     margin = " " * _MARGIN
     name = visible(row.example)
-    place = shorten_front(visible(row.source or ""), max(0, cells - len(name) - 2))
+    line = shorten_front(visible(row.source or ""), max(0, cells - len(name) - 2))
     return [
         [
             (f"  {format_bytes(_shown(row)):>10}  ", "bold" if row.count_at_peak else "dim"),
             (shorten(visible(row.shape), cells), "cyan"),
         ],
-        *([(line, "")] for line in wrap(_words(row), width, margin)),
-        [(shorten(f"{margin}{name}  {place}", width), "dim")],
-        *([(line, "cyan")] for line in wrap(visible(row.fix), width, margin) if row.fix),
+        *wrapped(_words(row), width, margin),
+        [(shorten(f"{margin}{name}  {line}", width), "dim")],
+        *(wrapped(row.fix, width, margin, "cyan") if row.fix else []),
     ]
 
 
 def _shown(row: PaddedShape) -> int:
-    """Of all at the peak, so that rows add up; of one where none is there then."""
+    """Of all buffers at the peak, so that rows add up; of one if none is alive then."""
     return row.padding_at_peak or row.padding
 
 

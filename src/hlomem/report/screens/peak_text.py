@@ -1,4 +1,4 @@
-"""Draws a `Snapshot`: what must fit, and who is alive at a moment."""
+"""Draws a `Snapshot`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hlomem.report.screens.text import (
     shorten,
     shorten_front,
     space_label,
-    wrap,
+    wrapped,
 )
 
 if TYPE_CHECKING:
@@ -28,26 +28,24 @@ if TYPE_CHECKING:
 
 _BAR = 8
 _HEAD = 2 + 10 + 2 + 6 + 2 + _BAR + 2
-"""Columns of a row before its words: margin, size, share and bar with a gap after each."""
+"""Columns of a row before its text: margin, size, percentage and bar."""
 _MAX_SUMMITS = 3
 _TWIG = 0.005
-"""Share of the whole below which a branch is not shown alone, unless there are few."""
+"""Fraction of the whole below which a branch is not shown, unless there are few."""
 _MIN_ADDED_UP = 2
 FROM_THE_FRONT = frozenset({"line", "op", "scope"})
-"""Keys whose ends tell most."""
+"""Keys that are shortened at the front."""
 
 
 def draw_snapshot(alive: Snapshot, width: int) -> list[Line]:
-    """The lines of the screen."""
     lines: list[Line] = [
         [(shorten(short_program(visible(alive.name)), width), "bold")],
         draw_needs(alive.space_size, alive.space),
         draw_moment(alive, width),
     ]
-    method = "replayed from live ranges; bytes that values share count once"
-    lines += [[(line, "dim")] for line in wrap(method, width, "  ")]
-    for caveat in alive.caveats:
-        lines += [[(line, "dim")] for line in wrap(caveat, width, "  ")]
+    method = "replayed from live ranges; shared bytes count once"
+    for note in (method, *alive.caveats):
+        lines += wrapped(note, width, "  ", "dim")
     lines.append(draw_outline(alive))
     lines += draw_near_peaks(alive.near_peaks, alive.peak_size, width)
     lines.append([])
@@ -63,12 +61,10 @@ def draw_snapshot(alive: Snapshot, width: int) -> list[Line]:
 
 
 def draw_needs(size: int, space: str) -> Line:
-    """The one number that must fit."""
     return [("Needs ", ""), (format_bytes(size), "bold"), (f" of {space_label(space)}", "")]
 
 
 def draw_moment(alive: Snapshot, width: int) -> Line:
-    """How much is in use, and when that is."""
     at = moment_words(alive.step, alive.steps, alive.instruction, alive.op_name, alive.source)
     what = "Peak " if alive.size == alive.peak_size else "In use "
     size = format_bytes(alive.size)
@@ -77,7 +73,6 @@ def draw_moment(alive: Snapshot, width: int) -> Line:
 
 
 def draw_rest(alive: Snapshot) -> list[Line]:
-    """The sum of groups that are not shown."""
     if not alive.rest_count:
         return []
     share = percent(alive.rest_size, alive.size)
@@ -93,8 +88,8 @@ def draw_rest(alive: Snapshot) -> list[Line]:
 def _draw_branches(
     branches: tuple[Branch, ...], whole: int, width: int, level: int = 0
 ) -> list[Line]:
-    """A tree with subtotals; small twigs are added up."""
-    shown = [twig for twig in branches if twig.size >= _TWIG * whole]
+    """A tree with subtotals; small branches are added up."""
+    shown = [branch for branch in branches if branch.size >= _TWIG * whole]
     if len(branches) - len(shown) < _MIN_ADDED_UP:
         shown = list(branches)
     lines: list[Line] = []
@@ -107,19 +102,18 @@ def _draw_branches(
         lines.append([(head + indent, ""), (name, style), (note, "dim")])
         lines += _draw_branches(branch.children, whole, width, level + 1)
     if rest := branches[len(shown) :]:
-        size = sum(twig.size for twig in rest)
+        size = sum(branch.size for branch in rest)
         head = f"  {format_bytes(size):>10}  {percent(size, whole):>6}  "
         lines.append([(f"{head}{'  ' * level}in {len(rest)} smaller", "dim")])
     return lines
 
 
 def draw_outline(alive: Snapshot) -> Line:
-    """The bytes in use from the first instruction to the last."""
     return [("  ", ""), (curve(alive.outline, alive.peak_size), "green"), ("  over time", "dim")]
 
 
 def draw_near_peaks(summits: tuple[Summit, ...], peak_size: int, width: int) -> list[Line]:
-    """The other summits, each with what removing the peak would bring at most."""
+    """The other summits, which bound the gain of removing the peak."""
     lines: list[Line] = []
     for summit in summits[:_MAX_SUMMITS]:
         size = f"  {format_bytes(summit.size):>10}  {percent(summit.size, peak_size):>6}  "
@@ -133,7 +127,6 @@ def draw_near_peaks(summits: tuple[Summit, ...], peak_size: int, width: int) -> 
 
 
 def draw_row(row: Row, whole: int, by: str, width: int) -> list[Line]:
-    """A group of buffers: bytes, share, and what they are."""
     head = f"  {format_bytes(row.size):>10}  {percent(row.size, whole):>6}  "
     cells = width - _HEAD
     first: Line = [(head, ""), (bar(row.size, whole, _BAR) + "  ", "green")]
@@ -141,7 +134,7 @@ def draw_row(row: Row, whole: int, by: str, width: int) -> list[Line]:
     if by == "buffer":
         name, shape = visible(row.largest), visible(row.shape)
         if len(name) + 2 + len(shape) > cells and shape[:1] != "(":
-            shape = shape.partition("{")[0]  # rather no layout than a cut shape
+            shape = shape.partition("{")[0]  # rather drop the layout than shorten the shape
         named = shorten(name, max(cells // 2, cells - 2 - len(shape)))
         first += [(named, "bold"), ("  " + shorten(shape, cells - 2 - len(named)), "cyan")]
         return [first, [(below + _origin(row, cells), "dim")]]
@@ -158,7 +151,7 @@ def draw_row(row: Row, whole: int, by: str, width: int) -> list[Line]:
 
 
 def draw_printed(printed: PrintedPeak, size: int, width: int) -> list[Line]:
-    """From the number XLA prints to this one, step by step."""
+    """The steps from XLA's number to ours."""
     lines: list[Line] = [
         [
             (f"  {format_bytes(printed.size):>10}  ", "bold"),
@@ -167,13 +160,13 @@ def draw_printed(printed: PrintedPeak, size: int, width: int) -> list[Line]:
     ]
     for reason in printed.reasons:
         sign = "+" if reason.size > 0 else "-"
-        words = wrap(reason.why, width, f"  {sign + format_bytes(abs(reason.size)):>10}  ")
-        lines += [[(line, "dim")] for line in words]
+        head = f"  {sign + format_bytes(abs(reason.size)):>10}  "
+        lines += wrapped(reason.why, width, head, "dim")
     return [*lines, [(f"  {format_bytes(size):>10}  ", "bold"), ("the peak above", "")]]
 
 
 def _origin(row: Row, columns: int) -> str:
-    """A buffer's role, how it got there, line of code and operation."""
+    """A buffer's role, movement, source line and operation."""
     words = row.role
     if row.moved and len(words) + len(row.moved) + 2 <= columns // 2:
         words += f", {row.moved}"

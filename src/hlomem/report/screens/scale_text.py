@@ -1,4 +1,4 @@
-"""Draws a `ScaleReport`: a line for each size, and which of them nobody has compiled."""
+"""Draws a `ScaleReport`: one line per size, compiled or planned."""
 
 from __future__ import annotations
 
@@ -6,20 +6,19 @@ from typing import TYPE_CHECKING
 
 from hlomem.base.sizes import format_bytes
 from hlomem.base.source import visible
-from hlomem.report.screens.text import Line, shorten, wrap
+from hlomem.report.screens.text import Line, shorten, wrapped
 
 if TYPE_CHECKING:
     from hlomem.report.data.scaling import ScaleReport
 
 _TITLES = ["size", "needs", "temporaries", ""]
 _CAUTION = (
-    "planned: hlomem's plan of the program that both compiles are, at another size. A compiler may"
-    " make another program of that size, and only a compile tells"
+    "planned: hlomem's plan of the same program at another size. A compiler may produce a different"
+    " program at that size; only a compile tells"
 )
 
 
 def draw_scale(report: ScaleReport, width: int) -> list[Line]:
-    """The lines of the screen."""
     one, other = report.sizes
     title = f"{visible(report.program)}  {report.machine}  compiled at {one} and {other}"
     lines: list[Line] = [[(shorten(title, width), "bold")], []]
@@ -30,9 +29,8 @@ def draw_scale(report: ScaleReport, width: int) -> list[Line]:
             f"  {cell:>{columns}}" for cell, columns in zip(cells[:3], widths, strict=True)
         )
         lines.append([(f"{numbers}  {cells[3]}".rstrip(), "" if number else "dim")])
-    notes = [*_largest(report), _CAUTION, *report.notes]
-    for note in notes:
-        lines += [[], *([(line, "dim")] for line in wrap(note, width, "  "))]
+    for note in (*_largest(report), _CAUTION, *report.notes):
+        lines += [[], *wrapped(note, width, "  ", "dim")]
     return lines
 
 
@@ -49,7 +47,6 @@ def _rows(report: ScaleReport) -> list[list[str]]:
 
 
 def _largest(report: ScaleReport) -> list[str]:
-    """The largest size that fits, in words."""
     if report.capacity is None or report.largest is None:
         return []
     label = f" ({report.capacity.label})" if report.capacity.label else ""

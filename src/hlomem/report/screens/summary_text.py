@@ -1,4 +1,4 @@
-"""Draws a `Summary`: the one screen."""
+"""Draws a `Summary`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hlomem.report.screens.peak_text import (
     draw_rest,
     draw_row,
 )
-from hlomem.report.screens.text import Line, bar, percent, shorten, space_label, wrap
+from hlomem.report.screens.text import Line, bar, percent, shorten, space_label, wrap, wrapped
 
 if TYPE_CHECKING:
     from hlomem.machines.capacity import Capacity
@@ -27,11 +27,10 @@ if TYPE_CHECKING:
 
 _BAR = 20
 _FIGURES = 33
-"""Columns of a role's row beside its name and its bar."""
+"""Columns of a role's row without its name and bar."""
 
 
 def draw_summary(summary: Summary, width: int) -> list[Line]:
-    """The lines of the screen."""
     space = summary.space
     name, about = short_program(visible(summary.name)), f"  {summary.backend}"
     lines: list[Line] = [
@@ -45,7 +44,7 @@ def draw_summary(summary: Summary, width: int) -> list[Line]:
         words = ", ".join(
             f"{format_bytes(other.size)} of {space_label(visible(other.name))}" for other in others
         )
-        lines += [[(text, "dim")] for text in wrap(f"and {words} (--space)", width)]
+        lines += wrapped(f"and {words} (--space)", width, style="dim")
     lines += _roles(summary.roles, space, summary.fullest_step is not None, width)
     if summary.peak is not None:
         lines += _peak(summary.peak, width)
@@ -54,7 +53,7 @@ def draw_summary(summary: Summary, width: int) -> list[Line]:
         lines += [line for hint in summary.hints for line in _hint(hint, width)]
     if summary.notes:
         lines.append([])
-        lines += [[(text, "yellow")] for note in summary.notes for text in wrap(note, width, "! ")]
+        lines += [line for note in summary.notes for line in wrapped(note, width, "! ", "yellow")]
     return lines
 
 
@@ -96,7 +95,7 @@ def _peak(peak: Snapshot, width: int) -> list[Line]:
     lines: list[Line] = [
         [],
         draw_moment(peak, width),
-        *([(line, "dim")] for line in wrap(_method(peak), width, "  ")),
+        *wrapped(_method(peak), width, "  ", "dim"),
         draw_outline(peak),
         *draw_near_peaks(peak.near_peaks, peak.peak_size, width),
     ]

@@ -1,8 +1,7 @@
-"""Drawing for the terminal: plain lines of styled pieces, tables and bars that fit the width.
+"""Drawing for the terminal: lines of styled pieces, wrapped text and bars that fit the width.
 
-A line is a list of (text, style) pieces. Piped, it is printed as plain UTF-8 in as many columns as
-COLUMNS says, by default 80; on a terminal rich colours it. Names from a dump pass through `visible`
-before they get here.
+A line is a list of (text, style) pieces; rich colours it on a terminal, a pipe gets plain UTF-8.
+Names from a dump must pass through `visible` first.
 """
 
 from __future__ import annotations
@@ -29,17 +28,17 @@ _LEVELS = "▁▂▃▄▅▆▇█"
 
 
 def width() -> int:
-    """Columns to fill: the terminal's own (up to 120); piped, what COLUMNS says, or 80."""
+    """Columns to fill: the terminal's, up to 120; for a pipe COLUMNS, or 80."""
     if not sys.stdout.isatty():
         asked = os.environ.get("COLUMNS", "")
         return max(_NARROWEST, int(asked)) if asked.isdecimal() and len(asked) < 5 else PIPED_WIDTH
-    import shutil  # noqa: PLC0415 - which imports all kinds of archives
+    import shutil  # noqa: PLC0415 - it imports all archive formats
 
     return max(_NARROWEST, min(_WIDEST, shutil.get_terminal_size().columns))
 
 
 def bar(part: int, whole: int, columns: int) -> str:
-    """A bar of `columns` cells, filled in eighths; what is not nothing shows at least one."""
+    """A bar of `columns` cells, filled in eighths, at least one if `part` is positive."""
     if whole <= 0 or part <= 0:
         return " " * columns
     eighths = max(1, min(8 * columns, round(8 * columns * part / whole)))
@@ -54,7 +53,7 @@ def curve(sizes: Iterable[int], highest: int) -> str:
 
 
 def shorten(text: str, columns: int) -> str:
-    """`text` in at most `columns` cells, its middle left out when it is longer."""
+    """`text` in at most `columns` cells, its middle elided if it is longer."""
     if len(text) <= columns:
         return text
     if columns < 5:
@@ -64,12 +63,19 @@ def shorten(text: str, columns: int) -> str:
 
 
 def shorten_front(text: str, columns: int) -> str:
-    """`text` in at most `columns` cells, its beginning left out: of a path the end tells most."""
+    """`text` in at most `columns` cells, its beginning elided if it is longer: for paths."""
     return text if len(text) <= columns else f"…{text[len(text) - columns + 1 :]}"
 
 
+def wrapped(
+    text: str, columns: int, first: str = "", style: str = "", rest: str = ""
+) -> list[Line]:
+    """The lines of `wrap`, in one style."""
+    return [[(line, style)] for line in wrap(text, columns, first, rest)]
+
+
 def wrap(text: str, columns: int, first: str = "", rest: str = "") -> list[str]:
-    """`text`, made visible, in lines of at most `columns`; longer words lose their middle.
+    """`text`, made visible, in lines of at most `columns`; longer words are shortened.
 
     The first line begins with `first`, the others with `rest`, by default as many spaces.
     """
@@ -90,7 +96,7 @@ def plural(count: int, noun: str) -> str:
 
 
 def percent(part: int, whole: int) -> str:
-    """A share with one decimal; nothing of nothing is nothing."""
+    """A percentage with one decimal; `-` of nothing."""
     return f"{100 * part / whole:.1f}%" if whole else "-"
 
 
@@ -98,7 +104,7 @@ _SPACES = {"default": "memory", "host": "host memory"}
 
 
 def space_label(name: str) -> str:
-    """A memory space as people write it: HBM, VMEM; a CPU's only one is memory."""
+    """A memory space as users write it: HBM, VMEM; on CPU just memory."""
     return _SPACES.get(name, name.upper() if name.endswith("mem") or name == "hbm" else name)
 
 
@@ -114,19 +120,16 @@ def moment_words(
 
 
 def plain(lines: Iterable[Line]) -> str:
-    """Lines without their styles."""
     return "".join("".join(piece for piece, _ in line).rstrip() + "\n" for line in lines)
 
 
 def styled(lines: Iterable[Line]) -> Text:
-    """Lines for rich to print."""
-    from rich.text import Text  # noqa: PLC0415 - costs 0.1 s, and only a terminal needs it
+    from rich.text import Text  # noqa: PLC0415 - takes 0.1 s; only for terminals
 
     return Text("\n").join(Text.assemble(*line) for line in lines)
 
 
 def write_lines(lines: Iterable[Line]) -> None:
-    """Prints lines to standard output."""
     if not sys.stdout.isatty():
         sys.stdout.buffer.write(plain(lines).encode("utf-8", "replace"))
         return

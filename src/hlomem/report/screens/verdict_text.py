@@ -1,4 +1,12 @@
-"""A verdict in one screen: what is wrong, on which values, and the schedule around them."""
+"""Draws a `Verdict`: each finding with its values and an excerpt of the schedule.
+
+┌     4  negate.1
+│     5  add.2
+│┌    6  multiply.3
+└│    7  dot.4
+⋮
+ └   12  tuple.9
+"""
 
 from __future__ import annotations
 
@@ -6,7 +14,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from hlomem.base.source import visible
-from hlomem.report.screens.text import Line, shorten, wrap
+from hlomem.report.screens.text import Line, shorten, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,13 +24,12 @@ if TYPE_CHECKING:
 
 MAX_SHOWN = 5
 _CONTEXTS = 3
-"""Findings shown with the schedule around them."""
+"""Findings shown with an excerpt of the schedule."""
 _SIDES = 2
 """Values of a finding whose lives are drawn."""
 
 
 def draw_verdict(verdict: Verdict, columns: int, sequence: Sequence[str] = ()) -> list[Line]:
-    """A verdict in one screen; `sequence` is the schedule, of which each finding shows a part."""
     count = len(verdict.findings)
     head = "no finding" if not count else f"{count} finding" + "s" * (count > 1)
     lines: list[Line] = [
@@ -42,23 +49,23 @@ def draw_verdict(verdict: Verdict, columns: int, sequence: Sequence[str] = ()) -
     notes += [f"not checked: {gap.rules} ({gap.reason})" for gap in verdict.not_checked[:5]]
     if notes:
         lines.append([])
-    lines += [[(line, "dim")] for note in notes for line in wrap(note, columns)]
+    lines += [line for note in notes for line in wrapped(note, columns, style="dim")]
     return lines
 
 
 def _draw_finding(finding: Finding, columns: int, sequence: Sequence[str]) -> list[Line]:
     style = "red" if finding.severity == "error" else "yellow"
     lines: list[Line] = [[(shorten(f"{finding.severity}: {finding.rule}", columns), style)]]
-    lines += [[(line, "")] for line in wrap(finding.message, columns, "  ")]
+    lines += wrapped(finding.message, columns, "  ")
     for value in finding.values:
-        lines += [[(line, "cyan")] for line in wrap(_describe(value), columns, "  ")]
+        lines += wrapped(_describe(value), columns, "  ", "cyan")
     for fact in finding.evidence:
-        lines += [[(line, "dim")] for line in wrap(fact, columns, "  - ", "    ")]
+        lines += wrapped(fact, columns, "  - ", "dim")
     return lines + _draw_context(finding, columns, sequence)
 
 
 def _draw_context(finding: Finding, columns: int, sequence: Sequence[str]) -> list[Line]:
-    """The schedule around the first two values, a bar beside the steps each is alive at."""
+    """The schedule around the first two values, with a bar for the live steps of each."""
     lives = [
         (value.live_from, value.live_to)
         for value in finding.values[:_SIDES]
@@ -80,14 +87,14 @@ def _draw_counts(verdict: Verdict, columns: int) -> list[Line]:
 
 MAX_STEPS = 12
 _AROUND = 2
-"""Steps shown before and after one at which a value begins or ends."""
+"""Steps shown before and after the ends of a live range."""
 _END = "(end of the program)"
 
 
 def draw_schedule(
     sequence: Sequence[str], lives: Sequence[tuple[int, int]], columns: int, indent: str = "  "
 ) -> list[Line]:
-    """The steps around the beginning and the end of each life; first and last step included."""
+    """The steps around both ends of each inclusive live range."""
     steps = _steps_around(lives, len(sequence))
     lines: list[Line] = []
     for previous, step in pairwise([steps[0] - 1, *steps] if steps else []):
@@ -101,7 +108,7 @@ def draw_schedule(
 
 
 def _steps_around(lives: Sequence[tuple[int, int]], end: int) -> list[int]:
-    """As many steps around each event as there is room for, the events themselves always."""
+    """All ends of live ranges, and as many steps around them as there is room for."""
     events = sorted({step for life in lives for step in life if 0 <= step <= end})[:MAX_STEPS]
     shown = set(events)
     for distance in range(1, _AROUND + 1):

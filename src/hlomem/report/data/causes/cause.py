@@ -57,7 +57,7 @@ class Finding(Struct, frozen=True, kw_only=True):
     kind: CauseKind
     text: str
     claims: Callable[[Entry], bool] = lambda _: False
-    """Whether an entry shows this change itself."""
+    """The entries that show this change themselves."""
     source: str | None = None
     is_certain: bool = True
     takes_rest: bool = True

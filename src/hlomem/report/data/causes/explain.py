@@ -117,7 +117,7 @@ def _ranked(causes: list[Cause], delta: int) -> list[Cause]:
     return sorted(causes, key=rank)
 
 
-class Row(NamedTuple):
+class Finder(NamedTuple):
     """A finder, and the kinds of earlier findings that make it redundant."""
 
     find: Callable[[Comparison], Iterator[Finding]]
@@ -130,23 +130,23 @@ _EVERYTHING = frozenset(get_args(CauseKind))
 _SIZES = frozenset({"sharding", "loop", "layers", "batch", "sequence", "width"})
 
 TABLE = (
-    Row(find_backends),
-    Row(find_donation),
-    Row(find_offload),
-    Row(find_sharding),
-    Row(find_layers, frozenset({"sharding"}), of_operations=True),
-    Row(find_dimensions, frozenset({"sharding"})),
-    Row(find_dtypes, of_operations=True),
-    Row(find_casts, frozenset({"dtype", "backend"}), of_operations=True),
+    Finder(find_backends),
+    Finder(find_donation),
+    Finder(find_offload),
+    Finder(find_sharding),
+    Finder(find_layers, frozenset({"sharding"}), of_operations=True),
+    Finder(find_dimensions, frozenset({"sharding"})),
+    Finder(find_dtypes, of_operations=True),
+    Finder(find_casts, frozenset({"dtype", "backend"}), of_operations=True),
     # These claim whole roles, so they come after the more specific finders.
-    Row(find_recomputation, of_operations=True),
-    Row(find_loops, frozenset({"sharding"}), of_operations=True),
-    Row(find_layouts, _SIZES | {"dtype", "backend"}),
-    Row(find_versions, frozenset({"backend"})),
-    Row(find_inner_dtypes, _EVERYTHING, of_operations=True),
-    Row(find_fusions, _EVERYTHING),
-    Row(find_inner_dimensions, _EVERYTHING),
-    Row(find_recompiled, _EVERYTHING),
+    Finder(find_recomputation, of_operations=True),
+    Finder(find_loops, frozenset({"sharding"}), of_operations=True),
+    Finder(find_layouts, _SIZES | {"dtype", "backend"}),
+    Finder(find_versions, frozenset({"backend"})),
+    Finder(find_inner_dtypes, _EVERYTHING, of_operations=True),
+    Finder(find_fusions, _EVERYTHING),
+    Finder(find_inner_dimensions, _EVERYTHING),
+    Finder(find_recompiled, _EVERYTHING),
 )
 
 

@@ -32,7 +32,7 @@ export interface AdviceReport {
   notes: string[];
 }
 
-/** An argument of the program and what becomes of its memory. */
+/** An argument of the program and the fate of its memory. */
 export interface Argument {
   name: string;
   number: number;
@@ -55,7 +55,6 @@ export interface Band {
   depth: number;
 }
 
-/** One change, or a total. */
 export interface Bar {
   label: string;
   from: number;
@@ -70,7 +69,7 @@ export interface CodeAdvice {
   is_tried: boolean;
 }
 
-/** The buffers, a list per field; texts are numbers of `Page.texts`, -1 for none. */
+/** The buffers, one list per field; texts are indices into `Page.texts`, or -1. */
 export interface Columns {
   id: number[];
   name: number[];
@@ -90,7 +89,6 @@ export interface Columns {
   last_use: number[];
 }
 
-/** A buffer that holds what another holds already. */
 export interface Copy {
   name: string;
   size: number;
@@ -116,14 +114,13 @@ export interface Finding {
   evidence: string[];
 }
 
-/** Inputs that could not be read, of one kind. */
+/** Unreadable inputs of one kind. */
 export interface FleetError {
   kind: string;
   count: number;
   example: string;
 }
 
-/** A source line. */
 export interface FleetLine {
   line: string;
   size: number;
@@ -131,7 +128,6 @@ export interface FleetLine {
   largest: string;
 }
 
-/** The page of a fleet. */
 export interface FleetPage {
   run: string;
   runs: string[];
@@ -148,7 +144,7 @@ export interface FleetPage {
   command: string;
 }
 
-/** The programs of a run, a list per field, what needs most first. */
+/** The programs of a run, one list per field, largest first. */
 export interface FleetPrograms {
   id: string[];
   name: string[];
@@ -186,17 +182,17 @@ export interface FrontPoint {
   code: string;
 }
 
-/** One dimension that is larger in memory. */
+/** A dimension that padding enlarges. */
 export type Growth = [number | null, number, number];
 
-/** Something that could be saved. */
+/** A possible saving. */
 export interface Hint {
   size: number;
   what: string;
   command: string;
 }
 
-/** A byte range nobody holds when most is alive. */
+/** A byte range that is free at the peak. */
 export interface Hole {
   offset: number;
   size: number;
@@ -209,14 +205,14 @@ export interface Hole {
   after_start: number | null;
 }
 
-/** Names of groups of buffers whose own names or lines are not known. */
+/** Names of groups of buffers without names or lines. */
 export interface Labels {
   arguments: string;
   no_line: string;
   unnamed: string;
 }
 
-/** One role's bytes over time. */
+/** One role's bytes over time: the steps at which they change, and by how much. */
 export interface Layer {
   role: string;
   steps: number[];
@@ -229,7 +225,7 @@ export interface NotChecked {
   reason: string;
 }
 
-/** The buffers of one shape, and what its layout adds. */
+/** The buffers of one padded shape. */
 export interface PaddedShape {
   shape: string;
   size: number;
@@ -243,7 +239,6 @@ export interface PaddedShape {
   source: string | null;
 }
 
-/** One report. */
 export interface Page {
   name: string;
   backend: string;
@@ -263,7 +258,6 @@ export interface Page {
   trust: Trust;
 }
 
-/** An allocation of a space. */
 export interface PageAllocation {
   index: number;
   size: number;
@@ -274,7 +268,6 @@ export interface PageAllocation {
   owner: number;
 }
 
-/** Points of memory against operations. */
 export interface PageFront {
   answer: string;
   points: FrontPoint[];
@@ -283,7 +276,6 @@ export interface PageFront {
   notes: string[];
 }
 
-/** One memory space. */
 export interface PageSpace {
   color: number;
   name: string;
@@ -302,20 +294,18 @@ export interface PageSpace {
   holes: Hole[];
 }
 
-/** Consecutive steps of one pass over the model. */
+/** Consecutive steps of one phase. */
 export interface Phase {
   name: string;
   start: number;
   end: number;
 }
 
-/** A cause of the difference. */
 export interface Reason {
   text: string;
   delta: number;
 }
 
-/** One row of the table of roles. */
 export interface Role {
   name: string;
   meaning: string;
@@ -323,14 +313,13 @@ export interface Role {
   rank: number;
 }
 
-/** The bytes of a memory space that are for one thing. */
 export interface RoleShare {
   role: string;
   size: number;
   count: number;
 }
 
-/** A step at which more is alive than around it. */
+/** A local maximum of the bytes alive. */
 export interface Summit {
   step: number;
   size: number;
@@ -370,7 +359,6 @@ export interface Verdict {
   pair_count: number;
 }
 
-/** The way from one compile to the other. */
 export interface Waterfall {
   answer: string;
   names: [string, string];
