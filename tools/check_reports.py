@@ -21,7 +21,7 @@ from hlomem.report.data.explain import explain
 from hlomem.report.data.holes import build_holes
 from hlomem.report.data.memory import build_memory
 from hlomem.report.data.peak import KEYS, build_snapshot
-from hlomem.report.data.role_shares import build_role_shares
+from hlomem.report.data.occupancy import build_role_shares
 from hlomem.report.data.summary import build_summary
 from hlomem.report.registry import REPORTS
 from hlomem.report.screens.explain_text import draw_explanation

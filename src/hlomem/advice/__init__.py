@@ -1,1 +1,1 @@
-"""Changes that would make a program need less memory, each tried by planning it."""
+"""Changes that would reduce a program's memory, evaluated by the planner."""

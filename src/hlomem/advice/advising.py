@@ -1,10 +1,9 @@
-"""`hlomem.advise`: what would make a program need less memory, and by how much.
+"""`hlomem.advise`: changes that would reduce a program's memory, and by how much.
 
-In: a program, or a dump of one. Out: advice, what saves most and is surest first. Where a change
-can be made in the module (a donation, another layout), it is made and the edited module is planned:
-the saving is the difference between two plans. What cannot be tried is counted: the temporaries are
-replayed without what would go. Either way bytes are a range; `hlomem.advice.rules` say what is
-behind it. A rule that fails is left out, and a note says so.
+A change that can be made in the module (a donation, another layout) is made and planned: the saving
+is the difference of two plans. Other savings are counted by replaying the temporaries without the
+values that would go. Savings are ranges, explained in `hlomem.advice.rules`. A rule that fails is
+skipped with a note.
 """
 
 from __future__ import annotations
@@ -48,11 +47,11 @@ RULES: Mapping[str, Rule] = {
     "layout": advise_layout,
     "narrow": advise_narrow,
 }
-"""By the name their advice has."""
+"""The rules by name, in the order in which they are asked."""
 
 
 _WORTH_SAYING = 0.01
-"""Share of the memory below which nothing is advised."""
+"""Smallest fraction of memory worth an advice."""
 _WEIGHT = {"high": 1.0, "medium": 0.7, "low": 0.4}
 """The weight of a saved byte, by confidence."""
 
@@ -66,10 +65,10 @@ def advise(
     era: str = "",
     space: str | None = None,
 ) -> AdviceReport:
-    """Changes that would save memory in a program (HLO text or a module) or a dump's program.
+    """Changes that would save memory in a program (HLO text or module) or a dump's program.
 
-    `module` is the dump's program where it is at hand; else it is rebuilt from the dump. `backend`
-    and `chip` are inferred where they are not given.
+    `module` is the dump's program; without it, the program is rebuilt from the dump. `backend` and
+    `chip` are inferred by default.
     """
     if not isinstance(subject, Dump):
         program = hlo.parse(subject) if isinstance(subject, str) else subject
@@ -79,12 +78,12 @@ def advise(
 
 
 def advise_on(memory: MemoryView) -> AdviceReport:
-    """Advice for the program of a memory that is looked at already."""
+    """Advice for the program of a `MemoryView`."""
     return advise_with(RULES, subject_of_memory(memory))
 
 
 def advise_with(rules: Mapping[str, Rule], subject: Subject) -> AdviceReport:
-    """The advice of some rules, ordered by bytes saved and confidence."""
+    """The advice of some rules, sorted by bytes saved and confidence."""
     least = _WORTH_SAYING * subject.space.size
     advice = [
         piece
@@ -103,11 +102,11 @@ def advise_with(rules: Mapping[str, Rule], subject: Subject) -> AdviceReport:
 
 
 def _ask(subject: Subject, name: str, rule: Rule) -> Iterator[Advice]:
-    """The advice of one rule; a note where it fails, so that the others still speak."""
+    """The advice of one rule, or a note if it fails."""
     try:
         yield from rule(subject)
     except HlomemError as error:
         subject.notes.append(f"`{name}` could not be tried: {error}")
-    except Exception as error:  # noqa: BLE001 - one rule must not take the others with it
+    except Exception as error:  # noqa: BLE001 - the other rules must still run
         problem = f"{type(error).__name__}: {error}"
-        subject.notes.append(f"`{name}` was left out, by a bug of hlomem: {problem}")
+        subject.notes.append(f"`{name}` was skipped because of a bug in hlomem: {problem}")

@@ -1,8 +1,7 @@
-"""The program that is advised on: its module, its memory, and how to plan variations of it.
+"""The program under advice: its module, its memory, and how to plan variations of it.
 
-In: a program, or a dump with or without its program. Out: `Subject`. The memory of a dump is the
-one XLA planned; plans of our own are made only for rules that change the program, and compared with
-our plan of the program as it is.
+The memory of a dump is XLA's plan; hlomem's own plans are made only for rules that change the
+program, and compared with its plan of the unchanged program.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ if TYPE_CHECKING:
     from hlomem.pipeline import Stages
 
 _TOLERANCE = 0.001
-"""The share of its bytes by which a plan may differ and still be said to be XLA's."""
+"""The relative difference up to which our plan counts as equal to XLA's."""
 
 
 class Subject:
-    """A program, its plan, and how to plan variations of it; all is computed when asked for."""
+    """A program, its plan, and how to plan variations of it; computed on demand."""
 
     def __init__(
         self,
@@ -48,17 +47,15 @@ class Subject:
         self.space = space
         self._plan_module = plan_module
         self.is_rebuilt = is_rebuilt
-        """Made of a dump, which does not tell what fusions do inside."""
+        """Whether the program was rebuilt from a dump, which omits the bodies of fusions."""
         self.notes = list(notes)
 
     @cached_property
     def module(self) -> HloModule:
-        """The program."""
         return self._program() if callable(self._program) else self._program
 
     @property
     def machine(self) -> Machine:
-        """The machine it runs on."""
         return self.memory.machine
 
     @cached_property
@@ -68,7 +65,7 @@ class Subject:
 
     @cached_property
     def layers(self) -> Layers | None:
-        """The values repeated layers keep for the backward pass; None where there is none."""
+        """The repeated layers of a training step, if any."""
         return find_layers(self.memory, self.space.color)
 
     def reserved(self, varied: HloModule | Stages) -> int:
@@ -99,7 +96,7 @@ class Subject:
         return abs(self.planned_size - self.space.size) <= _TOLERANCE * self.space.size
 
     def saved_by(self, varied: HloModule | Stages) -> int:
-        """How much less our plan of a variation reserves than our plan of the program."""
+        """The bytes our plan of a variation saves against our plan of the program."""
         if not self.is_xlas:
             ours, theirs = self.planned_size, self.space.size
             note = f"our plan of it reserves {ours} bytes, XLA's {theirs}: savings may differ"

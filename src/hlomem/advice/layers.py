@@ -1,11 +1,8 @@
-"""The layers of a model that is trained, and what each keeps for the backward pass.
+"""The layers of a trained model, and what each keeps for the backward pass.
 
-In: a `MemoryView` and a space. Out: `Layers`: the values of the forward pass that the backward pass
-reads, which of the equal layers each belongs to, and the function that is a layer. Forward and
-backward are told by the names JAX gives operations (`jvp(…)`, `transpose(jvp(…))`). The turn
-between them is when most of the forward pass is alive. Layers are equal: what they keep comes as
-often as there are layers, of one line, one shape and one operation; or is stacked by a loop, with
-the layers as first dimension.
+Forward and backward pass are told by JAX's names (`jvp(…)`, `transpose(jvp(…))`); the turn between
+them is the step with most forward values alive. Layers are identical: the values they keep occur
+once per layer with the same line, shape and operation, or are stacked by a loop.
 """
 
 from __future__ import annotations
@@ -30,43 +27,42 @@ if TYPE_CHECKING:
 
 _NUMBER = re.compile(r"\d+")
 _SMALL = 1024
-"""Bytes up to which a value is no activation worth keeping an account of."""
+"""Bytes up to which a value is ignored."""
 _BOUNDARY_SHARE = 0.02
-"""A value below this share of a layer is a statistic, not the activation it hands on."""
+"""Fraction of a layer below which a value is a statistic, not its output."""
 _UPDATE = "dynamic_update_slice"
 _NEARLY_ALL = 0.8
-"""The share of what is kept that the function of a layer accounts for."""
+"""The fraction of kept bytes that the function of a layer accounts for."""
 _NO_RESULTS = frozenset({"slice", "squeeze", "convert_element_type", "dynamic_slice"})
-"""Operations on weights: what a layer is given, not what it computes."""
+"""Operations on weights: inputs of a layer, not its results."""
 
 
 class Layers(NamedTuple):
-    """Equal layers, and what they keep."""
+    """Identical layers, and what they keep; sizes are totals."""
 
     number: int
     turn: int
     """The step at which the forward pass ends."""
     kept: tuple[Buffer, ...]
-    """Values of the forward pass that the backward pass reads, one of each storage."""
+    """Values of the forward pass that the backward pass reads, one per storage."""
     is_loop: bool
-    """The layers are iterations of a loop, which stacks what they keep."""
+    """Whether the layers are iterations of a loop, which stacks what they keep."""
     boundary: int
-    """Bytes that layers hand to the next, of all layers, as far as can be told."""
+    """Estimated bytes passed from layer to layer."""
     products: int
-    """Bytes of the matrix products of all layers."""
+    """Bytes of matrix products."""
     function: str
-    """The layer's name in the program: `Block.__call__`, `block`; empty where unknown."""
-    place: str
-    """The line that calls it: `mymodel/gpt.py:45`; empty where unknown."""
+    """The layer's name in the program: `Block.__call__`, `block`; empty if unknown."""
+    caller: str
+    """The line that calls it: `mymodel/gpt.py:45`; empty if unknown."""
 
     @property
     def size(self) -> int:
-        """Bytes that are kept, of all layers."""
         return sum(buffer.size for buffer in self.kept)
 
 
 def find_layers(memory: MemoryView, color: int) -> Layers | None:
-    """The layers of a program; None where nothing is differentiated, or no layer comes twice."""
+    """The layers of a program; None without a backward pass or repeated layers."""
     return _Finder(memory, color).find()
 
 
@@ -86,13 +82,12 @@ class _Finder:
         self._times_made = Counter(
             _key(buffer) for buffer in self._everywhere if buffer.opcode not in MOVES
         )
-        """How often the like is computed, in whatever memory space."""
+        """How often equal values are computed, in any memory space."""
         self._names_of: dict[tuple[str, ...], set[str]] = {}
         for buffer in self._everywhere:
             self._names_of.setdefault(_key(buffer), set()).add(buffer.op_name or "")
 
     def find(self) -> Layers | None:
-        """The layers, or None."""
         if not self._forward:
             return None
         kept = [buffer for buffer in self._forward if self._is_kept(buffer)]
@@ -101,9 +96,9 @@ class _Finder:
         is_loop = sum(buffer.size for buffer in stacked) >= sum(buffer.size for buffer in repeated)
         members = stacked if is_loop else repeated
         number = self._loop_count(members) if is_loop else self._most_common_count(members)
-        if number < 2:  # one layer is none that comes again
+        if number < 2:  # a single layer does not repeat
             return None
-        function, place = common_function(
+        function, caller = common_function(
             (self._memory.frames(buffer), buffer.size)
             for buffer in members
             if _last_word(buffer) != _UPDATE  # of the loop, not of the layer in it
@@ -116,7 +111,7 @@ class _Finder:
             boundary=self._boundary(members, number, is_loop=is_loop),
             products=self._products(number, is_loop=is_loop),
             function=function,
-            place=place,
+            caller=caller,
         )
 
     @cached_property
@@ -134,7 +129,7 @@ class _Finder:
         return (buffer.end or 0) > self._turn
 
     def _stacked(self, kept: Iterable[Buffer]) -> list[Buffer]:
-        """Values that loops stack, one for each storage."""
+        """Stacked values, one per storage."""
         found: dict[tuple[int, int], Buffer] = {}
         for buffer in kept:
             if buffer.role == roles.STACKED or (
@@ -145,7 +140,7 @@ class _Finder:
 
     @staticmethod
     def _loop_count(stacked: Iterable[Buffer]) -> int:
-        """The first dimension of most of what loops stack."""
+        """The most frequent first dimension of stacked values, by bytes."""
         sizes: Counter[int] = Counter()
         for buffer in stacked:
             shape = parse_shape_or_none(buffer.shape)
@@ -154,28 +149,28 @@ class _Finder:
         return max(sizes, key=lambda count: sizes[count], default=0)
 
     def _repeated(self, kept: list[Buffer], stacked: set[int]) -> list[Buffer]:
-        """Values that come several times, once a layer or more often."""
+        """Values that occur once per layer or more often."""
         others = [buffer for buffer in kept if buffer.id not in stacked]
         here = Counter(_key(buffer) for buffer in others)
         return [buffer for buffer in others if max(here[_key(buffer)], self._count(buffer)) > 1]
 
     def _most_common_count(self, repeated: list[Buffer]) -> int:
-        """How often most of it comes."""
+        """The most frequent number of occurrences, by bytes."""
         sizes: Counter[int] = Counter()
         for buffer in repeated:
             sizes[self._count(buffer)] += buffer.size
         return max(sizes, key=lambda count: sizes[count], default=0)
 
     def _count(self, buffer: Buffer) -> int:
-        """How many layers make the like of a value: by the numbers in their names, or by all."""
+        """The number of layers with an equal value, by their numbered names or by occurrences."""
         key = _key(buffer)
         names = self._names_of[key]
         return len(names) if len(names) > 1 else self._times_made[key]
 
     def _boundary(self, kept: list[Buffer], count: int, *, is_loop: bool) -> int:
-        """Bytes that all layers hand on: the smallest large value of a layer, once a layer.
+        """Bytes passed between layers: the smallest large value of a layer, times the layers.
 
-        What is handed on is rarely larger than what is computed of it. A loop may hand on several.
+        A layer's output is rarely larger than its intermediate values. A loop may carry several.
         """
         sizes = sorted((buffer.size, buffer.id) for buffer in kept)
         whole = sum(size for size, _ in sizes) // (1 if is_loop else count)
@@ -188,7 +183,7 @@ class _Finder:
         return size * self._carried_like(self._memory.buffer_by_id(number))
 
     def _carried_like(self, stacked: Buffer) -> int:
-        """How many values of the shape of a slice loops of the forward pass carry, or are given."""
+        """The number of forward loop-carried values and loop inputs with the shape of a slice."""
         wanted = _dimensions(stacked)[1:]
         carried = [
             buffer.name
@@ -201,7 +196,7 @@ class _Finder:
         return max(1, len(carried) + len(loops))
 
     def _products(self, count: int, *, is_loop: bool) -> int:
-        """Bytes of the matrix products of all layers that have no batch dimension."""
+        """Bytes of the matrix products without batch dimension of all layers."""
         made = {
             (_key(buffer), buffer.name.partition("{")[0]): buffer.size
             for buffer in self._everywhere
@@ -216,7 +211,7 @@ class _Finder:
 
 
 def is_plain_product(operation: str | None) -> bool:
-    """A matrix product without batch dimensions; `einsum` names those that have some."""
+    """Whether a matrix product has no batch dimensions, which `einsum` would name."""
     scopes = (operation or "").split("/")
     return scopes[-1] == "dot_general" and not any("->" in scope for scope in scopes)
 
@@ -231,7 +226,7 @@ def _last_word(buffer: Buffer) -> str:
 
 
 def _key(buffer: Buffer) -> tuple[str, ...]:
-    """The traits that values of equal layers share."""
+    """The key shared by values of identical layers."""
     return _NUMBER.sub("#", buffer.op_name or ""), buffer.source or "", _elements(buffer)
 
 
@@ -240,9 +235,9 @@ def _elements(buffer: Buffer) -> str:
 
 
 def common_function(stacks: Iterable[tuple[tuple[Frame, ...], int]]) -> tuple[str, str]:
-    """The innermost function most bytes come from, and where it is called from.
+    """The innermost function that accounts for most bytes, and the line that calls it.
 
-    `stacks` are the calls that led to values, innermost first, with their bytes.
+    `stacks` are the values' call stacks, innermost first, with their bytes.
     """
     paths = [(tuple(reversed(frames)), size) for frames, size in stacks if frames]
     sizes: Counter[tuple[tuple[str, str], ...]] = Counter()
@@ -258,14 +253,13 @@ def common_function(stacks: Iterable[tuple[tuple[Frame, ...], int]]) -> tuple[st
         return "", ""
     sample = next(path for path, _ in paths if _starts_with(path, common))
     caller = sample[len(common) - 2] if len(common) > 1 else None
-    place = f"{_short(caller.file)}:{caller.line}" if caller else ""
-    return common[-1][1], place
+    return common[-1][1], f"{last_parts(caller.file)}:{caller.line}" if caller else ""
 
 
 def _starts_with(path: tuple[Frame, ...], names: tuple[tuple[str, str], ...]) -> bool:
     return tuple((frame.file, frame.function) for frame in path[: len(names)]) == names
 
 
-def _short(file: str) -> str:
+def last_parts(file: str) -> str:
     """The last two parts of a file's path."""
     return "/".join(file.replace("\\", "/").split("/")[-2:])

@@ -1,8 +1,4 @@
-"""The data of a page with advice that was tried.
-
-In: a `MemoryView`. Out: `hlomem.report.page.page.Page`, with advice where the program is not too
-large for trying changes in passing.
-"""
+"""The data of a page, with advice unless the program is too large."""
 
 from __future__ import annotations
 
@@ -16,9 +12,8 @@ if TYPE_CHECKING:
 
 
 def build_advised_page(memory: MemoryView, capacity: Capacity | None = None) -> Page:
-    """The data of a report and what `hlomem advise` says of the program."""
     if not is_quick(memory):
         return build_page(memory, capacity)
-    from hlomem.advice.advising import advise_on  # noqa: PLC0415 - a third of all imports
+    from hlomem.advice.advising import advise_on  # noqa: PLC0415 - it imports the planner
 
     return build_page(memory, capacity, advise_on(memory))

@@ -1,8 +1,8 @@
-"""A change that is made in the program, planned, and compared with the plan of the program.
+"""Two ways to evaluate a change: plan the changed program, or replay the temporaries.
 
-In: a module with the change, or the stages of its plan, and the advice without its bytes. Out: the
-advice with them. What XLA does with a changed program is not only another plan: it fuses and
-schedules it anew. Each rule says which share of the saving is certain and which is possible.
+`Trial` plans a changed module and compares it with the plan of the original; since XLA would also
+fuse and schedule it differently, each rule gives a `Spread`. `Replay` recomputes the live bytes of
+temporaries when some are smaller or gone; parameters, results and holes stay as they are.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
     Changes = Mapping[ValueId, Sequence[Buffer]]
 
-    """By a buffer's id, what stands in its place: nothing, smaller ones, or shorter-lived ones."""
+    """The buffers that replace a buffer, by its id: none, smaller or shorter-lived ones."""
 
     Extra = tuple[int, int, int]
 
-    """First step, last step and bytes of something new."""
+    """First step, last step and bytes of a new value."""
 
 
 class Spread(NamedTuple):
-    """The range a planned saving may turn out to be in, as shares of it."""
+    """The range of the actual saving, as fractions of the planned one."""
 
     least: float
     most: float
@@ -45,14 +45,14 @@ EXACT = Spread(1.0, 1.0)
 
 
 class Trial(NamedTuple):
-    """A change that was made in the program, before its worth is known."""
+    """A change of the program, before its saving is known."""
 
     varied: HloModule | Stages
     advice: Advice
     spread: Spread = EXACT
 
-    def judge(self, subject: Subject) -> Advice:
-        """The advice with what it saves."""
+    def evaluate(self, subject: Subject) -> Advice:
+        """The advice with the bytes it saves."""
         saved = subject.saved_by(self.varied)
         return replace(
             self.advice,
@@ -62,7 +62,7 @@ class Trial(NamedTuple):
         )
 
     def _confidence(self, subject: Subject) -> Confidence:
-        """How sure it is, less so where not all is known about the program."""
+        """The confidence, lower if the program is not fully known."""
         if not subject.is_xlas:
             return "low"
         is_high = self.advice.confidence == "high"
@@ -80,21 +80,26 @@ class Replay:
 
     @cached_property
     def buffers(self) -> list[Buffer]:
-        """All temporaries of the space."""
         return [buffer for index in self._allocations for buffer in self._memory.buffers_in(index)]
 
     @cached_property
     def most(self) -> int:
-        """The most that is alive at once."""
+        """The peak live bytes."""
         return max(self._sizes({}), default=0)
 
     @property
     def holes(self) -> int:
-        """The bytes reserved for temporaries beyond the most that is alive at once."""
+        """The bytes reserved for temporaries beyond their peak."""
         return self._reserved - self.most
 
+    def without(self, buffers: Iterable[Buffer]) -> dict[ValueId, tuple[Buffer, ...]]:
+        """The changes that remove buffers and all values that share their storage."""
+        memory = self._memory
+        families = [memory.family(memory.joined.placed_by_id[buffer.id]) for buffer in buffers]
+        return dict.fromkeys((placed.id for family in families for placed in family), ())
+
     def saved(self, changes: Changes, extras: Iterable[Extra] = ()) -> int:
-        """How much less is alive at most with these changes; negative where it is more."""
+        """The reduction of the peak by these changes; negative if it grows."""
         sizes = self._sizes(changes)
         for first, last, size in extras:
             for step in range(max(0, first), min(last + 1, len(sizes))):
@@ -117,5 +122,5 @@ class Replay:
 
 
 def shrunk(buffer: Buffer, size: int) -> Buffer:
-    """A buffer with fewer bytes, at the same place."""
+    """A buffer with fewer bytes, at the same offset."""
     return replace(buffer, size=min(size, buffer.size))

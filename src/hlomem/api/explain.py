@@ -24,9 +24,9 @@ from hlomem.report.data.donation import Donation, build_donation
 from hlomem.report.data.explain import explain as explain_buffer
 from hlomem.report.data.holes import Holes, build_holes
 from hlomem.report.data.lookup import check_choice, find_buffer, find_space
+from hlomem.report.data.occupancy import RoleShare, build_role_shares
 from hlomem.report.data.padding import Padding, build_padding
 from hlomem.report.data.peak import KEYS, Key, Row, Snapshot, build_snapshot
-from hlomem.report.data.role_shares import RoleShare, build_role_shares
 from hlomem.report.data.summary import Summary, build_summary
 from hlomem.report.screens.explain_text import draw_explanation
 from hlomem.report.screens.summary_text import draw_summary

@@ -1,7 +1,7 @@
-"""The command line: how words become a run of a command, and an error an exit code.
+"""The command line: runs a command and turns errors into exit codes.
 
-A command's module is imported when it is called, so that `hlomem --help` needs nothing but click,
-and commands that do without click (`hlomem.cli.parameters`) nothing but what they do.
+A command's module is imported when it is called, so that `hlomem --help` needs only click, and
+commands that do without click (`hlomem.cli.parameters`) not even that.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
 
 TRACEBACK = "HLOMEM_TRACEBACK"
-"""The environment variable that asks for the traceback of a bug."""
+"""The environment variable that requests tracebacks of bugs."""
 
 _LEAN = {"plan", "summary", "verify"}
-"""Those that do without click where they can."""
+"""Commands that avoid click if possible."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a command line and returns its exit code; no exception leaves it.
+    """Run a command line and return its exit code; it never raises.
 
-    Without arguments it is that of the process, which ends here if all goes well.
+    Without arguments, the process's own are used, and the process ends here on success.
     """
     if arguments is None:
         words = sys.argv[1:]
-        gc.disable()  # a process of its own ends before its garbage matters
+        gc.disable()  # the process ends before its garbage matters
         if (take_pages := kernel("hlomem.base._pages", "take_pages_at_once")) is not None:
             take_pages()
     else:
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             result = run(words)
         sys.stdout.flush()
         return result if arguments is not None else _leave(result)
-    except BaseException as error:  # noqa: BLE001 - every end has its code
+    except BaseException as error:  # noqa: BLE001 - every error has an exit code
         _drop_output()
         return _explain(error)
     finally:
@@ -61,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run_plainly(words: list[str]) -> int | None:
-    """Runs a command that needs no click for these words; None for any other."""
+    """Run a command without click; None if it needs click."""
     if not words or words[0] not in _LEAN:
         return None
     command: Command = import_module(f"hlomem.cli.{words[0]}").command
@@ -70,11 +70,11 @@ def _run_plainly(words: list[str]) -> int | None:
 
 
 def _explain(error: BaseException) -> int:
-    """Says what went wrong and returns the exit code for it."""
+    """Print an error message and return the exit code."""
     match error:
         case KeyboardInterrupt():
             return EXIT_INTERRUPTED
-        case BrokenPipeError():  # whoever read us has gone
+        case BrokenPipeError():  # the reader has closed the pipe
             return EXIT_BROKEN_PIPE
         case HlomemError():
             say(f"error: {error}")
@@ -83,7 +83,7 @@ def _explain(error: BaseException) -> int:
             say("error: not enough memory for this input")
             return EXIT_UNREADABLE
         case RecursionError():
-            say("error: the input nests deeper than hlomem can follow")
+            say("error: the input is nested too deeply")
             return EXIT_UNREADABLE
         case OSError():
             say(f"error: {error.filename or 'standard output'}: {error.strerror or error}")
@@ -93,7 +93,7 @@ def _explain(error: BaseException) -> int:
 
 
 def _drop_output() -> None:
-    """Keep the interpreter from flushing into a pipe that is closed or a disk that is full."""
+    """Keep the interpreter from flushing into a closed pipe or a full disk."""
     try:
         sys.stdout.flush()
     except OSError:
@@ -101,10 +101,7 @@ def _drop_output() -> None:
 
 
 def _leave(code: int) -> NoReturn:
-    """End the process at once: to free a large plan piece by piece takes as long as to print it.
-
-    Whatever a command hung on its context is still there.
-    """
+    """End the process at once: freeing a large plan takes as long as printing it."""
     sys.stderr.flush()
     os._exit(code)
 
@@ -113,10 +110,10 @@ def _bug_report(error: BaseException) -> str:
     import traceback  # noqa: PLC0415 - takes as long to import as half of click
     from pathlib import Path  # noqa: PLC0415
 
-    place = traceback.extract_tb(error.__traceback__)[-1]
+    frame = traceback.extract_tb(error.__traceback__)[-1]
     report = (
-        f"this is a bug of hlomem {__version__}: {visible(f'{type(error).__name__}: {error}')}\n"
-        f"  in {place.name}, {Path(place.filename).name}:{place.lineno}\n"
+        f"this is a bug in hlomem {__version__}: {visible(f'{type(error).__name__}: {error}')}\n"
+        f"  in {frame.name}, {Path(frame.filename).name}:{frame.lineno}\n"
         "  please report it with this message and the input that caused it (SECURITY.md says how)\n"
     )
     if os.environ.get(TRACEBACK):

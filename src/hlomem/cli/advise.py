@@ -1,4 +1,4 @@
-"""`hlomem advise`: what would save memory."""
+"""`hlomem advise`: changes that would save memory."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import click
 
 from hlomem.advice.advising import advise
 from hlomem.api.load import load_any, load_program
-from hlomem.cli.arguments import write
 from hlomem.cli.options import AS_JSON, BACKEND, CHIP, HLO_TEXT, MODULE_ERA, SPACE, WHICH_DUMP
 from hlomem.cli.progress import working
+from hlomem.cli.screen import write
 from hlomem.dump.dump import Dump
 from hlomem.report.screens.advice_text import draw_advice
 
@@ -32,12 +32,12 @@ def command(
     space: str | None,
     as_json: bool,
 ) -> int:
-    """Show what would make a program need less memory, by how much, and at what cost.
+    """Show changes that would reduce memory, by how much, and at what cost.
 
-    Each advice says what to type and promises a range of bytes. Donations and layouts are changed
-    in the program, which is planned again; for the rest (recomputation, offloading, chunked
-    cross-entropy, caches, padding, precision) the temporaries are replayed without what would go.
-    A DUMP without its HLO module is rebuilt first.
+    Each advice comes with code and a range of bytes. Donations and layouts are changed in the
+    program, which is planned again; for the rest (rematerialization, offloading, chunked
+    cross-entropy, caches, padding, precision) the temporaries are replayed without the values that
+    would go. Without its HLO module, the program of a DUMP is rebuilt first.
     """
     loaded = load_any(path, module=module)
     with working(f"trying changes of {path}"):

@@ -1,18 +1,13 @@
-"""The subject of a command: a dump, or an HLO module that is planned first.
-
-`about_memory` gives a command the arguments they all take, and hands it a `MemoryView` and a
-`Space`.
-"""
+"""The common arguments of commands: a dump, or an HLO module that is planned first."""
 
 from __future__ import annotations
 
-import sys
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hlomem.api.load import load, load_any, load_program, reading_once
-from hlomem.base.errors import EXIT_OK, CommandError
+from hlomem.base.errors import CommandError
 from hlomem.cli.options import (
     AS_JSON,
     BACKEND,
@@ -25,17 +20,12 @@ from hlomem.cli.options import (
 )
 from hlomem.cli.parameters import argument, option
 from hlomem.cli.process import keep, say
-from hlomem.cli.screen import write_screen
 from hlomem.hlo.ir import HloModule
 from hlomem.report.data.lookup import find_space
 from hlomem.report.data.memory import MemoryView, build_memory, share_view
-from hlomem.report.screens.text import Line, width
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-    from hlomem.dump.dump import Dump
-    from hlomem.dump.records import Record
 
     _Option = Callable[[Callable[..., int]], Callable[..., int]]
 
@@ -47,23 +37,23 @@ SUBJECT = (
     MODULE_ERA,
     option("--schedule", metavar="DUMP", help="Take a MODULE's instruction order from DUMP."),
 )
-"""The options `open_memory` takes beside a path."""
+"""The options of `open_memory` in addition to a path."""
 MEMORY = (
     argument("path", metavar="DUMP|MODULE"),
     *SUBJECT,
     SPACE,
     AS_JSON,
 )
-"""The parameters that `with_memory` takes."""
+"""The parameters of `with_memory`."""
 
 
 def about_memory(command: Callable[..., int]) -> Callable[..., int]:
-    """Adds the common arguments to a command of click's."""
+    """Add the common arguments to a click command."""
     return with_options(MEMORY)(with_memory(command))
 
 
 def with_memory(command: Callable[..., int]) -> Callable[..., int]:
-    """Opens what the common arguments name; `command` gets `memory` and `space` for them."""
+    """Replace the common arguments of a command by `memory` and `space`."""
 
     @wraps(command)
     def run(
@@ -85,7 +75,7 @@ def with_memory(command: Callable[..., int]) -> Callable[..., int]:
 
 
 def with_options(options: Sequence[_Option]) -> _Option:
-    """Adds options to a command, in the order they have in its help."""
+    """Add options to a command, in the order of its help."""
 
     def add(command: Callable[..., int]) -> Callable[..., int]:
         for decorate in reversed(options):
@@ -116,7 +106,7 @@ def open_memory(
 
 
 def open_both(path: str, other: str, **subject: str | None) -> tuple[MemoryView, MemoryView]:
-    """Two memories; what is the same in both is read once."""
+    """Two memories; equal files are read once."""
     with reading_once():
         before, after = open_memory(path, **subject), open_memory(other, **subject)
     return before, share_view(before, after)
@@ -138,24 +128,3 @@ def _planned(
     for note in planned.notes:
         say(f"note: {note}")
     return build_memory(planned.dump, program, planned.stages.options.machine, is_planned=True)
-
-
-def write(
-    kind: str,
-    data: Record,
-    draw: Callable[[Any, int], list[Line]],
-    as_json: bool,
-    dump: Dump | None = None,
-) -> int:
-    """Prints a report, drawn for people or as JSON for programs."""
-    if as_json:
-        from hlomem.report.json import encode  # noqa: PLC0415 - few ask for it
-
-        sys.stdout.buffer.write(encode({"kind": kind, **_fields(data)}) + b"\n")
-    else:
-        write_screen(draw(data, width()), dump)
-    return EXIT_OK
-
-
-def _fields(data: Record) -> dict[str, Any]:
-    return {field: getattr(data, field) for field in data.__struct_fields__}

@@ -1,4 +1,4 @@
-"""`hlomem ask`: a store asked in SQL, or one of the ready questions."""
+"""`hlomem ask`: queries a store in SQL, or with a predefined question."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import click
 import msgspec
 
 from hlomem.base.errors import EXIT_OK, CommandError
+from hlomem.cli.screen import write
 from hlomem.fleet.answers import draw_answer, draw_table
 from hlomem.fleet.asking import LockedTables
 from hlomem.fleet.questions import LIMIT, QUESTIONS, answer
@@ -23,12 +24,12 @@ _MAX_ROWS = 100
 @click.argument("store", metavar="STORE")
 @click.argument("question", metavar="QUESTION|SQL")
 @click.argument("names", metavar="[NAME]...", nargs=-1)
-@click.option("--run", metavar="RUN", help="Which run; else the last.")
+@click.option("--run", metavar="RUN", help="Which run; by default the last.")
 @click.option("--since", metavar="RUN", help="For grown: the run to compare with.")
 @click.option("--capacity", metavar="SIZE|CHIP", help="For over: 16GiB, v5e, h100, …")
 @click.option(
     "--top", "limit", metavar="N", type=click.IntRange(1), default=LIMIT, show_default=True,
-    help="Rows of a ready question.",
+    help="Rows of a predefined question.",
 )  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="As JSON (schema hlomem/1).")
 def command(
@@ -38,26 +39,21 @@ def command(
     as_json: bool,
     **options: Any,
 ) -> int:
-    """Ask a store of `scan` about all its programs at once.
+    """Query a store of `scan` about all its programs at once.
 
-    SQL is DuckDB's, over the tables docs/fleet.md lists; it reads the store and nothing else.
-    Ready questions: `top` (what needs most), `over --capacity v5e`, `grown --since RUN` (with the
+    SQL is DuckDB's, over the tables listed in docs/fleet.md; it can read only the store.
+    Predefined questions: `top` (the largest), `over --capacity v5e`, `grown --since RUN` (with the
     causes of diff), `padding`, `donations`, `lines` (of source), `together NAME...` (resident at
-    once; a name may be a pattern, `decode*`).
+    once; names may be patterns, `decode*`).
     """
     click.get_current_context().call_on_close(forget_copies)
     if question in QUESTIONS:
         if names and question != "together":
             raise CommandError(f"`{question}` takes no names; `together` does")
         found = answer(store, question, names, **options)
-        if as_json:
-            fields = {name: getattr(found, name) for name in found.__struct_fields__}
-            sys.stdout.buffer.write(encode({"kind": "answer", **fields}) + b"\n")
-        else:
-            write_lines(draw_answer(found, width()))
-        return EXIT_OK
+        return write("answer", found, draw_answer, as_json)
     if names:
-        raise CommandError("one query, please: put SQL in quotes")
+        raise CommandError("give one query: put SQL in quotes")
     columns, rows = _ask(store, question)
     if as_json:
         content = {"kind": "answer", "question": question, "columns": columns, "rows": rows}
@@ -74,7 +70,7 @@ def _ask(store: str, sql: str) -> tuple[list[str], list[dict[str, Any]]]:
 
 
 def _encode(content: dict[str, Any]) -> bytes:
-    """JSON of whatever SQL gives: what JSON has no word for is text."""
+    """JSON of any SQL result; types unknown to JSON become text."""
     return encode(msgspec.to_builtins(content, enc_hook=str))
 
 

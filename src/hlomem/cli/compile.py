@@ -1,4 +1,4 @@
-"""`hlomem compile`: a function's memory on a machine that is not here, before anything runs."""
+"""`hlomem compile`: a function's memory on another machine, without running it."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from hlomem.report.data.lookup import find_space
 from hlomem.report.data.summary import Summary, build_summary
 from hlomem.report.json import encode
 from hlomem.report.screens.summary_text import draw_summary
-from hlomem.report.screens.text import Line, width, wrap, write_lines
+from hlomem.report.screens.text import Line, width, wrapped, write_lines
 
 
 @click.command("compile")
 @with_options(FACTORY_OPTIONS)
-@click.option("--full", is_flag=True, help="Wait for the whole compile, not for its plan only.")
-@click.option("--capacity", metavar="SIZE|CHIP", help="What the device has, if not the target's.")
+@click.option("--full", is_flag=True, help="Finish the compile instead of stopping at its plan.")
+@click.option("--capacity", metavar="SIZE|CHIP", help="The device memory, if not the target's.")
 @SPACE
-@click.option("-o", "--output", metavar="DIR", type=Path, help="Leave the dump there.")
+@click.option("-o", "--output", metavar="DIR", type=Path, help="Keep the dump in DIR.")
 @click.option("--html", metavar="FILE", type=Path, help="Write the report as a page.")
 @click.option("--force", is_flag=True, help="Write into a DIR that has files, overwrite FILE.")
 @AS_JSON
@@ -49,16 +49,16 @@ def command(
     force: bool,
     as_json: bool,
 ) -> int:
-    """Compile a function for a machine that is not here, and show its memory.
+    """Compile a function for another machine, and show its memory.
 
-    FACTORY is a function of an importable MODULE, or of a file: train.py:make_step. Called with the
-    settings, and with the target's devices if it has a parameter `devices`, it returns (function,
-    arguments), arrays or jax.ShapeDtypeStructs, or a jax.stages.Lowered. The compiler is stopped
-    when its plan is complete. The exit code is 1 when the program does not fit. docs/jax.md says
-    more.
+    FACTORY is a function of an importable MODULE, or of a file: train.py:make_step. It is called
+    with the settings, and with the target's devices if it has a parameter `devices`, and returns
+    (function, arguments), arrays or jax.ShapeDtypeStructs, or a jax.stages.Lowered. The compiler is
+    stopped once its plan is complete. The exit code is 1 if the program does not fit. See
+    docs/jax.md.
     """
     size = parse_capacity(capacity) if capacity else None
-    _check_places(output, html, force=force)
+    _check_outputs(output, html, force=force)
     job = Job(factory=factory, target=target, settings=parse_settings(settings), imports=imports)
     with progress() as draw:
         planned = plan_in_child(
@@ -79,11 +79,11 @@ def command(
     return EXIT_FINDING if _exceeds(planned, summary) else EXIT_OK
 
 
-def _check_places(output: Path | None, html: Path | None, *, force: bool) -> None:
-    """Refuses now the places that could not be written to later."""
+def _check_outputs(output: Path | None, html: Path | None, *, force: bool) -> None:
+    """Reject outputs that could not be written later."""
     if output is not None and output.exists() and not force:
         if not output.is_dir():
-            raise CommandError(f"{visible(str(output))} is no folder")
+            raise CommandError(f"{visible(str(output))} is not a folder")
         if any(output.iterdir()):
             raise CommandError(f"{visible(str(output))} has files; give --force to add to them")
     if html is not None and html.exists() and not force:
@@ -121,13 +121,13 @@ def _content(job: Job, planned: PlannedProgram, summary: Summary) -> dict[str, A
 
 
 def _draw_compile(planned: PlannedProgram, columns: int) -> list[Line]:
-    """By what it was planned, how long that took, and what XLA says where it refuses."""
+    """The compiler's versions and CPU time, and XLA's error if it rejects the program."""
     packages = ", ".join(f"{name} {found}" for name, found in planned.facts.versions.items())
-    how = "stopped once its plan was complete" if planned.is_stopped else "compiled to the end"
-    how = "refused once it was planned" if planned.refusal else how
+    how = "stopped once its plan was complete" if planned.is_stopped else "fully compiled"
+    how = "rejected once it was planned" if planned.refusal else how
     words = f"{packages}; {how}, {planned.cpu_seconds:.1f} s of CPU time"
     lines: list[Line] = [[]]
     if planned.refusal:
         said = visible(planned.refusal.partition("\n")[0])
-        lines += [[(line, "red")] for line in wrap(f"XLA refuses it: {said}", columns, "  ")]
-    return [*lines, *([(line, "dim")] for line in wrap(words, columns, "  "))]
+        lines += wrapped(f"XLA rejects it: {said}", columns, "  ", "red")
+    return [*lines, *wrapped(words, columns, "  ", "dim")]

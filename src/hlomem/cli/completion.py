@@ -1,4 +1,4 @@
-"""`hlomem completion`: the script by which a shell completes commands and options."""
+"""`hlomem completion`: the completion script of a shell."""
 
 from __future__ import annotations
 
@@ -24,5 +24,5 @@ def command(shell: str) -> int:
     fish: hlomem completion fish > ~/.config/fish/completions/hlomem.fish.
     """
     made = _SHELLS[shell](commands, {}, "hlomem", COMPLETE)
-    click.echo(ShellComplete.source(made))  # which asks no shell for its version
+    click.echo(ShellComplete.source(made))  # without asking the shell for its version
     return EXIT_OK

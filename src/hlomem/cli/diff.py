@@ -7,9 +7,10 @@ import click
 from hlomem.base.errors import EXIT_FINDING, EXIT_OK
 from hlomem.base.limits import parse_limit
 from hlomem.base.sizes import format_bytes
-from hlomem.cli.arguments import open_both, write
+from hlomem.cli.arguments import open_both
 from hlomem.cli.options import AS_JSON, SPACE, WHICH_DUMP
 from hlomem.cli.progress import working
+from hlomem.cli.screen import write
 from hlomem.report.data.diff import GROUPINGS, Diff, Grouping, build_diff, name_sides
 from hlomem.report.screens.diff_text import draw_diff
 
@@ -21,7 +22,7 @@ from hlomem.report.screens.diff_text import draw_diff
 @WHICH_DUMP
 @SPACE
 @click.option(
-    "--fail-on", metavar="LIMIT", help="Exit 1 when B reserves more than A by +2%, +1GiB, …"
+    "--fail-on", metavar="LIMIT", help="Exit 1 if B reserves more than A by +2%, +1GiB, …"
 )
 @AS_JSON
 def command(
@@ -35,9 +36,9 @@ def command(
 ) -> int:
     """Show what changed in memory between two compiles of one program.
 
-    A and B are what `show` takes, of any two versions or backends of XLA; an HLO module is planned
-    first. Buffers are matched by what they are, not by their names, and the differences add up from
-    what A reserves to what B reserves.
+    A and B are inputs as for `show`, from any versions or backends of XLA; an HLO module is planned
+    first. Buffers are matched by operation and source line, not by name, and the differences add up
+    to the difference of the reserved bytes.
     """
     with working(f"comparing {before} with {after}"):
         memories = open_both(before, after, module=module)

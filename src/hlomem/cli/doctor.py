@@ -1,21 +1,20 @@
-"""`hlomem doctor`: what is installed, for which machines, and where dumps are."""
+"""`hlomem doctor`: installed packages, compile targets, and folders of dumps."""
 
 from __future__ import annotations
 
 import click
 
 from hlomem.api.doctor import examine
-from hlomem.cli.arguments import write
 from hlomem.cli.options import AS_JSON
+from hlomem.cli.screen import write
 from hlomem.report.screens.health_text import draw_health
 
 
 @click.command("doctor")
 @AS_JSON
 def command(as_json: bool) -> int:
-    """Show what is installed here, what can be compiled for, and where dumps are.
+    """Show installed packages, compile targets, and folders of dumps.
 
-    What is missing for a target comes with the command that installs it. Nothing is imported or
-    changed.
+    For targets that are not ready, the install command is shown. Nothing is imported or changed.
     """
     return write("health", examine(), draw_health, as_json)

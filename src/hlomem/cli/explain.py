@@ -1,4 +1,4 @@
-"""`hlomem explain`: the story of one buffer."""
+"""`hlomem explain`: one buffer."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hlomem.cli.arguments import about_memory, write
+from hlomem.cli.arguments import about_memory
+from hlomem.cli.screen import write
 from hlomem.report.data.explain import explain
 from hlomem.report.data.lookup import find_buffer
 from hlomem.report.screens.explain_text import draw_explanation
@@ -23,13 +24,13 @@ if TYPE_CHECKING:
     "--frames",
     type=click.Choice(["user", "all"]),
     default="user",
-    help="The line you wrote, or every call that led to it.",
+    help="The line of user code, or the whole call stack.",
 )
 def command(memory: MemoryView, space: Space, as_json: bool, buffer: str, frames: str) -> int:  # noqa: ARG001 - a buffer knows its space
-    """Explain one buffer: why it exists, its size, its life, its place.
+    """Explain one buffer: its purpose, size, lifetime and location.
 
-    DUMP is what `show` takes; an HLO MODULE is planned first. BUFFER is a name as XLA prints it,
-    `copy.3` or `while.5{1}`; of an instruction with several the largest is taken.
+    DUMP is an input as for `show`; an HLO MODULE is planned first. BUFFER is a name as XLA prints
+    it, `copy.3` or `while.5{1}`; for an instruction with several buffers, the largest is shown.
     """
     told = explain(memory, find_buffer(memory, buffer))
     draw = partial(draw_explanation, all_frames=frames == "all")

@@ -1,7 +1,4 @@
-"""Shared by `compile` and `fit`: a factory, its settings, a target.
-
-A factory is described in docs/jax.md; `hlomem.jax.factories` calls it, in a process of its own.
-"""
+"""Options shared by `compile` and `fit`: a factory (docs/jax.md), its settings, a target."""
 
 from __future__ import annotations
 
@@ -35,25 +32,25 @@ FACTORY_OPTIONS = (
         "imports",
         multiple=True,
         metavar="MODULE",
-        help="Import this first; hlomem.jax.auto plans with the pass on.",
+        help="Import this first; hlomem.jax.auto enables the pass.",
     ),
     click.option(
         "--timeout",
         type=click.FloatRange(min=0, min_open=True),
         default=1800.0,
         metavar="SECONDS",
-        help="Give up a compile after this long.  [default: 1800]",
+        help="Abort a compile after this time.  [default: 1800]",
     ),
 )
 
 
 def parse_settings(words: Sequence[str]) -> dict[str, Any]:
-    """`batch=8`, `remat=None`, `size=tiny` → values of Python, or the text where it is none."""
+    """`batch=8`, `remat=None`, `size=tiny` as Python values, or else as text."""
     settings: dict[str, Any] = {}
     for word in words:
         name, equals, value = word.partition("=")
         if not equals or not _NAME.fullmatch(name):
-            raise CommandError(f"`{visible(word)}` is no setting: give NAME=VALUE, as in batch=8")
+            raise CommandError(f"`{visible(word)}` is not NAME=VALUE, as in batch=8")
         if name in settings:
             raise CommandError(f"`{visible(name)}` is set twice")
         settings[name] = parse_value(value)
@@ -61,7 +58,7 @@ def parse_settings(words: Sequence[str]) -> dict[str, Any]:
 
 
 def parse_value(text: str) -> Any:
-    """A number, True, None or the like, or else the text itself."""
+    """A Python literal, or else the text itself."""
     try:
         value = ast.literal_eval(text)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
@@ -70,4 +67,4 @@ def parse_value(text: str) -> Any:
         return value
     if isinstance(value, tuple | list):
         return list(value)
-    raise CommandError(f"`{visible(text)}` is no value of a setting: give a number or a word")
+    raise CommandError(f"`{visible(text)}` is not a valid setting: give a number or a word")

@@ -1,4 +1,4 @@
-"""`hlomem fit`: the largest batch that fits a machine that is not here, proven by XLA's plans."""
+"""`hlomem fit`: the largest batch that fits another machine, proven by XLA's plans."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import click
 from hlomem.base.atomic_files import write_files
 from hlomem.base.errors import EXIT_FINDING, CommandError
 from hlomem.base.source import visible
-from hlomem.cli.arguments import with_options, write
+from hlomem.cli.arguments import with_options
 from hlomem.cli.factory import FACTORY_OPTIONS, parse_settings, parse_value
 from hlomem.cli.options import AS_JSON
 from hlomem.cli.progress import progress
+from hlomem.cli.screen import write
 from hlomem.jax.fitting import fit
 from hlomem.report.page.fit_page import format_fit
 from hlomem.report.screens.fit_text import draw_fit
@@ -32,39 +33,33 @@ _BAR = 16
     multiple=True,
     required=True,
     metavar="NAME[=A,B,…]",
-    help="The setting to make larger; with values, a row for each of them.",
+    help="The setting to increase; with values, one row for each of them.",
 )
 @click.option("--step", type=click.IntRange(min=1), default=1, help="Values are multiples of it.")
 @click.option("--start", type=click.IntRange(min=1), help="The first value to plan.")
-@click.option("--capacity", metavar="SIZE|CHIP", help="What the device has, if not the target's.")
+@click.option("--capacity", metavar="SIZE|CHIP", help="The device memory, if not the target's.")
 @click.option(
-    "--cache", metavar="DIR", type=Path, help="Where plans are kept, else the user's cache."
+    "--cache", metavar="DIR", type=Path, help="Where to keep plans; by default the user's cache."
 )
 @click.option("--html", metavar="FILE", type=Path, help="Write table and plot as a page.")
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
 @AS_JSON
 def command(
     factory: str,
-    target: str,
     settings: tuple[str, ...],
-    imports: tuple[str, ...],
-    timeout: float,
     over: tuple[str, ...],
-    step: int,
     start: int | None,
-    capacity: str | None,
-    cache: Path | None,
     html: Path | None,
     force: bool,
     as_json: bool,
+    **options: Any,
 ) -> int:
     """Find the largest batch that fits, by XLA's own plans.
 
-    FACTORY is one of `hlomem compile`. One --over names the setting to make larger, a whole number;
-    others have values, and every combination of them is a row: --over batch --over remat=none,full.
-    Two plans foretell the largest value; it and the next are planned to prove it, in six plans a
-    row at most. What was planned before is not planned again. The exit code is 1 when a row fits at
-    no value, or is not proven.
+    FACTORY is as for `hlomem compile`. One --over names the integer setting to increase; others
+    have values, and every combination of them is a row: --over batch --over remat=none,full. Two
+    plans predict the largest value; it and the next are planned as proof, in at most six plans per
+    row. Plans are cached. The exit code is 1 if a row fits at no value or is not proven.
     """
     if html is not None and html.exists() and not force:
         raise CommandError(f"{visible(str(html))} exists; give --force to overwrite it")
@@ -72,17 +67,12 @@ def command(
     with progress() as draw:
         report = fit(
             factory,
-            target=target,
             over=name,
             rows=rows,
             settings=parse_settings(settings),
-            step=step,
             start=start or 0,
-            capacity=capacity,
-            cache=cache,
-            timeout=timeout,
-            imports=imports,
             on_progress=_bar_with(draw),
+            **options,
         )
     if html is not None:
         write_files(html.parent, {html.name: [format_fit(report).encode()]}, force=force)
@@ -100,14 +90,10 @@ def _bar_with(draw: Callable[[str], None]) -> Callable[[int, int, str], None]:
 
 
 def _parse_over(words: Sequence[str]) -> tuple[str, dict[str, list[Any]]]:
-    """The setting that grows, and the values of those that make rows."""
+    """The setting to increase, and the values of those that make rows."""
     growing = [word for word in words if "=" not in word]
     if len(growing) != 1:
-        problem = (
-            f"{len(growing)} settings are to be made larger"
-            if growing
-            else "no setting is to be made larger"
-        )
+        problem = f"{len(growing) or 'no'} settings to increase"
         raise CommandError(f"{problem}: give one --over without values, as in --over batch")
     rows: dict[str, list[Any]] = {}
     for word in words:

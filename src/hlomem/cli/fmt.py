@@ -1,4 +1,4 @@
-"""`hlomem fmt`: the proof that reading loses nothing."""
+"""`hlomem fmt`: reads files and prints them back unchanged."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from hlomem.hlo import format_module, parse
 def command(files: tuple[str, ...], check: bool) -> int:
     """Read files XLA wrote and print them back, byte for byte.
 
-    Each FILE, a dump's or an HLO module's, is read on its own (`-` is standard input, gzip is
-    recognised) and printed from what was understood of it. What could not be understood but was
-    kept is named on standard error.
+    Each FILE, of a dump or an HLO module, is parsed on its own (`-` is standard input, gzip is
+    recognised) and printed from the parsed records. Text that was kept but not understood is
+    reported on standard error.
     """
     worst = EXIT_OK
     for file in files:
@@ -57,7 +57,7 @@ def _format(file: str, check: bool) -> int:
 
 
 def _notes(dump: Dump, file: str) -> list[str]:
-    """Notes for a reader of this one file; files found beside it are not missing."""
+    """The notes on this file alone; files found next to it are not missing."""
     alone = file == "-" or len(files_of(Path(file))) == 1
     return [note.text for note in dump.notes if alone or note.kind != "missing"]
 

@@ -1,4 +1,4 @@
-"""The commands as click's: for help, for mistakes, and for all but the plainest command lines."""
+"""The commands as a click group: for help, errors, and all but the plainest command lines."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from hlomem.cli.parameters import Command
 from hlomem.cli.process import say
 from hlomem.report.registry import REPORTS
 
-with collector_off():  # which would look through what an import makes, and find no garbage
+with collector_off():  # imports create no garbage
     import click
     from click.shell_completion import shell_complete
 
 COMPLETE = "_HLOMEM_COMPLETE"
-"""The environment variable by which a shell asks for completions."""
+"""The environment variable by which a shell requests completions."""
 
 
 def _limit_input(context: click.Context, _: click.Parameter, size: str | None) -> None:
@@ -41,7 +41,7 @@ _MAX_INPUT = click.Option(
     metavar="SIZE",
     expose_value=False,
     callback=_limit_input,
-    help="Refuse larger files, unpacked.  [default: 4GiB]",
+    help="Reject larger files, unpacked.  [default: 4GiB]",
 )
 """An option of every command."""
 
@@ -76,7 +76,7 @@ class _Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            from difflib import get_close_matches  # noqa: PLC0415 - only a slip needs it
+            from difflib import get_close_matches  # noqa: PLC0415 - only for typos
 
             near = get_close_matches(args[0], COMMANDS, n=2, cutoff=0.6)
             hint = f" Did you mean {' or '.join(near)}?" if near else ""
@@ -87,17 +87,17 @@ class _Commands(click.Group):
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, message="hlomem %(version)s")
 def commands() -> None:
-    """Memory plans of XLA programs: read, shown and explained.
+    """Read, show and explain the memory plans of XLA programs.
 
     Dumps come from XLA_FLAGS="--xla_dump_to=DIR --xla_dump_hlo_as_text".
 
-    Exit codes: 0 fine, 1 a finding, 2 wrong usage, 3 unreadable input (or no place for the output),
-    4 a bug of hlomem's own.
+    Exit codes: 0 fine, 1 a finding, 2 wrong usage, 3 unreadable input or unwritable output, 4 a bug
+    in hlomem.
     """
 
 
 def run(words: list[str]) -> int:
-    """Runs a command line; what click has to say about it is said."""
+    """Run a command line with click and print its errors."""
     if wish := os.environ.get(COMPLETE):
         return shell_complete(commands, {}, "hlomem", COMPLETE, wish)
     try:

@@ -35,13 +35,13 @@ _PAGES = 10
 @click.option("-o", "--output", metavar="FILE", type=Path, default=_NAME, show_default=True)
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
 @click.option("--open", "opens", is_flag=True, help="Open the page in the browser.")
-@click.option("--capacity", metavar="SIZE|CHIP", help="What the device has: 16GiB, v5e, h100, …")
-@click.option("--run", metavar="RUN", help="Of a STORE: which run; else the last.")
+@click.option("--capacity", metavar="SIZE|CHIP", help="The device memory: 16GiB, v5e, h100, …")
+@click.option("--run", metavar="RUN", help="Of a STORE: which run; by default the last.")
 @click.option(
     "--pages", metavar="N", type=click.IntRange(0), default=_PAGES, show_default=True,
-    help="Of a STORE: programs that get pages of their own.",
+    help="Of a STORE: programs with pages of their own.",
 )  # fmt: skip
-@click.option("--program", metavar="ID", help="Of a STORE: make the page of this one.")
+@click.option("--program", metavar="ID", help="Of a STORE: write the page of this program.")
 @with_options(SUBJECT)
 def command(
     path: str,
@@ -55,22 +55,22 @@ def command(
     program: str | None,
     **subject: str | None,
 ) -> int:
-    """Write the memory report as one page that opens offline.
+    """Write the memory report as one offline page.
 
-    Of a DUMP, or of a MODULE as it would be planned: what the memory is for, when most is alive,
-    where every buffer lies, and what could be saved. With OTHER, both compiles and the way from
-    one to the other. docs/reading-the-report.md says how to read it. Of a STORE that `scan` made,
-    one page for all its programs, and beside it those of the programs that need most.
+    For a DUMP, or a MODULE that is planned first: memory by role, the peak, the location of every
+    buffer, and possible savings. With OTHER, both compiles and their difference; see
+    docs/reading-the-report.md. For a STORE made by `scan`, one page for all programs, and pages for
+    the largest.
     """
     if _is_store(path):
         if other is not None or any(subject.values()):
-            raise CommandError("a store has one page, of all its programs; give it alone")
+            raise CommandError("a store has one page for all programs; give it alone")
         written = _write_store(path, output, force, capacity, run, pages, program)
         return _finish(written, opens=opens)
     if run is not None or program is not None:
-        raise CommandError(f"`--run` and `--program` are for a store; {visible(path)} is none")
+        raise CommandError(f"`--run` and `--program` need a store; {visible(path)} is not one")
     if other is not None and subject["hlo"] is not None:
-        raise CommandError("`--hlo` is for one dump; of two, each text is found beside its dump")
+        raise CommandError("`--hlo` is for one dump; of two, each text is next to its dump")
     given = parse_capacity(capacity) if capacity else None
     with collector_off(), working(f"making the page of {path}"):
         memories: Sequence[MemoryView] = (
@@ -93,7 +93,6 @@ def _finish(output: Path, *, opens: bool) -> int:
 
 
 def _compared(before: MemoryView, after: MemoryView, path: str, other: str) -> Waterfall:
-    """The way from one program to the other."""
     from hlomem.report.data.diff import build_diff, name_sides  # noqa: PLC0415 - for two
     from hlomem.report.page.waterfall import build_waterfall  # noqa: PLC0415 - as above
 
@@ -101,7 +100,7 @@ def _compared(before: MemoryView, after: MemoryView, path: str, other: str) -> W
 
 
 def _is_store(path: str) -> bool:
-    """Whether a path is that of a store; one elsewhere may be nothing else."""
+    """Whether a path is a store; remote paths always are."""
     return "://" in path or Path(path, MARKER).is_file()
 
 

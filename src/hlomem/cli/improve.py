@@ -14,10 +14,10 @@ from hlomem.base.atomic_files import write_files
 from hlomem.base.errors import CommandError
 from hlomem.base.gc_pause import collector_off
 from hlomem.base.source import visible
-from hlomem.cli.arguments import write
 from hlomem.cli.factory import parse_settings
 from hlomem.cli.options import AS_JSON, BACKEND, HLO_TEXT, MODULE_ERA, WHICH_DUMP
 from hlomem.cli.progress import progress, working
+from hlomem.cli.screen import write
 from hlomem.dump.dump import Dump
 from hlomem.machines.capacity import parse_capacity
 from hlomem.opt.cheap_remat import RECOMPUTE
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 Front: TypeAlias = "tuple[tuple[FrontPoint, ...], tuple[str, ...]]"
 """Points of memory against operations, and notes on them."""
 _TIMEOUT = 1800.0
-"""Seconds after which a compile is given up."""
+"""Seconds after which a compile is aborted."""
 
 
 @click.command("improve")
@@ -52,19 +52,19 @@ _TIMEOUT = 1800.0
     type=click.Choice(EFFORTS),
     default="default",
     show_default=True,
-    help="How much work to spend: low takes a few plans, high ten times the default or more.",
+    help="How long to search: low takes a few plans, high ten times the default or more.",
 )
 @click.option(
     "--reorder-collectives",
     is_flag=True,
-    help="Let collectives change places; right where every device runs this program.",
+    help="Allow reordering collectives; valid if every device runs this program.",
 )
 @click.option(
     "--max-slowdown",
     type=click.FloatRange(0, 1),
     default=0.0,
     metavar="SHARE",
-    help="Let transfers show for this share of the program's time, by a rough model.",
+    help="Let transfers be exposed for this share of the program's time, by a rough model.",
 )
 @click.option(
     "--recompute",
@@ -72,19 +72,19 @@ _TIMEOUT = 1800.0
     default=RECOMPUTE,
     show_default=True,
     metavar="SHARE",
-    help="Compute values again for at most this share of operations and of modelled time.",
+    help="Rematerialize for at most this share of operations and of modelled time.",
 )
 @click.option(
     "--pareto",
     is_flag=True,
-    help="Show memory against operations, with more and more values computed again.",
+    help="Show memory against operations, with more and more values rematerialized.",
 )
 @click.option(
     "--fit",
     metavar="SIZE|CHIP",
-    help="With --pareto: name the cheapest that fits, as in 15.75GiB or v5e.",
+    help="With --pareto: name the cheapest that fits this budget, as in 15.75GiB or v5e.",
 )
-@click.option("-o", "--output", metavar="FILE", type=Path, help="Write the program so ordered.")
+@click.option("-o", "--output", metavar="FILE", type=Path, help="Write the improved program.")
 @click.option(
     "--html", "page", metavar="PAGE", type=Path, help="Write a page that draws both orders."
 )
@@ -113,25 +113,24 @@ def command(
 ) -> int:
     """Show what a better order of instructions would save, and write it.
 
-    The order is looked for, checked, planned and verified; sizes are those of the plan. The bound
-    says what no order can go below. Then values are computed again where that is almost free, as
-    the pass of hlomem.jax does; --recompute 0 leaves it at the order.
+    The order is searched, checked, planned and verified; sizes are those of the plan, and the bound
+    holds for every order. Then cheap values are rematerialized, as the pass of hlomem.jax does;
+    --recompute 0 only reorders.
 
-    With -o the program is written as scheduled HLO text, as it was found, or as it was given where
-    nothing is better; with --html a page shows the memory of both beside each other. A DUMP without
-    its HLO module is rebuilt first: nothing of it is computed again, and it cannot be written.
+    With -o the program is written as scheduled HLO text, unchanged if nothing better was found;
+    with --html a page shows the memory of both side by side. Without its HLO module, the program of
+    a DUMP is rebuilt first: it is only reordered, and cannot be written.
 
-    With --pareto values are computed again, more and more of them: sizes are those of plans,
-    operations are counted, time is modelled. Such a program is not written;
-    `hlomem.jax.optimize(fit=…)` compiles it. Of a FACTORY the policies of jax.checkpoint are tried
-    beside it, each by XLA's own plan.
+    With --pareto more and more values are rematerialized: sizes are those of plans, operations are
+    counted, time is modelled. Such a program is not written; `hlomem.jax.optimize(fit=…)` compiles
+    it. For a FACTORY, the policies of jax.checkpoint are tried as well, each with XLA's own plan.
 
-    With --target the program of a FACTORY is compiled for a machine that is not here, as `hlomem
-    compile` does. For a TPU several orders are tried, each by a plan of libtpu's own.
+    With --target the program of a FACTORY is compiled for another machine, as `hlomem compile`
+    does. For a TPU several orders are tried, each planned by libtpu itself.
     """
     rules = Rules(effort, reorder_collectives, max_slowdown, recompute)
     if fit is not None and not pareto:
-        raise CommandError("`--fit` chooses among what `--pareto` finds: give both")
+        raise CommandError("`--fit` needs `--pareto`")
     limit = None if fit is None else parse_capacity(fit).size
     front: Front = ((), ())
     if target:
@@ -163,7 +162,7 @@ def _front(found: BetterOrder, rules: Rules, limit: int | None) -> tuple[FrontPo
 
     if found.is_rebuilt:
         raise CommandError("`--pareto` needs the HLO module; give --hlo MODULE")
-    with working(f"computing values of {found.report.name} again"):
+    with working(f"rematerializing values of {found.report.name}"):
         return find_front(found, rules, limit=limit)
 
 
@@ -210,8 +209,8 @@ def _of_file(
         program = load_program(hlo) if hlo else find_program(path, module)
         if program is None and needs_text:
             name = visible(path)
-            raise CommandError(f"{name}: no HLO module beside the dump to write; give --hlo MODULE")
-    with working(f"looking for better orders of {path}"):
+            raise CommandError(f"{name}: no HLO module next to the dump; give --hlo MODULE")
+    with working(f"searching better orders of {path}"):
         return improve(
             loaded,
             module=program,
@@ -226,5 +225,4 @@ def _of_file(
 
 
 def _write(path: Path, text: str, *, force: bool) -> None:
-    """The whole text or, on an error, nothing."""
     write_files(path.parent, {path.name: [encode(text)]}, force=force)

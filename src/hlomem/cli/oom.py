@@ -1,20 +1,16 @@
-"""`hlomem oom`: what an out-of-memory message says."""
+"""`hlomem oom`: explains an out-of-memory message."""
 
 from __future__ import annotations
 
-import sys
-
 import click
-import msgspec
 
 from hlomem.api.load import read_source
-from hlomem.base.errors import EXIT_OK, InputError
+from hlomem.base.errors import InputError
 from hlomem.base.source import visible
-from hlomem.report.json import encode
+from hlomem.cli.screen import write
 from hlomem.report.oom.explanation import build_oom
 from hlomem.report.oom.log import read_oom
 from hlomem.report.screens.oom_text import draw_oom
-from hlomem.report.screens.text import width, write_lines
 
 
 @click.command("oom")
@@ -23,9 +19,9 @@ from hlomem.report.screens.text import width, write_lines
 def command(path: str, as_json: bool) -> int:
     """Explain an out-of-memory message of XLA, from a log or pasted.
 
-    LOG is a file with the message in it, whatever else it holds, or `-`, the default, for standard
-    input. Understood are what TPU, GPU and CPU say at compile and at run time, the allocator's
-    dump, and the warning of rematerialization.
+    LOG is any file that contains the message, or `-`, the default, for standard input. Messages of
+    TPU, GPU and CPU at compile and run time are recognised, as well as the allocator's dump and the
+    warning of rematerialization.
     """
     source = read_source(path)
     oom = build_oom(read_oom(source.text, source.name))
@@ -34,9 +30,4 @@ def command(path: str, as_json: bool) -> int:
             f"{visible(source.name)}: no out-of-memory message of XLA in this text\n"
             "  it begins with RESOURCE_EXHAUSTED, or is a warning of bfc_allocator.cc"
         )
-    if as_json:
-        content = {"kind": "oom", **msgspec.to_builtins(oom)}
-        sys.stdout.buffer.write(encode(content) + b"\n")
-    else:
-        write_lines(draw_oom(oom, width()))
-    return EXIT_OK
+    return write("oom", oom, draw_oom, as_json)

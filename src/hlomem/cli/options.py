@@ -1,4 +1,4 @@
-"""Options that several commands have, each written once."""
+"""Options shared by several commands."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 WHICH_DUMP = option(
     "--module",
     metavar="NAME",
-    help="Which program of several, else the largest; a part of its name will do.",
+    help="Which program of several, by (part of its) name; by default the largest.",
 )
-HLO_TEXT = option("--hlo", metavar="FILE", help="The dump's HLO text; else found beside it.")
-BACKEND = option("--backend", choices=PLATFORMS, help="Else inferred.")
+HLO_TEXT = option("--hlo", metavar="FILE", help="The dump's HLO text; by default next to it.")
+BACKEND = option("--backend", choices=PLATFORMS, help="By default inferred.")
 CHIP = option("--chip", metavar="CHIP", help="The chip of the backend: v5e, h200, …")
 MODULE_ERA = option("--era", metavar="ERA", help="Plan a MODULE as this XLA: K, jaxlib-0.7.2, …")
 SPACE = option("--space", metavar="SPACE", help="Memory space: hbm, vmem, host, … or its color.")
@@ -24,7 +24,7 @@ AS_JSON = option("--json", "as_json", is_flag=True, help="As JSON (schema hlomem
 
 
 def chosen_machine(platform: str | None, chip: str | None) -> Machine | None:
-    """The machine of `--backend` and `--chip`; None where neither is given."""
+    """The machine of `--backend` and `--chip`; None if neither is given."""
     if platform is not None:
         return find_machine(platform, chip or "")
     return None if chip is None else find_chip(chip)

@@ -1,4 +1,4 @@
-"""`hlomem pack`: a packing problem as CSV to offsets, with what is known about smaller heaps."""
+"""`hlomem pack`: offsets for a packing problem in CSV, with a proof if possible."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 from hlomem.report.screens.text import Line
 
 _SAID = {
-    "at the bound": "as many bytes as are alive at one time: no heap is smaller",
-    "proven optimal": "every smaller heap was searched: there is none",
-    "fits": "the capacity is enough",
-    "proven not to fit": "the capacity is too small for every packing there is",
+    "at the bound": "the heap equals the peak live bytes: none is smaller",
+    "proven optimal": "every smaller heap was excluded by search",
+    "fits": "the capacity is sufficient",
+    "proven not to fit": "the capacity is too small for every packing",
     "unknown within effort": "a smaller heap may exist; --effort searches longer",
 }
 _STYLE = {"proven not to fit": "bold red", "unknown within effort": "bold yellow"}
@@ -59,7 +59,7 @@ def _capacity(_: click.Context, __: click.Parameter, text: str | None) -> int | 
     show_default=True,
     help="Steps of exact search.",
 )
-@click.option("--solver", is_flag=True, help="Ask CP-SAT where it stays open (hlomem[solver]).")
+@click.option("--solver", is_flag=True, help="Use CP-SAT if it stays open (hlomem[solver]).")
 @AS_JSON
 def command(
     path: str,
@@ -70,12 +70,12 @@ def command(
     solver: bool,
     as_json: bool,
 ) -> int:
-    """Find the smallest heap for buffers that live at times, and prove it.
+    """Find the smallest heap for buffers with lifetimes, and prove it.
 
-    PROBLEM is CSV as MiniMalloc reads it: columns id, lower, upper, size and perhaps alignment.
-    A buffer is alive from lower until before upper. The solution has one more column, offset.
-    With --capacity the exit code is 1 if the buffers do not fit, or if nothing was found within
-    the effort; the status says which.
+    PROBLEM is CSV as for MiniMalloc: columns id, lower, upper, size and optionally alignment. A
+    buffer is alive in [lower, upper). The solution has an additional column, offset. With
+    --capacity the exit code is 1 if the buffers do not fit, or no packing was found within the
+    effort; the status says which.
     """
     problem = read_problem(read_source(path))
     with working(f"packing {len(problem.buffers)} buffers"):
@@ -114,7 +114,7 @@ def _draw(path: str, problem: Problem, packing: Packing, capacity: int | None) -
         rows["search"] = f"{packing.steps} steps"
     said = _SAID[packing.status]
     if capacity is not None and packing.status == "unknown within effort":
-        said = "no packing found, and no proof that there is none; --effort searches longer"
+        said = "neither a packing nor a proof was found; --effort searches longer"
     return [
         [(shorten(visible(path), width()), "bold")],
         [(packing.status, _STYLE.get(packing.status, "bold green")), (f": {said}", "")],

@@ -1,4 +1,4 @@
-"""`hlomem peak`: who is alive when most is."""
+"""`hlomem peak`: the buffers alive at the peak."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from hlomem.base.errors import CommandError
-from hlomem.cli.arguments import about_memory, write
+from hlomem.cli.arguments import about_memory
+from hlomem.cli.screen import write
 from hlomem.report.data.branches import DEFAULT_DEPTH
 from hlomem.report.data.peak import KEYS, Key, build_snapshot
 from hlomem.report.screens.peak_text import draw_snapshot
@@ -21,7 +22,7 @@ _ROWS = 10
 
 @click.command("peak")
 @about_memory
-@click.option("--at", metavar="NUMBER|NAME", help="Another instruction than that of the peak.")
+@click.option("--at", metavar="NUMBER|NAME", help="An instruction; by default the peak.")
 @click.option("--by", type=click.Choice(KEYS), default="buffer", show_default=True)
 @click.option(
     "--depth", type=click.IntRange(1), metavar="N", help="Levels of --by arg and scope; 2."
@@ -36,11 +37,11 @@ def command(
     depth: int | None,
     top: int | None,
 ) -> int:
-    """Show who is alive when the program needs most memory.
+    """Show the buffers alive at the peak.
 
-    DUMP is what `show` takes; an HLO MODULE is planned first. The peak is replayed from live
-    ranges: bytes that several values share count once, and memory of arguments and results counts
-    all the time. Where XLA prints another number, the difference is explained.
+    DUMP is an input as for `show`; an HLO MODULE is planned first. The peak is replayed from live
+    ranges: shared bytes count once, and memory of arguments and results counts all the time. If XLA
+    prints another number, the difference is explained.
     """
     if depth is not None and by not in {"arg", "scope"}:
         raise CommandError("`--depth` goes with `--by arg` and `--by scope`")

@@ -37,29 +37,29 @@ _PROTO_ENDING = ".hlo.pb"
     option("--era", default="", metavar="ERA", help="Write as this XLA: K, jaxlib-0.7.2, …"),
     option("--like", metavar="DUMP", help="Write as the XLA that wrote DUMP."),
     option("--schedule", metavar="DUMP", help="Take the instruction order from DUMP."),
-    option("--preset", metavar="DUMP", help="Take what was placed beforehand from DUMP (TPU)."),
+    option("--preset", metavar="DUMP", help="Take fast memory offsets from DUMP (TPU)."),
     option(
         "--order",
         choices=ORDERS,
         default=ORDERS[0],
-        help="Number values as XLA does, or in the order of the text (faster; the same places).",
+        help="Number values as XLA does, or in text order (faster; the same offsets).",
     ),
     option(
         "-o",
         "--output",
         metavar="DIR",
         convert=plain_path,
-        help="Write XLA's files into DIR, with --proto an HloProto, too; as X.hlo.pb only that.",
+        help="Write XLA's files into DIR, with --proto an HloProto as well; X.hlo.pb only that.",
     ),
     option(
         "--proto",
         is_flag=True,
-        help="Write an HloProto; of a MODULE that is text this needs jaxlib.",
+        help="Write an HloProto; for a text MODULE this needs jaxlib.",
     ),
     option("--force", is_flag=True, help="Overwrite files in DIR."),
     option("--json", "as_json", is_flag=True, help="All records as JSON (schema hlomem/1)."),
     option("--verify", is_flag=True, help="Check the plan; if it is wrong, write nothing."),
-    option("--timings", is_flag=True, help="Say on standard error how long each stage took."),
+    option("--timings", is_flag=True, help="Print the CPU time of each stage on standard error."),
 )
 @collector_off()
 def command(
@@ -81,13 +81,12 @@ def command(
 ) -> int:
     """Plan a module's memory as XLA does, and write the same dumps.
 
-    MODULE is HLO text as XLA prints it, gzipped or not, or `-`; or a file that holds the program as
-    a proto; or a folder of dumps, whose largest program is taken, or the one --module names. Text
-    without a schedule takes one from --schedule, or else gets the one that XLA's scheduler for CPU
-    or GPU chooses.
+    MODULE is HLO text as XLA prints it, gzipped or not, or `-`; or a file with the program as a
+    proto; or a folder of dumps, with its largest program or the one named by --module. Text without
+    a schedule gets one from --schedule, or else from a replica of XLA's scheduler for CPU or GPU.
     Without -o the dump goes to standard output. With it, DIR gets the files this XLA writes:
-    STEM-buffer-assignment.txt and its companions. With --verify the exit code is 1 when the plan
-    is found to be wrong.
+    STEM-buffer-assignment.txt and its companions. With --verify the exit code is 1 if the plan is
+    wrong.
     """
     start = time.process_time()
     program = _load(path, module)
@@ -119,7 +118,6 @@ def command(
 
 
 def _write(made: Plan, output: str | None, *, as_json: bool, as_proto: bool, force: bool) -> None:
-    """Write a plan as what was asked for: JSON, an HloProto, or XLA's files."""
     if as_json:
         from hlomem.report.json import encode_dump  # noqa: PLC0415 - few ask for it
 
@@ -131,19 +129,19 @@ def _write(made: Plan, output: str | None, *, as_json: bool, as_proto: bool, for
 
 
 def _load(path: str, module: str | None) -> HloModule:
-    """The module of a file, or of a program of a folder, whose dump is not looked at."""
+    """The module of a file, or of a program of a folder, whose dump is not read."""
     if path != "-" and os.path.isdir(path):  # noqa: PTH112 - see `hlomem.base.paths`
         found = _load_from_folder(path, module)
         if found is not None:
             return found
     loaded = load_any(path, module=module, as_program=True)
     if not isinstance(loaded, HloModule):
-        raise InputError(f"{visible(path)}: this is a dump; `plan` wants the HLO module")
+        raise InputError(f"{visible(path)}: this is a dump; `plan` needs the HLO module")
     return loaded
 
 
 def _load_from_folder(name: str, module: str | None) -> HloModule | None:
-    """The module beside a dump of a folder; None where the folder holds none."""
+    """The module of a dump of a folder; None if the folder has no dumps."""
     from pathlib import Path  # noqa: PLC0415 - not for files
 
     from hlomem.api.folder import (  # noqa: PLC0415
@@ -160,7 +158,7 @@ def _load_from_folder(name: str, module: str | None) -> HloModule | None:
     text = program_beside(choice.module.files[0])
     if text is None:
         where = visible(str(choice.module.files[0]))
-        raise InputError(f"{where}: no HLO text beside this dump; {DUMP_FLAGS} writes both")
+        raise InputError(f"{where}: no HLO text next to this dump; {DUMP_FLAGS} writes both")
     if choice.reason:
         say(f"note: {choice.module.title}, {choice.reason}; --module chooses another")
     return load_program(text)
@@ -173,9 +171,9 @@ def is_right(made: Plan) -> bool:
 
 
 def _write_proto(made: Plan, output: str | None, *, force: bool) -> None:
-    """Write an HloProto: alone into its file or on standard output, or beside XLA's texts."""
+    """Write an HloProto: into its file, to standard output, or together with XLA's texts."""
     if output is None and sys.stdout.isatty():
-        raise CommandError("an HloProto is no text for a terminal: give -o X.hlo.pb")
+        raise CommandError("an HloProto is binary: give -o X.hlo.pb")
     data = made.to_proto()
     if output is None:
         sys.stdout.buffer.write(data)
@@ -183,7 +181,7 @@ def _write_proto(made: Plan, output: str | None, *, force: bool) -> None:
         folder, name = os.path.split(output)
         write_files(folder or ".", {name: [data]}, force=force)
     else:
-        write_plan(made, output, force=force, beside={made.name + _PROTO_ENDING: [data]})
+        write_plan(made, output, force=force, extra={made.name + _PROTO_ENDING: [data]})
 
 
 def write_plan(
@@ -191,9 +189,9 @@ def write_plan(
     output: str | Path | None,
     *,
     force: bool,
-    beside: Mapping[str, Iterable[bytes]] | None = None,
+    extra: Mapping[str, Iterable[bytes]] | None = None,
 ) -> None:
-    """Write XLA's files about a plan where the options say; all of them or, on an error, none."""
+    """Write XLA's files of a plan; all of them or, on an error, none."""
     if output is None:
         for text in [made.text(name) for name in made.files]:
             write_text(text)
@@ -202,11 +200,11 @@ def write_plan(
             name: map(encode, made.pieces(name)) for name in made.files
         }
         say_new_folder(output)
-        write_files(output, {**pieces, **(beside or {})}, force=force)
+        write_files(output, {**pieces, **(extra or {})}, force=force)
 
 
 def _stem(path: str) -> str:
-    """The files' name: the module's file without its ending."""
+    """The stem of the files: the module's file name without its ending."""
     name = file_name(path).removesuffix(".gz")
     for ending in (".txt", ".hlo", ".pb", ".hlo"):
         name = name.removesuffix(ending)

@@ -1,8 +1,4 @@
-"""A line on the terminal that says what goes on, while it goes on.
-
-In: words. Out: one line on standard error, drawn again as time passes, gone when the work is done.
-Where standard error is no terminal nothing is written.
-"""
+"""A progress line on standard error, if that is a terminal; removed when the work is done."""
 
 from __future__ import annotations
 
@@ -17,18 +13,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _REDRAWN = 0.2
-"""Seconds a line stays as it is."""
+"""Seconds between updates."""
 _PATIENCE = 1.0
-"""Seconds of work that nobody wonders about."""
+"""Seconds before the first update."""
 
 
 @contextmanager
 def progress() -> Iterator[Callable[[str], None]]:
-    """A line that says the words it is given, each time it is given some."""
+    """A line that shows the words it is called with."""
     if not sys.stderr.isatty():
         yield lambda _: None
         return
-    from hlomem.report.screens.text import shorten, width  # noqa: PLC0415 - only terminals need it
+    from hlomem.report.screens.text import shorten, width  # noqa: PLC0415 - only for terminals
 
     began = drawn = time.monotonic()
     columns = width() - 1
@@ -53,11 +49,11 @@ def progress() -> Iterator[Callable[[str], None]]:
 
 @contextmanager
 def working(words: str) -> Iterator[None]:
-    """A line of the same words while something goes on that cannot say how far it is."""
+    """A line with constant words and the elapsed time."""
     if not sys.stderr.isatty():
         yield
         return
-    from threading import Event, Thread  # noqa: PLC0415 - only terminals need it
+    from threading import Event, Thread  # noqa: PLC0415 - only for terminals
 
     done = Event()
 

@@ -1,4 +1,4 @@
-"""`hlomem replan`: from a dump alone to the plan of its program, made anew."""
+"""`hlomem replan`: plans the program of a dump again, without its HLO module."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 @click.command("replan")
 @click.argument("path", metavar="DUMP")
 @WHICH_DUMP
-@click.option("--check", is_flag=True, help="Say whether the plan is the dump's, byte for byte.")
+@click.option("--check", is_flag=True, help="Compare the plan with the dump, byte for byte.")
 @BACKEND
 @CHIP
 @click.option("--era", default="", metavar="ERA", help="Plan as this XLA: K, jaxlib-0.7.2, …")
@@ -52,10 +52,10 @@ def command(
     verify: bool,
     as_json: bool,
 ) -> int:
-    """Plan a dump's program anew, without its HLO module.
+    """Plan a dump's program again, without its HLO module.
 
-    DUMP is what `show` takes. The program is rebuilt from it and planned as XLA does; what the dump
-    does not tell is said on standard error. With --check, the first difference of every stage is
+    DUMP is an input as for `show`. The program is rebuilt from it and planned as XLA does;
+    assumptions are printed on standard error. With --check, the first difference of every stage is
     shown, and the exit code is 1 if there is one.
     """
     dump = load(path, module=module)
@@ -83,7 +83,7 @@ def command(
 
 
 def _stem(dump: Dump) -> str:
-    """The files' name: that of the dump's files."""
+    """The stem of the files: the dump's."""
     name = Path(dump.name).name.removesuffix(".gz").removesuffix(".txt")
     return name.removesuffix("-buffer-assignment") or "module"
 
@@ -98,7 +98,7 @@ def _encode(made: Plan, differences: list[Difference] | None) -> bytes:
 
 
 def draw_check(dump: Dump, differences: list[Difference], columns: int) -> list[Line]:
-    """The verdict on whether a plan is the dump's, and the places where it is not."""
+    """Whether a plan equals the dump's, and where it does not."""
     assert dump.values is not None
     assert dump.assignment is not None
     count = len(dump.assignment.allocations)
@@ -125,7 +125,7 @@ def _first_difference(one: str, other: str) -> int:
 
 
 def _excerpt(text: str, column: int, columns: int) -> str:
-    """`text` in at most `columns` cells, those before and after `column` among them."""
+    """`text` in at most `columns` cells around `column`."""
     first = max(0, min(column - columns // 2, len(text) - columns))
     piece = visible(text[first : first + columns])
     return ("…" + piece[1:] if first else piece)[:columns]

@@ -1,4 +1,4 @@
-"""Commands that are nothing but a report: one for each row of `REPORTS`."""
+"""Commands that only show a report: one for each row of `REPORTS`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hlomem.cli.arguments import about_memory, write
+from hlomem.cli.arguments import about_memory
+from hlomem.cli.screen import write
 from hlomem.report.registry import REPORTS
 
 if TYPE_CHECKING:
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
 
 
 def build_command(name: str) -> click.Command:
-    """The command of a report."""
     report = REPORTS[name]
 
     @about_memory

@@ -1,4 +1,4 @@
-"""`hlomem run`: a command, its programs' memory, and its errors explained."""
+"""`hlomem run`: runs a command and reports its programs' memory."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ _KEPT_PAGE = "report.html"
     "--page",
     metavar="FILE",
     type=Path,
-    help=f"Where the report goes; else {PAGE}, or {_KEPT_PAGE} in DIR. Replaces what is there.",
+    help=f"The report, overwritten; by default {PAGE}, or {_KEPT_PAGE} in DIR.",
 )
 @click.option("--no-page", is_flag=True, help="Write no report.")
-@click.option("--with-cache", is_flag=True, help="Leave JAX's compilation cache on.")
+@click.option("--with-cache", is_flag=True, help="Keep JAX's compilation cache enabled.")
 @click.option(
     "--max-disk",
     metavar="SIZE",
     default=MAX_DISK,
     show_default=True,
-    help="Drop the smallest dumps then.",
+    help="Remove the smallest dumps beyond this size.",
 )
 def command(
     command_line: Sequence[str],
@@ -53,12 +53,12 @@ def command(
     with_cache: bool,
     max_disk: str,
 ) -> int:
-    """Run a command with XLA's dumps on, and show what its programs need.
+    """Run a command with XLA's dumps enabled, and show what its programs need.
 
-    COMMAND is any that compiles with XLA: JAX, PyTorch/XLA, vLLM. Its output, its signals and its
-    exit code are its own; afterwards the largest programs are listed, and an out-of-memory error is
-    explained. Flags in XLA_FLAGS stay, and so does a dump folder they name. Programs that JAX has
-    in its compilation cache are compiled anew, as they would not be seen otherwise.
+    COMMAND is any command that compiles with XLA: JAX, PyTorch/XLA, vLLM. Its output, signals and
+    exit code are passed through; afterwards the largest programs are listed, and an out-of-memory
+    error is explained. XLA_FLAGS are kept, including a dump folder. JAX's compilation cache is
+    disabled, since cached programs are not dumped.
     """
     if not command_line:
         raise CommandError("no command: hlomem run -- python train.py")
@@ -70,7 +70,7 @@ def command(
     flags = read_flags(os.environ)
     theirs = users_folder(flags)
     if theirs is not None and output is not None:
-        raise CommandError(f"XLA_FLAGS dumps to {theirs} already: leave -o away")
+        raise CommandError(f"XLA_FLAGS already dumps to {theirs}: omit -o")
     target = None if no_page else page or (output / _KEPT_PAGE if output else Path(PAGE))
     began = time.time()
     with nullcontext() if theirs is not None else DumpFolder(output, limit) as ours:

@@ -1,4 +1,4 @@
-"""`hlomem scale`: from two compiles of a program to its plan at other sizes."""
+"""`hlomem scale`: plans a program at other sizes, from two compiles of it."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import click
 from hlomem.api.scale import scale
 from hlomem.base.errors import EXIT_FINDING, EXIT_OK, CommandError
 from hlomem.base.source import visible
-from hlomem.cli.arguments import write
 from hlomem.cli.options import AS_JSON, BACKEND, CHIP, MODULE_ERA
 from hlomem.cli.progress import working
+from hlomem.cli.screen import write
 from hlomem.machines.capacity import parse_capacity
 from hlomem.report.screens.scale_text import draw_scale
 
@@ -51,16 +51,16 @@ def command(
     era: str | None,
     as_json: bool,
 ) -> int:
-    """Plan a program at sizes nobody compiled, from two compiles of it.
+    """Plan a program at other sizes, from two compiles of it.
 
-    ONE and OTHER are dumps with their HLO text beside them, or HLO modules, of one program that was
-    compiled at two sizes: of a batch, or whatever was made larger. They tell how every shape grows;
-    --at names the sizes to plan. Nothing is compiled, so this holds for the program that both are:
-    a compiler may make another of a third size. Where it made two of these sizes already, the first
-    line that differs is shown. The exit code is 1 when no size fits --capacity.
+    ONE and OTHER are dumps with their HLO text next to them, or HLO modules, of one program
+    compiled at two sizes of a batch or another dimension. They tell how every shape grows; --at
+    names the sizes to plan. Nothing is compiled: a compiler may produce a different program at a
+    third size. If the two are already different programs, the first differing line is shown. The
+    exit code is 1 if no size fits --capacity.
     """
     if len(sizes) != 2:
-        raise CommandError("`--sizes` are two, of ONE and OTHER, as in --sizes 32,64")
+        raise CommandError("`--sizes` needs the two sizes of ONE and OTHER, as in --sizes 32,64")
     with working(f"planning {one} at other sizes"):
         grown = scale(
             one,

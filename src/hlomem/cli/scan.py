@@ -1,4 +1,4 @@
-"""`hlomem scan`: many programs into a store of tables."""
+"""`hlomem scan`: reads many programs into a store of tables."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import msgspec
 from hlomem.base.errors import EXIT_OK, CommandError, InputError
 from hlomem.base.sizes import parse_size
 from hlomem.base.source import visible
+from hlomem.cli.progress import progress
 from hlomem.fleet.scanning import Progress, describe, scan
 from hlomem.fleet.store import forget_copies
 from hlomem.report.json import encode
@@ -26,22 +27,22 @@ _MEMORY = "4GiB"
 
 @click.command("scan")
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True)
-@click.option("-o", "--output", "store", metavar="STORE", required=True, help="Made, or added to.")
-@click.option("--run", metavar="NAME", help="The run the rows belong to; else the day.")
-@click.option("--workers", metavar="N", type=click.IntRange(1), help="Processes; else the cores.")
-@click.option("--scheduler", metavar="ADDRESS", help="A Dask cluster's: tcp://host:8786.")
-@click.option("--chip", metavar="CHIP", help="Of modules that are planned: v5e, h200, …")
-@click.option("--verify", is_flag=True, help="Also check every plan (slower).")
-@click.option("--advise", is_flag=True, help="Also say what would save memory (much slower).")
+@click.option("-o", "--output", "store", metavar="STORE", required=True, help="New or existing.")
+@click.option("--run", metavar="NAME", help="The run of the rows; by default the day.")
+@click.option("--workers", metavar="N", type=click.IntRange(1), help="Processes; one per core.")
+@click.option("--scheduler", metavar="ADDRESS", help="A Dask cluster: tcp://host:8786.")
+@click.option("--chip", metavar="CHIP", help="For modules without a plan: v5e, h200, …")
+@click.option("--verify", is_flag=True, help="Check every plan (slower).")
+@click.option("--advise", is_flag=True, help="Evaluate possible savings (much slower).")
 @click.option(
     "--timeout", metavar="SECONDS", type=click.FloatRange(0.1), default=_SECONDS, show_default=True,
-    help="What one input may take.",
+    help="Time limit per input.",
 )  # fmt: skip
 @click.option(
-    "--memory", metavar="SIZE", default=_MEMORY, show_default=True, help="What one input may need."
+    "--memory", metavar="SIZE", default=_MEMORY, show_default=True, help="Memory limit per input."
 )
-@click.option("--retry", is_flag=True, help="Read again what ended in an error.")
-@click.option("--json", "as_json", is_flag=True, help="As JSON, progress on standard error too.")
+@click.option("--retry", is_flag=True, help="Retry inputs that ended in an error.")
+@click.option("--json", "as_json", is_flag=True, help="As JSON, with progress on standard error.")
 def command(
     paths: tuple[str, ...],
     store: str,
@@ -50,24 +51,23 @@ def command(
     as_json: bool,
     **options: Any,
 ) -> int:
-    """Scan many programs into a store, which `ask` and `html` read.
+    """Scan many programs into a store for `ask` and `html`.
 
-    PATH is a folder, an archive (tar, zip), a compilation cache, a profile or a file, here or
-    where fsspec reaches: s3://…, gs://…. Every program is read by a process of its own, within
-    limits: what is damaged, hangs or needs too much is a row with its error. What did not change
-    is not read again; a scan that was killed goes on where it was. docs/fleet.md says what the
-    tables hold.
+    PATH is a folder, an archive (tar, zip), a compilation cache, a profile or a file, local or
+    through fsspec: s3://…, gs://…. Programs are read in separate processes with limits; inputs that
+    are damaged, hang or need too much become rows with an error. Unchanged inputs are not read
+    again, and an interrupted scan continues. docs/fleet.md describes the tables.
     """
     click.get_current_context().call_on_close(forget_copies)
     size = parse_size(memory)
     if size is None:
         raise CommandError(f"`{visible(memory)}` is not a size such as 4GiB or 500M")
-    with _json_lines() if as_json else _bar() as say:
+    with _json_lines() if as_json else _line() as say:
         done = scan(paths, store, seconds=timeout, memory=size, on_progress=say, **options)
     if not done.found:
         where = ", ".join(map(visible, paths))
         raise InputError(
-            f"{where}: no dump, module or proto; docs/fleet.md says what is looked for"
+            f"{where}: no dump, module or proto; docs/fleet.md lists the supported files"
         )
     if as_json:
         sys.stdout.buffer.write(encode({"kind": "scan", **_fields(done)}) + b"\n")
@@ -76,51 +76,32 @@ def command(
     return EXIT_OK
 
 
-def _fields(progress: Progress) -> dict[str, Any]:
-    fields: dict[str, Any] = msgspec.to_builtins(progress)
-    return {**fields, "done": progress.done, "rate": progress.rate, "left": progress.seconds_left}
+def _fields(now: Progress) -> dict[str, Any]:
+    fields: dict[str, Any] = msgspec.to_builtins(now)
+    return {**fields, "done": now.done, "rate": now.rate, "left": now.seconds_left}
 
 
 @contextmanager
 def _json_lines() -> Iterator[Callable[[Progress], None]]:
-    """Says how far it is, about once a second, one object a line."""
+    """Prints the progress about once a second, one object per line."""
     said = [-1.0]
 
-    def say(progress: Progress) -> None:
-        if progress.seconds - said[0] >= 1:
-            said[0] = progress.seconds
-            click.echo(encode({"kind": "progress", **_fields(progress)}).decode(), err=True)
+    def say(now: Progress) -> None:
+        if now.seconds - said[0] >= 1:
+            said[0] = now.seconds
+            click.echo(encode({"kind": "progress", **_fields(now)}).decode(), err=True)
 
     yield say
 
 
 @contextmanager
-def _bar() -> Iterator[Callable[[Progress], None] | None]:
-    """A bar with rate and time left, where somebody sees it."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console  # noqa: PLC0415 - only a terminal needs it
-    from rich.progress import (  # noqa: PLC0415
-        BarColumn,
-        MofNCompleteColumn,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-    from rich.progress import Progress as Bar  # noqa: PLC0415
+def _line() -> Iterator[Callable[[Progress], None]]:
+    """A progress line with rate and time left, on a terminal."""
+    with progress() as draw:
 
-    columns = (
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
-        TextColumn("{task.fields[rate]:.0f}/s"), TimeRemainingColumn(),
-    )  # fmt: skip
-    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
-        number = bar.add_task("scan", total=None, rate=0.0)
-
-        def say(progress: Progress) -> None:
-            words = f"{progress.errors} errors" if progress.errors else "scan"
-            total = progress.found if progress.is_listed else None
-            bar.update(
-                number, completed=progress.done, total=total, rate=progress.rate, description=words
-            )
+        def say(now: Progress) -> None:
+            total = f" of {now.found}" if now.is_listed else ""
+            left = "" if now.seconds_left is None else f", {now.seconds_left:.0f} s left"
+            draw(f"scan {now.done}{total}, {now.errors} errors, {now.rate:.0f}/s{left}")
 
         yield say

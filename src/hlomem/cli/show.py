@@ -1,4 +1,4 @@
-"""`hlomem show`: what a dump says, in one screen or as JSON."""
+"""`hlomem show`: a dump or a module in one screen or as JSON."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from hlomem.report.screens.text import Line, width, write_lines
 def command(path: str, module: str | None, as_json: bool) -> int:
     """Show a memory dump, or an HLO module, in one screen.
 
-    DUMP is a file XLA wrote (the others of the same dump are found beside it), a folder of dumps,
-    or `-` for standard input; gzip is recognised. A folder of many is listed, the largest first.
-    MODULE is HLO text. Both may be in one file: one of XLA's protos (.hlo.pb), a profile
-    (.xplane.pb), an entry of JAX's compilation cache or its folder, a serialized executable.
+    DUMP is a file XLA wrote (the other files of the dump are found next to it), a folder of dumps,
+    or `-` for standard input; gzip is recognised. A folder of several is listed, largest first.
+    MODULE is HLO text. Both may be in one file: an XLA proto (.hlo.pb), a profile (.xplane.pb), an
+    entry of JAX's compilation cache or its folder, a serialized executable.
     """
     if path != "-" and Path(path).is_dir() and module is None and not as_json:
         modules = list_modules(Path(path))
@@ -58,7 +58,7 @@ def command(path: str, module: str | None, as_json: bool) -> int:
 
 
 def _lists_programs(path: Path) -> bool:
-    """Write the programs of a proto, a profile or a cache, if it has several."""
+    """List the programs of a proto, a profile or a cache, if it has several."""
     has_text_dump = list_modules(path) if path.is_dir() else not holds_programs(path)
     programs = [] if has_text_dump else list_programs_of(path)
     if len(programs) < 2:
@@ -70,6 +70,6 @@ def _lists_programs(path: Path) -> bool:
 
 
 def _draw_list(sized: list[ModuleSize]) -> list[Line]:
-    """A folder's programs with their sizes; one that cannot be read says so and stops nothing."""
+    """A folder's programs with their sizes; unreadable ones are marked."""
     head = f"{len(sized)} programs, by what each reserves; show one with --module NAME"
     return [[(head, "bold")], *([(line, "")] for line in draw_list(sized))]

@@ -1,11 +1,12 @@
-"""`hlomem summary`: what the memory is for, in one screen."""
+"""`hlomem summary`: a program's memory in one screen."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hlomem.cli.arguments import MEMORY, with_memory, write
+from hlomem.cli.arguments import MEMORY, with_memory
 from hlomem.cli.parameters import declare, option
+from hlomem.cli.screen import write
 from hlomem.machines.capacity import parse_capacity
 from hlomem.report.data.summary import build_summary
 from hlomem.report.screens.summary_text import draw_summary
@@ -17,14 +18,14 @@ if TYPE_CHECKING:
 @declare(
     "summary",
     *MEMORY,
-    option("--capacity", metavar="SIZE|CHIP", help="What the device has: 16GiB, v5e, h100, …"),
+    option("--capacity", metavar="SIZE|CHIP", help="The device memory: 16GiB, v5e, h100, …"),
 )
 @with_memory
 def command(memory: MemoryView, space: Space, as_json: bool, capacity: str | None) -> int:
-    """Show in one screen what a program's memory is for.
+    """Show a program's memory in one screen.
 
-    DUMP is what `show` takes; an HLO MODULE is planned first. The roles add up to what XLA
-    reserves; the peak is replayed from live ranges.
+    DUMP is an input as for `show`; an HLO MODULE is planned first. The roles add up to the reserved
+    bytes; the peak is replayed from live ranges.
     """
     size = parse_capacity(capacity) if capacity else None
     summary = build_summary(memory, space, size)

@@ -1,8 +1,8 @@
-"""`hlomem verify`: is a memory plan right?"""
+"""`hlomem verify`: checks a memory plan."""
 
 from __future__ import annotations
 
-import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ from hlomem.cli.options import BACKEND, CHIP, HLO_TEXT, WHICH_DUMP, chosen_machi
 from hlomem.cli.parameters import argument, declare, option
 from hlomem.cli.process import say
 from hlomem.cli.progress import working
-from hlomem.cli.screen import write_screen
+from hlomem.cli.screen import write
 from hlomem.report.screens.text import width
 from hlomem.report.screens.verdict_text import draw_verdict
 
@@ -50,10 +50,10 @@ def command(
     sarif: Path | None,
     force: bool,
 ) -> int:
-    """Check that a memory plan is right, XLA's or ours.
+    """Check that a memory plan is correct.
 
-    DUMP is a file of it, or a folder. Without the HLO module, what the dump alone
-    can show is checked, and the rest is said. The exit code is 1 when something is found.
+    DUMP is a file of it, or a folder. Without the HLO module, only what the dump shows is checked,
+    and the rest is listed. The exit code is 1 if there are findings.
     """
     dump = load(path, module=module)
     program = load_program(hlo) if hlo else None
@@ -66,18 +66,13 @@ def command(
 
         text = json.dumps(build_sarif(verdict, __version__, _file_of(path, dump)), indent=1)
         write_files(sarif.parent, {sarif.name: [text.encode()]}, force=force)
-    if as_json:
-        from hlomem.report.json import encode  # noqa: PLC0415 - few ask for it
-
-        fields = {name: getattr(verdict, name) for name in verdict.__struct_fields__}
-        sys.stdout.buffer.write(encode({"kind": "verdict", **fields}) + b"\n")
-    else:
-        write_screen(draw_verdict(verdict, width(), sequence_of(dump)), dump)
+    draw = partial(draw_verdict, sequence=sequence_of(dump))
+    write("verdict", verdict, draw, as_json, dump)
     return EXIT_OK if verdict.is_clean else EXIT_FINDING
 
 
 def say_wrong(dump: Dump, module: HloModule, machine: Machine) -> bool:
-    """Whether a plan of ours is wrong; what is, is said on standard error."""
+    """Whether a plan of ours is wrong; findings are printed on standard error."""
     verdict = verify(dump, module=module, machine=machine)
     for line in [] if verdict.is_clean else draw_verdict(verdict, width(), sequence_of(dump)):
         say("".join(piece for piece, _ in line).rstrip())
@@ -85,10 +80,10 @@ def say_wrong(dump: Dump, module: HloModule, machine: Machine) -> bool:
 
 
 def sequence_of(dump: Dump) -> Sequence[str]:
-    """The instructions of a dump in the order they run; none where it does not say."""
+    """The instruction sequence of a dump; empty without live ranges."""
     return dump.live_ranges.sequence if dump.live_ranges else ()
 
 
 def _file_of(path: str, dump: Dump) -> str:
-    """The file to name for a dump: the first of those found in a folder, else the path itself."""
+    """The file to report for a dump: the first one in a folder, else the path itself."""
     return path if path == "-" or not Path(path).is_dir() else dump.parts[0].name

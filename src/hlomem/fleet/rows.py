@@ -13,9 +13,9 @@ from hlomem.report.data import allocation_kinds, roles
 from hlomem.report.data.copies import build_copies
 from hlomem.report.data.donation import build_donation
 from hlomem.report.data.lookup import find_space
+from hlomem.report.data.occupancy import build_role_shares
 from hlomem.report.data.padding import build_padding
 from hlomem.report.data.peak import key_of
-from hlomem.report.data.role_shares import build_role_shares
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

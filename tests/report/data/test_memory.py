@@ -17,7 +17,7 @@ from hlomem.base.errors import CommandError, HlomemError, InputError
 from hlomem.report.data.allocation_kinds import HELD_WHOLE, kind_of
 from hlomem.report.data.lookup import find_space
 from hlomem.report.data.memory import MemoryView, build_memory, share_view
-from hlomem.report.data.role_shares import build_role_shares
+from hlomem.report.data.occupancy import build_role_shares
 from tests.places import GOLDENS
 
 DUMPS = [*sorted((GOLDENS / "seeds").glob("*.txt")), *sorted((GOLDENS / "xla").glob("*/*/*"))]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hlomem.report.data.movement import Movements
+from hlomem.report.data.value_roles import Movements
 from tests.trials import trial
 
 

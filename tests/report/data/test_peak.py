@@ -14,7 +14,7 @@ from hlomem.report.data.branches import ARGUMENTS
 from hlomem.report.data.lookup import find_space
 from hlomem.report.data.memory import MemoryView, build_memory
 from hlomem.report.data.peak import KEYS, Key, build_snapshot
-from hlomem.report.data.role_shares import build_role_shares
+from hlomem.report.data.occupancy import build_role_shares
 from hlomem.report.screens.peak_text import draw_snapshot
 from tests.places import ROOT
 from tests.trials import trial

@@ -9,7 +9,7 @@ import pytest
 import hlomem
 from hlomem.report.data import roles
 from hlomem.report.data.memory import build_memory
-from hlomem.report.data.role_shares import build_role_shares
+from hlomem.report.data.occupancy import build_role_shares
 from tests.places import GOLDENS, ROOT
 
 DUMPS = sorted((GOLDENS / "xla").glob("*/*/*"))[::7]

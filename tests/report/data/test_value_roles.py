@@ -6,7 +6,7 @@ from collections import Counter
 
 from hlomem.report.data import allocation_kinds, roles
 from hlomem.report.data.memory import MemoryView
-from hlomem.report.data.role_shares import build_role_shares
+from hlomem.report.data.occupancy import build_role_shares
 from tests.trials import trial
 
 

@@ -1,1 +1,1 @@
-"""One rule a module: each looks at a subject and yields advice."""
+"""One rule per module: each examines a subject and yields advice."""

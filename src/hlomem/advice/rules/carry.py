@@ -1,9 +1,8 @@
 """`carry`: carry a cache through a loop instead of scanning over it.
 
-In: a program that is not differentiated. Out: advice where a loop stacks something of the shape of
-an argument: the argument is sliced as `xs`, the result stacked as `ys`, and both are held. Carried
-and updated where it lies, one is enough. The temporaries are replayed without what is stacked. At
-most: the slices of one iteration are not needed, either.
+Applies if a loop of an inference program stacks values with the shape of an argument: as `xs` and
+`ys` both exist, carried and updated in place one is enough. The temporaries are replayed without
+the stacked values; at most, the slices of one iteration are saved as well.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hlomem.advice.case import Subject
-    from hlomem.base.quantities import ValueId
     from hlomem.report.data.memory import Buffer
 
 LINK = "https://docs.jax.dev/en/latest/_autosummary/jax.lax.scan.html"
@@ -41,25 +39,20 @@ def advise_carry(subject: Subject) -> Iterator[Advice]:
     stacked = _stacked_like_arguments(subject)
     if not stacked:
         return
-    memory = subject.memory
-    gone: dict[ValueId, tuple[Buffer, ...]] = {}
-    for buffer, _ in stacked:
-        family = memory.family(memory.joined.placed_by_id[buffer.id])
-        gone |= dict.fromkeys([placed.id for placed in family], ())
-    saved = subject.replay.saved(gone)
+    saved = subject.replay.saved(subject.replay.without(buffer for buffer, _ in stacked))
     names = sorted({name for _, known in stacked for name in known})
     slices = sum(buffer.size // _count(buffer) for buffer, _ in stacked)
     size = format_bytes(sum(buffer.size for buffer, _ in stacked))
     yield Advice(
         rule="carry",
         title=f"carry {', '.join(names)} through the loop over layers: as xs and ys of a scan"
-        f" {size} are held beside the arguments",
+        f" {size} are held in addition to the arguments",
         argument=", ".join(names),
         least=saved,
         most=saved + slices,
         method="counted",
         confidence="medium",
-        cost="none, where the cache is updated in place",
+        cost="none, if the cache is updated in place",
         how=_HOW,
         link=LINK,
     )
@@ -71,7 +64,7 @@ def _count(buffer: Buffer) -> int:
 
 
 def _stacked_like_arguments(subject: Subject) -> list[tuple[Buffer, list[str]]]:
-    """Stacked values shaped like an argument, one for each storage, with the arguments' names."""
+    """Stacked values shaped like an argument, one per storage, with the arguments' names."""
     arguments: dict[str, list[str]] = {}
     for buffer in subject.memory.buffers:
         if buffer.opcode == "parameter" and buffer.parameter:

@@ -1,10 +1,9 @@
 """`checkpoint`: recompute what layers keep for the backward pass.
 
-In: the layers of the program. Out: advice to put `jax.checkpoint` (flax: `nn.remat`) around a
-layer, and the same with a policy that saves the results of matrix products. The temporaries are
-replayed without what the layers keep. At least: of that, what layers hand on stays, and one layer
-is there while its backward pass runs. At most: the backward pass of the layers needs nothing, and
-the holes between buffers are gone, too.
+Advises `jax.checkpoint` (flax: `nn.remat`) around a layer, and the same with a policy that saves
+matrix products. The temporaries are replayed without what the layers keep. At least: the values
+passed between layers stay, and one layer during its backward pass. At most: the layers' backward
+pass needs nothing, and the holes disappear as well.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from hlomem.base.sizes import format_bytes
 from hlomem.report.data.advice import Advice
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from hlomem.advice.case import Subject
     from hlomem.advice.layers import Layers
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
 LINK = "https://docs.jax.dev/en/latest/gradient-checkpointing.html"
 _LEAST_SHARE = 0.25
-"""Of all that is kept, what must be saved at least for an advice that means something."""
+"""Smallest fraction of the kept bytes that must be saved for certain."""
 _NUMBER = re.compile(r"\d+")
 DOTS = "dots_with_no_batch_dims_saveable"
 
@@ -37,29 +36,20 @@ def advise_checkpoint(subject: Subject) -> Iterator[Advice]:
     if layers is None:
         return
     replay = subject.replay
-    ids = _ids(subject, layers.kept)
-    gone: dict[ValueId, tuple[Buffer, ...]] = dict.fromkeys(ids, ())
+    gone = replay.without(layers.kept)
     saved = replay.saved(gone)
     least = saved - layers.boundary - layers.size // layers.number
     most = max(saved, replay.saved(gone | _repeated(subject))) + replay.holes
     if least < _LEAST_SHARE * saved:
-        return  # it would be a guess
+        return  # too uncertain
     yield _advice(layers, least, most, "")
     if layers.products and least > layers.products:
         kept = layers.products
         yield _advice(layers, least - kept, min(most, saved) - kept // 2, DOTS)
 
 
-def _ids(subject: Subject, buffers: Iterable[Buffer]) -> Iterator[ValueId]:
-    """All values in the storages of some."""
-    memory = subject.memory
-    for buffer in buffers:
-        placed = memory.joined.placed_by_id[buffer.id]
-        yield from (member.id for member in memory.family(placed))
-
-
 def _repeated(subject: Subject) -> dict[ValueId, tuple[Buffer, ...]]:
-    """Values both passes compute several times, as they do for layers."""
+    """Values that both passes compute several times."""
     made = Counter(map(_likeness, subject.replay.buffers))
     return {
         buffer.id: ()
@@ -76,7 +66,7 @@ def _advice(layers: Layers, least: int, most: int, policy: str) -> Advice:
     size = format_bytes(layers.size)
     unit = "iterations of the loop" if layers.is_loop else "layers"
     what = f"recompute the {layers.number} {unit} in the backward pass"
-    saved = ", but for matrix products" if policy else ""
+    saved = ", except matrix products" if policy else ""
     time = "time: about one more forward pass" if not policy else "time: less than without a policy"
     return Advice(
         rule="checkpoint",
@@ -98,5 +88,5 @@ def _how(layers: Layers, policy: str) -> str:
     option = ", policy=policy" if policy else ""
     lines = [f"policy = jax.checkpoint_policies.{policy}"] if policy else []
     lines += [f"nn.remat({scope}{option})" if is_module else f"jax.checkpoint({method}{option})"]
-    where = f"  # called at {layers.place}" if layers.place else ""
+    where = f"  # called at {layers.caller}" if layers.caller else ""
     return "\n".join(lines) + where

@@ -1,8 +1,8 @@
-"""`donate`: let results take the memory of arguments.
+"""`donate`: let results reuse the memory of arguments.
 
-In: what `hlomem donate` finds. Out: one advice, to donate the arguments of the function whose
-memory results could take; the program is planned with these pairs, without the copies that only
-save such an argument. What is read after its result is written is not planned; at most it is won.
+One advice for the arguments of the function that results could reuse, as `hlomem donate` finds
+them. The program is planned with these donations, without the copies that only preserve such an
+argument. Arguments read after their result is written count only towards the upper bound.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 LINK = "https://docs.jax.dev/en/latest/buffer_donation.html"
 _MAX_NAMES = 4
 _WHOLE = 0.5
-"""The share of an argument's bytes results must take for all of it to be donated."""
+"""The fraction of an argument's bytes that results must reuse for it to be donated."""
 _SURE = 0.9
 _MOVED = Spread(0.9, 1.02)
-"""Temporaries that lie in results' memory must move elsewhere, in another schedule."""
-_PLACED_ANEW = Spread(0.7, 1.3)
-"""Fast memory assigned beforehand is assigned anew, and the rest gets what is left."""
+"""Temporaries inside results' memory must move elsewhere, in another schedule."""
+_REASSIGNED = Spread(0.7, 1.3)
+"""Fast memory is reassigned, which changes the rest as well."""
 _BEYOND = 1.05
-"""Of the donated bytes, what is saved at most: packing may be better, too."""
+"""Upper bound of the saving relative to the donated bytes: packing may improve, too."""
 _IN_PLACE = re.compile(
     r"fusion|while|conditional|call|dynamic-update-slice|scatter|copy|copy-done|add|subtract"
     r"|multiply|divide|select|negate|maximum|minimum|tuple|get-tuple-element|bitcast|all-reduce"
@@ -57,7 +57,7 @@ def advise_donate(subject: Subject) -> Iterator[Advice]:
     ]
     if not chosen:
         return
-    advice = _trial(subject, chosen, names).judge(subject)
+    advice = _trial(subject, chosen, names).evaluate(subject)
     others = sum(
         row.size for row in donation.rows if row.state == "read later" and _name(row) in names
     )
@@ -70,9 +70,9 @@ def _name(row: Argument) -> str:
 
 
 def _names_to_donate(rows: tuple[Argument, ...]) -> list[str]:
-    """The arguments of the function most of whose bytes results could take, in order.
+    """The arguments of the function whose bytes results could mostly reuse, in order.
 
-    What is read after its result is written goes with the rest: XLA may write it later, then.
+    Those read after their result is written count as well: XLA may then write it later.
     """
     whole: Counter[str] = Counter()
     taken: Counter[str] = Counter()
@@ -87,7 +87,7 @@ def _names_to_donate(rows: tuple[Argument, ...]) -> list[str]:
 
 
 def _may_overwrite(subject: Subject, row: Argument) -> bool:
-    """Whether the instruction that writes the result may write over the argument it reads."""
+    """Whether the instruction that writes the result may overwrite the argument it reads."""
     name = (row.result or "").partition("{")[0]
     text = subject.memory.joined.printed.get(name)
     return (
@@ -123,7 +123,7 @@ def _trial(subject: Subject, rows: list[Argument], names: list[str]) -> Trial:
 
 
 def _varied(subject: Subject, rows: list[Argument]) -> HloModule | Stages:
-    """The program with the donations; edited where copies go, too, else only planned otherwise."""
+    """The program with the donations, edited if copies become redundant, else only planned."""
     module = subject.module
     parameters = {parameter.parameter_number: parameter for parameter in module.entry.parameters}
     copies = [copy for row in rows if (copy := _saving_copy(parameters[row.number])) is not None]
@@ -142,7 +142,7 @@ def _varied(subject: Subject, rows: list[Argument]) -> HloModule | Stages:
 
 
 def _spread(subject: Subject, rows: list[Argument]) -> Spread:
-    """Exact where nothing but the results lies in their memory."""
+    """Exact if results share their memory with no other value."""
     memory = subject.memory
     names = {row.result for row in rows}
     allocations = {buffer.allocation for buffer in memory.buffers if buffer.name in names}
@@ -153,12 +153,12 @@ def _spread(subject: Subject, rows: list[Argument]) -> Spread:
     )
     has_fast_memory = subject.machine.preset_color is not None
     if has_fast_memory and (shares or subject.layers is not None):
-        return _PLACED_ANEW
+        return _REASSIGNED
     return _MOVED if shares else EXACT
 
 
 def _saving_copy(parameter: HloInstruction) -> HloInstruction | None:
-    """The copy that only saves an argument from being overwritten, if there is one."""
+    """The copy that only preserves an argument, if there is one."""
     match parameter.users:
         case [copy] if copy.opcode == "copy" and copy.shape == parameter.shape:
             return None if copy.is_root else copy

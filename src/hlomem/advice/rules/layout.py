@@ -1,8 +1,7 @@
 """`layout`: choose the layout of an argument or a result so that XLA need not copy it.
 
-In: copies to another layout, as `hlomem copies` finds them. Out: for an argument that is only read
-through such a copy, advice to give it in that layout; for a result that such a copy makes, to take
-it as it is computed. The program is planned without the copy.
+An argument that is only read through a layout copy should be given in that layout; a result made
+by such a copy should be taken as it is computed. The program is planned without the copy.
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ if TYPE_CHECKING:
 LINK = "https://docs.jax.dev/en/latest/jax.experimental.layout.html"
 _MAX_COPIES = 4
 _WORTH = 0.01
-"""Share of the space that a copy must have to be looked at."""
+"""Smallest fraction of the space that a copy must have."""
 
 
 def advise_layout(subject: Subject) -> Iterator[Advice]:
-    """One advice a copy, for the largest."""
+    """One advice per copy, for the largest."""
     size_of = {
         buffer.name: buffer.size
         for buffer in subject.memory.buffers
@@ -54,18 +53,18 @@ def _without(subject: Subject, copy: HloInstruction) -> Iterator[Advice]:
         name = source.metadata.op_name or f"argument {source.parameter_number}"
         title = f"give {name} in layout {format_layout(copy.shape)}, in which it is read"
         advice = _advice(title, name, "in_shardings", copy.shape)
-        yield _trial(subject, copy, advice, takes_layout_of_copy=True).judge(subject)
+        yield _trial(subject, copy, advice, takes_layout_of_copy=True).evaluate(subject)
     elif copy.is_root or copy.users == [copy.parent.root]:
         own = format_layout(source.shape)
         title = f"take the result that {copy.name} copies in layout {own}, as it is computed"
         advice = _advice(title, copy.name, "out_shardings", source.shape)
-        yield _trial(subject, copy, advice, takes_layout_of_copy=False).judge(subject)
-    elif (result := _result_behind(copy)) is not None and not _is_default(result.shape):
-        yield _asked_for(subject, copy, result)
+        yield _trial(subject, copy, advice, takes_layout_of_copy=False).evaluate(subject)
+    elif (result := _output_of(copy)) is not None and not _is_default(result.shape):
+        yield _requested(subject, copy, result)
 
 
-def _result_behind(copy: HloInstruction) -> HloInstruction | None:
-    """The result of the program that a copy becomes, through views and fusions of one operand."""
+def _output_of(copy: HloInstruction) -> HloInstruction | None:
+    """The program output that a copy reaches through views and single-operand fusions."""
     made = copy
     while made.users:
         if len(made.users) > 1:
@@ -85,15 +84,15 @@ def _is_default(shape: Shape) -> bool:
     return _order(shape) == tuple(reversed(range(len(shape.dimensions))))
 
 
-def _asked_for(subject: Subject, copy: HloInstruction, result: HloInstruction) -> Advice:
-    """A result is in a layout that is not the usual one, and a copy puts it there."""
+def _requested(subject: Subject, copy: HloInstruction, result: HloInstruction) -> Advice:
+    """Advice against requesting a result in a layout that requires a copy."""
     ids = [buffer.id for buffer in subject.memory.buffers if buffer.name == copy.name]
     saved = subject.replay.saved(dict.fromkeys(ids, ()))
     own = format_layout(result.shape)
     advice = _advice("", result.name, "out_shardings", result.shape)
     return replace(
         advice,
-        title=f"do not ask for the result {result.name} in layout {own}: {copy.name} puts it there",
+        title=f"do not request the result {result.name} in layout {own}: {copy.name} converts it",
         least=saved,
         most=saved,
         method="counted",
@@ -129,7 +128,7 @@ def _advice(title: str, argument: str, option: str, shape: Shape) -> Advice:
         most=0,
         method="re-planned",
         confidence="medium",
-        cost="whoever else uses it must use that layout, or copies",
+        cost="other users of the array must use that layout as well, or copy it",
         how=f"from jax.experimental.layout import Format, Layout\njax.jit(f, {option}={code})",
         link=LINK,
     )

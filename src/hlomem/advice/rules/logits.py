@@ -1,10 +1,9 @@
 """`logits`: compute the cross-entropy chunk by chunk.
 
-In: a program that is differentiated. Out: advice where values of the loss have the vocabulary as a
-dimension: one that an argument has too, with every position of the batch as the others. One product
-makes them, outside of loops; layers make several of their width. The temporaries are replayed with
-one chunk of each. At least: the weights of the head are held twice more, as the loop over chunks
-carries them and their gradient.
+Applies if values of the loss have the vocabulary (a dimension of an argument) and every position of
+the batch as dimensions, and a single product outside loops makes them. The temporaries are
+replayed with one chunk of each. At least: the loop over chunks carries the weights of the head and
+their gradient, so they are held twice more.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from collections import Counter
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
+from hlomem.advice.layers import last_parts
 from hlomem.advice.trial import shrunk
 from hlomem.base.sizes import format_bytes
 from hlomem.hlo.opcodes import MOVES
@@ -30,13 +30,13 @@ LINK = "https://docs.jax.dev/en/latest/gradient-checkpointing.html"
 _CHUNKS = 8
 _MANY_CHUNKS = 16
 _FEW = 1024
-"""Classes up to which there is nothing to gain by chunks."""
+"""Number of classes up to which chunks save nothing."""
 _WORTH = 0.02
-"""Share of the space that the logits must have."""
+"""Smallest fraction of the space that the logits must have."""
 
 
 class _Head(NamedTuple):
-    """The weights that make logits."""
+    """The weights that produce logits."""
 
     vocabulary: int
     size: int
@@ -46,7 +46,7 @@ class _Head(NamedTuple):
 
 def advise_logits(subject: Subject) -> Iterator[Advice]:
     """One advice for the largest logits."""
-    heads = dict.fromkeys(_heads(subject))  # layers have the same, many times
+    heads = dict.fromkeys(_heads(subject))  # layers repeat them
     found = [(head, _logits(subject, head)) for head in heads]
     found = [(head, logits) for head, logits in found if logits]
     if not found:
@@ -63,10 +63,10 @@ def advise_logits(subject: Subject) -> Iterator[Advice]:
     least = replay.saved(few, [(0, steps, 2 * head.size)])
     most = replay.saved(many) + replay.holes
     shape = largest.shape.partition("{")[0]
-    place = f" at {_short(largest.source)}" if largest.source else ""
+    where = f" at {last_parts(largest.source)}" if largest.source else ""
     yield Advice(
         rule="logits",
-        title=f"compute the cross-entropy of {shape}{place} in chunks:"
+        title=f"compute the cross-entropy of {shape}{where} in chunks:"
         f" {format_bytes(largest.size)} each time",
         least=max(least, most // 4),
         most=most,
@@ -98,7 +98,7 @@ def _heads(subject: Subject) -> Iterator[_Head]:
 
 
 def _logits(subject: Subject, head: _Head) -> list[Buffer]:
-    """Values of the loss and its gradient with the vocabulary as a dimension, and all positions."""
+    """Values of the loss and its gradient with the vocabulary and all positions as dimensions."""
     found: list[tuple[int, Buffer]] = []
     for buffer in subject.replay.buffers:
         shape = parse_shape_or_none(buffer.shape)
@@ -122,7 +122,7 @@ def _logits(subject: Subject, head: _Head) -> list[Buffer]:
 
 
 def _is_of_layers(values: list[Buffer]) -> bool:
-    """Whether several products make the like: then it is the width of layers, no vocabulary."""
+    """Whether several products make equal values: it is the layers' width, not a vocabulary."""
     made = Counter(
         buffer.shape.partition("{")[0]
         for buffer in values
@@ -133,9 +133,5 @@ def _is_of_layers(values: list[Buffer]) -> bool:
 
 
 def _is_wide(dimensions: tuple[int, ...], head: _Head) -> bool:
-    """Whether a value has more than the weights' elements."""
+    """Whether a value has more elements than the weights."""
     return prod(dimensions) > prod(head.dimensions)
-
-
-def _short(source: str | None) -> str:
-    return "/".join((source or "").replace("\\", "/").split("/")[-2:])

@@ -1,9 +1,8 @@
-"""`narrow`: compute in a narrower type, with parameters as they are (mixed precision).
+"""`narrow`: compute in a narrower type with unchanged parameters (mixed precision).
 
-In: what is computed in the widest type. Out: advice to compute in the next narrower one, on
-machines that compute in it; CPUs convert back and may need more. The temporaries of the forward and
-backward pass are replayed with half their bytes; arguments, results and optimizer state stay. At
-most: what is half as large more often stays in fast memory.
+Advises the type next narrower than the widest, on machines that compute in it; CPUs convert back
+and may need more. Temporaries of the forward and backward pass are replayed with half their bytes;
+arguments, results and optimizer state stay. At most: more values stay in fast memory.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ if TYPE_CHECKING:
 LINK = "https://docs.jax.dev/en/latest/jax.numpy.html"
 _NARROWER = {"f64": ("f32", "float32"), "f32": ("bf16", "bfloat16")}
 _MIN_SHARE, _MAX_SHARE = 0.6, 1.8
-"""Of the counted bytes, what XLA saved at least and at most in programs that were compiled."""
+"""Bounds of what XLA saved in compiled programs, relative to the counted bytes."""
 
 
 def advise_narrow(subject: Subject) -> Iterator[Advice]:
-    """One advice for the widest type of what is computed."""
+    """One advice for the widest computed type."""
     computed = [buffer for buffer in subject.replay.buffers if "jvp(" in (buffer.op_name or "")]
     old = next((old for old in _NARROWER if _size(computed, old)), "")
     if not old or (subject.machine.is_host and old == "f32"):

@@ -1,8 +1,8 @@
-"""`offload`: keep what a checkpointed loop stacks in the host's memory.
+"""`offload`: keep what a checkpointed loop stacks in host memory.
 
-In: a program whose layers are checkpointed already, on a machine with memory of its own. Out:
-advice to offload what its loop stacks for the backward pass. The temporaries are replayed without
-it. At least five eighths of that: slices are on their way, and what was in fast memory is not.
+Applies to programs whose layers are already checkpointed, on devices with their own memory. The
+temporaries are replayed without the stacked values; at least five eighths of that are saved, since
+slices in transit and in fast memory count as well.
 """
 
 from __future__ import annotations
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hlomem.advice.case import Subject
-    from hlomem.base.quantities import ValueId
-    from hlomem.report.data.memory import Buffer
 
 LINK = "https://docs.jax.dev/en/latest/notebooks/host-offloading.html"
 _LEAST = 5 / 8
@@ -30,9 +28,8 @@ jax.checkpoint({function}, policy=policy){where}"""
 
 
 def advise_offload(subject: Subject) -> Iterator[Advice]:
-    """One advice for all that the loop stacks."""
+    """One advice for everything the loop stacks."""
     layers = subject.layers
-    memory = subject.memory
     if (
         layers is None
         or not layers.is_loop
@@ -40,13 +37,9 @@ def advise_offload(subject: Subject) -> Iterator[Advice]:
         or not _is_checkpointed(subject)
     ):
         return
-    gone: dict[ValueId, tuple[Buffer, ...]] = {}
-    for buffer in layers.kept:
-        family = memory.family(memory.joined.placed_by_id[buffer.id])
-        gone |= dict.fromkeys([placed.id for placed in family], ())
-    saved = subject.replay.saved(gone)
+    saved = subject.replay.saved(subject.replay.without(layers.kept))
     function = layers.function.rpartition(".")[2] or "layer"
-    where = f"  # called at {layers.place}" if layers.place else ""
+    where = f"  # called at {layers.caller}" if layers.caller else ""
     yield Advice(
         rule="offload",
         title=f"offload what {layers.number} layers keep for the backward pass to the host:"
@@ -55,7 +48,7 @@ def advise_offload(subject: Subject) -> Iterator[Advice]:
         most=saved + subject.replay.holes,
         method="counted",
         confidence="medium",
-        cost="time, where copies to the host and back are slower than the layers",
+        cost="time, if transfers to the host and back are slower than the layers",
         how=_HOW.format(function=function, where=where),
         link=LINK,
     )

@@ -1,9 +1,7 @@
-"""`order`: let hlomem's pass give the program an order that needs less memory.
+"""`order`: let hlomem's pass reorder the program, if a better order is found.
 
-In: the program as XLA scheduled it. Out: advice to compile it with `hlomem.jax.optimize()`, if an
-order is found that saves something. What it saves at least is what the plan in an order found with
-little effort saves; at most, what the bound leaves. No flag of XLA's is advised: what its other
-scheduler makes of a program is often more.
+At least, it saves what an order found with little effort saves; at most, what the lower bound
+allows. No XLA flag is advised: its other scheduler often needs more.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ hlomem.jax.optimize()  # before it is compiled; jax 0.10.2 or later"""
 
 
 def advise_order(subject: Subject) -> Iterator[Advice]:
-    """One advice, where orders can still change: not after places were chosen for one."""
+    """One advice, unless fast memory was already assigned for the given order."""
     if subject.machine.preset_color is not None or subject.space.color:
         return
     stages = subject.stages

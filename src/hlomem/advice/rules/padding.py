@@ -1,8 +1,7 @@
 """`padding`: choose dimensions that fill the tiles of a layout.
 
-In: the padded arrays of the space. Out: one advice for those padded most, with the dimensions to
-fold or to change. The temporaries are replayed without padding. At most: copies to an unpadded
-argument's or result's layout, and holes, go as well.
+One advice for the most padded arrays, with the dimensions to fold or to change. The temporaries are
+replayed without padding; at most, copies to unpadded layouts and holes disappear as well.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 LINK = "https://openxla.org/xla/tiled_layout"
 _LEAST = 0.8
-"""The share of padding that goes at least: other dimensions round up, too."""
+"""The fraction of padding that is saved at least: other dimensions round up, too."""
 
 
 def advise_padding(subject: Subject) -> Iterator[Advice]:
@@ -54,7 +53,7 @@ def advise_padding(subject: Subject) -> Iterator[Advice]:
         most=most,
         method="counted",
         confidence="medium",
-        cost="changes the shapes of the model, or of what it keeps",
+        cost="changes the shapes of the model or of its activations",
         how=worst.fix,
         link=LINK,
     )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from hlomem.base.errors import HlomemError
+from hlomem.base.named_tuples import NamedTuple
 from hlomem.base.quantities import (  # noqa: TC001 - msgspec reads them
     AllocationIndex,
     ByteCount,
@@ -18,23 +20,22 @@ from hlomem.base.quantities import (  # noqa: TC001 - msgspec reads them
 )
 from hlomem.dump.records import LiveRange, Parameter, Record
 from hlomem.hlo.padding import unpadded_size
-from hlomem.report.data import movement, roles
+from hlomem.report.data import roles
 from hlomem.report.data.allocation_kinds import kind_of
 from hlomem.report.data.lines import Frame, Lines, Origin
-from hlomem.report.data.movement import Movements
 from hlomem.report.data.origins import Origins
-from hlomem.report.data.results import name_results
-from hlomem.report.data.value_roles import ValueRoles
+from hlomem.report.data.value_roles import Movements, ValueRoles, may_repeat
 from hlomem.view.control_flow import Structure, find_structure
 from hlomem.view.families import find_alias_classes
 from hlomem.view.joined import JoinedDump, PlacedValue, display_name
 from hlomem.view.shapes import parse_shape_or_none
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from hlomem.hlo.ir import HloModule
     from hlomem.hlo.opcodes import Opcode
+    from hlomem.view.joined import JoinedDump, PlacedValue
 
 
 class Buffer(Record, frozen=True):
@@ -137,7 +138,7 @@ class BufferBuilder:
         printed, results = self._joined.printed, self._result_names
         parameters, life_of = self.parameter_names, self.life
         find_origin, find_movement = self._origins.find, self._movements.find
-        find_role, may_repeat = self._roles.find, movement.may_repeat
+        find_role = self._roles.find
 
         def build(placed: PlacedValue) -> Buffer:
             value, allocation, life = placed.value, placed.allocation, life_of(placed)
@@ -262,3 +263,49 @@ def padding_of(shape_text: str, size: int) -> int:
 def _parameter_number(parameter: Parameter) -> str:
     index = f" {{{','.join(map(str, parameter.index))}}}" if parameter.index else ""
     return f"parameter {parameter.number}{index}"
+
+
+_LAYOUTS = re.compile(r"\{[^{}]*\}")
+_WHOLE = "result"
+
+
+class ResultPart(NamedTuple):
+    """An array of a program's result."""
+
+    output_index: tuple[int, ...]
+    placed: PlacedValue
+
+
+def iter_results(joined: JoinedDump, module: HloModule | None) -> Iterator[ResultPart]:
+    root = _root_name(joined, module)
+    parts: dict[tuple[int, ...], PlacedValue] = {}
+    for placed in joined.placed:  # faster than indexing all positions
+        for position in placed.used.positions if placed.used else ():
+            if position.instruction == root:
+                parts.setdefault(position.index or (), placed)
+    for index in sorted(parts):
+        if not parts[index].value.shape.startswith("("):
+            yield ResultPart(tuple(index), parts[index])
+
+
+def name_results(
+    joined: JoinedDump, module: HloModule | None, paths: Sequence[str]
+) -> dict[int, str]:
+    """The names of the results by value id; empty if the number of paths does not match."""
+    parts = list(iter_results(joined, module)) if paths else []
+    if len(parts) != len(paths):
+        return {}
+    named: dict[int, str] = {}
+    for part, path in zip(parts, paths, strict=True):
+        named.setdefault(part.placed.id, f"{_WHOLE}{path}")
+    return named
+
+
+def _root_name(joined: JoinedDump, module: HloModule | None) -> str:
+    """The instruction that returns the program's result; "" if unknown."""
+    if module is not None:
+        return module.entry.root.name
+    output = joined.output
+    if output is None or _LAYOUTS.sub("", output.value.shape) != output.allocation.output_shape:
+        return ""  # another value of that allocation
+    return output.value.name

@@ -15,7 +15,7 @@ from hlomem.base.named_tuples import NamedTuple
 from hlomem.base.sizes import format_bytes
 from hlomem.dump.records import Allocation, Record
 from hlomem.hlo.opcodes import MOVES
-from hlomem.report.data.results import iter_results
+from hlomem.report.data.buffers import iter_results
 from hlomem.report.registry import Hint
 
 if TYPE_CHECKING:

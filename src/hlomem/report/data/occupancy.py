@@ -1,4 +1,4 @@
-"""The owners of an allocation's bytes at one step, and its uses over time.
+"""The owners of an allocation's bytes at one step, its uses over time, and shares by role.
 
 Buffers that share bytes while alive (versions of a loop's carry, an operand updated in place)
 count them once, for the buffer or role of the lowest rank. Byte ranges exclude their end.
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from hlomem.base.disjoint_sets import DisjointSets
 from hlomem.base.named_tuples import NamedTuple
 from hlomem.base.quantities import Offset, Step
+from hlomem.dump.records import Allocation, Record
 from hlomem.hlo.opcodes import MERGING
 from hlomem.hlo.padding import round_up
 from hlomem.report.data import roles
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from hlomem.report.data.buffers import Buffer, Stay
+    from hlomem.report.data.memory import MemoryView
 
 
 ByteRange: TypeAlias = tuple[int, int]
@@ -253,3 +255,49 @@ def _occupied(stays: Iterable[Residency[str]]) -> int:
             total += end - max(reached, start)
             reached = end
     return total
+
+
+class RoleShare(Record, frozen=True, kw_only=True):
+    role: str
+    size: int
+    count: int
+    """The number of buffers; 0 for padding, alignment and fragmentation."""
+
+
+def build_role_shares(memory: MemoryView, color: int) -> tuple[RoleShare, ...]:
+    """The bytes of a space at its peak by role, largest first; they add up to its size."""
+    shares: dict[str, list[int]] = {}
+    step = memory.fullest_step(color)
+    for allocation in memory.joined.allocations:
+        if allocation.color == color and not allocation.is_thread_local:
+            for role, size in _roles_of(memory, allocation, step):
+                shares.setdefault(role, []).append(size)
+    made = [
+        RoleShare(role=role, size=sum(all_), count=0 if role in roles.NO_BUFFERS else len(all_))
+        for role, all_ in shares.items()
+        if sum(all_) or role not in roles.NO_BUFFERS
+    ]
+    return tuple(sorted(made, key=lambda share: (-share.size, share.role)))
+
+
+def _roles_of(
+    memory: MemoryView, allocation: Allocation, step: int | None
+) -> Iterator[tuple[str, int]]:
+    if step is None:
+        values = memory.buffers_in(allocation.index)
+        # The largest value determines the allocation.
+        padding = max(values, key=lambda value: value.size).padding if values else 0
+        padding = min(padding, allocation.size)
+        yield memory.role_of_allocation(allocation) or roles.TEMPORARIES, allocation.size - padding
+        yield roles.PADDING, padding
+        return
+    owned, taken = memory.share_out(allocation, step)
+    for buffer, size in owned:
+        padding = size * buffer.padding // buffer.size if buffer.size else 0
+        yield buffer.role, size - padding
+        yield roles.PADDING, padding
+    granule = memory.machine.alignment(allocation.color) or 1
+    alignment = sum(alignment_gaps(taken, allocation.size, granule))
+    yield roles.ALIGNMENT, alignment
+    in_use = sum(end - start for start, end in taken)
+    yield roles.FRAGMENTATION, allocation.size - in_use - alignment

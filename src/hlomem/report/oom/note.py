@@ -9,8 +9,8 @@ from hlomem.base.source import visible
 from hlomem.dump.records import Record
 from hlomem.report.data.branches import ARGUMENTS
 from hlomem.report.data.names import short_program
+from hlomem.report.data.occupancy import build_role_shares
 from hlomem.report.data.peak import NOWHERE, Row, build_snapshot
-from hlomem.report.data.role_shares import build_role_shares
 from hlomem.report.screens.text import percent, space_label
 
 if TYPE_CHECKING:

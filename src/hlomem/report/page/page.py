@@ -17,11 +17,10 @@ from hlomem.report.data.copies import Copy, build_copies
 from hlomem.report.data.donation import Argument, build_donation
 from hlomem.report.data.holes import Hole, build_holes
 from hlomem.report.data.names import short_program
-from hlomem.report.data.occupancy import ownership_key
+from hlomem.report.data.occupancy import RoleShare, build_role_shares, ownership_key
 from hlomem.report.data.padding import PaddedShape, build_padding
 from hlomem.report.data.peak import NOWHERE
 from hlomem.report.data.phases import Phase, build_phases
-from hlomem.report.data.role_shares import RoleShare, build_role_shares
 from hlomem.report.data.summary import build_hints
 from hlomem.report.data.timeline import Layer, Summit, build_skyline
 

@@ -20,8 +20,8 @@ from hlomem.report.screens.text import Line, bar, percent, shorten, space_label,
 if TYPE_CHECKING:
     from hlomem.machines.capacity import Capacity
     from hlomem.report.data.memory import Space
+    from hlomem.report.data.occupancy import RoleShare
     from hlomem.report.data.peak import Snapshot
-    from hlomem.report.data.role_shares import RoleShare
     from hlomem.report.data.summary import Summary
     from hlomem.report.registry import Hint
 
