@@ -1,14 +1,13 @@
-"""A plugin of pytest: memory of compiled programs as something tests can fail on.
+"""A pytest plugin: tests that fail if compiled programs need too much memory.
 
     @pytest.mark.limit_hbm("14 GiB", target="tpu-v5e:1x1")
     def test_train_step(hbm):
         hbm(train_step, params, batch, jit={"donate_argnums": 0})
 
-It is there where hlomem is installed and does nothing until a test asks for it: the fixture `hbm`
-measures programs, the mark `limit_hbm` limits them, or every program a test without the fixture
-compiles. What is measured is held against a baseline, a file that `--hlomem-update` writes. With
-pytest-xdist, workers measure and the one process that controls them writes. Nothing but pytest is
-imported until then.
+The fixture `hbm` measures programs; the mark `limit_hbm` limits them, or every program compiled by
+a test without the fixture. Measurements are compared with a baseline, a file written by
+`--hlomem-update`. With pytest-xdist, workers measure and the controller writes. Only pytest is
+imported until a test uses the plugin.
 """
 
 from __future__ import annotations
@@ -26,26 +25,26 @@ if TYPE_CHECKING:
     from hlomem.testing.session import Session
 
 _PROPERTY = "hlomem"
-"""The name under which a measurement travels with a test's report."""
+"""The report property that carries a measurement."""
 _MARK = "limit_hbm"
 _SESSION = pytest.StashKey["Session"]()
 _DEFAULTS = {
-    "baseline": ("hlomem-baseline.json", "the file of what programs should need"),
-    "tolerance": ("1%", "how much more than the baseline is allowed: 2%, 10MiB"),
-    "programs": ("", "a folder with the baseline's programs, for saying in full what changed"),
+    "baseline": ("hlomem-baseline.json", "the file with the expected memory of programs"),
+    "tolerance": ("1%", "the allowed increase over the baseline: 2%, 10MiB"),
+    "programs": ("", "a folder with the baseline's programs, for detailed differences"),
 }
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Options, each also a line of the configuration."""
+    """Add options, each also a configuration setting."""
     group = parser.getgroup("hlomem", "memory of compiled programs (hlomem)")
     group.addoption(
-        "--hlomem-update", action="store_true", help="write what is measured to the baseline"
+        "--hlomem-update", action="store_true", help="write the measurements to the baseline"
     )
     group.addoption(
         "--hlomem-summary",
         metavar="FILE",
-        help="write a table in Markdown; in GitHub's actions it is in their summary anyway",
+        help="write a Markdown table; GitHub Actions always get it in their summary",
     )
     for name, (default, what) in _DEFAULTS.items():
         group.addoption(f"--hlomem-{name}", metavar=name.upper(), help=f"{what} [{default}]")
@@ -53,11 +52,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the mark known."""
+    """Register the mark."""
     config.addinivalue_line(
         "markers",
-        f"{_MARK}(limit=None, *, target=None): fail where a program needs more memory than this,"
-        " or than the chip of the target has (hlomem)",
+        f"{_MARK}(limit=None, *, target=None): fail if a program needs more memory than this,"
+        " by default the memory of the target's chip (hlomem)",
     )
 
 
@@ -67,7 +66,7 @@ def _setting(config: pytest.Config, name: str) -> str:
 
 
 def _session(config: pytest.Config) -> Session:
-    """The measurements of this process, made when first asked for."""
+    """The measurements of this process, created on demand."""
     found = config.stash.get(_SESSION, None)
     if found is None:
         from hlomem.testing.session import Session, Settings  # noqa: PLC0415 - only when used
@@ -84,17 +83,14 @@ def _session(config: pytest.Config) -> Session:
     return found
 
 
-# Measuring
-
-
 @pytest.fixture
 def hbm(request: pytest.FixtureRequest) -> Meter:
-    """Measures the memory of programs, and fails the test where it is too much."""
+    """Measures the memory of programs, and fails the test if it is too much."""
     return Meter(request.node)
 
 
 class Meter:
-    """Measures programs of a test."""
+    """Measures the programs of a test."""
 
     def __init__(self, item: pytest.Item) -> None:
         self._item = item
@@ -111,10 +107,9 @@ class Meter:
         jit: Mapping[str, Any] | None = None,
         **keywords: Any,
     ) -> MemoryExplanation:
-        """Compile a function as `hlomem.jax.memory` does, and check what it needs.
+        """Compile a function as `hlomem.jax.memory` does, and check its memory.
 
-        The target is the mark's unless another is given; `name` tells several programs of a test
-        apart.
+        The default target is the mark's; `name` distinguishes several programs of a test.
         """
         __tracebackhide__ = True
         from hlomem.base.errors import HlomemError  # noqa: PLC0415 - only when used
@@ -130,7 +125,7 @@ class Meter:
     def check(
         self, memory: MemoryExplanation, *, name: str = "", target: str | None = None
     ) -> MemoryExplanation:
-        """Check what a program needs whose memory is explained already."""
+        """Check the memory of a program."""
         __tracebackhide__ = True
         from hlomem.base.errors import HlomemError  # noqa: PLC0415 - only when used
         from hlomem.testing.session import Place, parse_hbm_limit  # noqa: PLC0415 - only when used
@@ -139,8 +134,8 @@ class Meter:
         try:
             limit = parse_hbm_limit(self._marked("limit"), target)
             session = _session(self._item.config)
-            place = Place(path, (line or 0) + 1)
-            entry = session.check(self._key(name), memory, place, target=target, limit=limit)
+            where = Place(path, (line or 0) + 1)
+            entry = session.check(self._key(name), memory, where, target=target, limit=limit)
         except HlomemError as error:
             pytest.fail(f"hlomem: {error}", pytrace=False)
         import msgspec  # noqa: PLC0415 - only when used
@@ -152,7 +147,6 @@ class Meter:
         return memory
 
     def _marked(self, name: str) -> Any:
-        """An argument of the mark."""
         if self._mark is None:
             return None
         if name == "limit" and self._mark.args:
@@ -160,7 +154,7 @@ class Meter:
         return self._mark.kwargs.get(name)
 
     def _key(self, name: str) -> str:
-        """The test, with a name or a number for its second program and those after."""
+        """The test, with a name or a number for further programs."""
         key = f"{self._item.nodeid}#{name}" if name else self._item.nodeid
         number = 1
         while key in self._keys:
@@ -172,7 +166,7 @@ class Meter:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
-    """Measure every program that a marked test compiles, unless it measures them itself."""
+    """Measure every program compiled by a marked test without the fixture."""
     mark = item.get_closest_marker(_MARK)
     if mark is None or "hbm" in getattr(item, "fixturenames", ()):
         return (yield)
@@ -187,21 +181,17 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     return result
 
 
-# Reporting
-
-
 def _is_worker(config: pytest.Config) -> bool:
     return hasattr(config, "workerinput")
 
 
 class _Collector:
-    """Takes measurements out of reports, wherever the tests ran."""
+    """Collects measurements from test reports."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Called for every report, in the process that controls the others."""
         if report.when != "teardown":
             return
         for name, value in report.user_properties:
@@ -210,7 +200,7 @@ class _Collector:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Collect measurements where they are written down."""
+    """Collect measurements in the controlling process."""
     if not _is_worker(session.config):
         session.config.pluginmanager.register(_Collector(session.config), "hlomem-collector")
 
@@ -218,7 +208,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
-    """Say what was measured, and write it down where that is asked for."""
+    """Print the measurements, and write the requested files."""
     session = config.stash.get(_SESSION, None)
     if session is None or not session.entries or _is_worker(config):
         return

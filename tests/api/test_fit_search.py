@@ -84,7 +84,7 @@ def test_a_value_that_is_foretold_is_planned_next_and_never_believed(
         """One that lied for ever would make it a walk."""
         return true if lie is None or len(seen) > 100 else lie
 
-    while (value := next_value(seen, LIMIT, step, foretell=foretell)) is not None:
+    while (value := next_value(seen, LIMIT, step, forecast=foretell)) is not None:
         assert value not in seen
         fits = value <= true
         seen[value] = Planned(LIMIT // 2 + value if fits else LIMIT + value, fits)

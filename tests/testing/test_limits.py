@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hlomem.base.errors import InputError
-from hlomem.testing.baseline import place_in, read_baseline
+from hlomem.testing.baseline import read_baseline, relative_line
 from hlomem.testing.session import parse_hbm_limit
 
 
@@ -41,7 +41,7 @@ def test_without_a_limit_the_targets_chip_has_one() -> None:
     ],
 )
 def test_a_line_is_placed_in_the_project_or_in_its_library(line: str, placed: str) -> None:
-    assert place_in(line, Path("/home/me/project")) == placed
+    assert relative_line(line, Path("/home/me/project")) == placed
 
 
 def test_a_baseline_of_another_version_says_how_to_write_it_anew(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The verbs of the Python interface: load, plan, replan, explain."""
+"""The functions of the Python interface: load, plan, replan, explain."""
 
 from hlomem.base.submodules import find_submodules
 

@@ -1,7 +1,4 @@
-"""`hlomem.diff` and `hlomem.advise`: what changed, and what would help, of whatever users have.
-
-In: what `hlomem.explain` takes. Out: the reports of `hlomem diff` and `hlomem advise`.
-"""
+"""`hlomem.diff` and `hlomem.advise`, for the same inputs as `hlomem.explain`."""
 
 from __future__ import annotations
 
@@ -33,8 +30,8 @@ def diff(
 ) -> Diff:
     """The changes in memory from one compile of a program to another.
 
-    `module` chooses a program where both are folders. `before_module` and `after_module` are the
-    programs of dumps whose text does not lie beside them; they name source lines.
+    `module` chooses a program of folders. `before_module` and `after_module` are the programs of
+    dumps without HLO text next to them; they provide source lines.
     """
     check_choice("by", by, GROUPINGS)
     memories = (
@@ -50,7 +47,7 @@ def diff(
 
 
 def _name(subject: Subject, title: str) -> str:
-    """A side's name: the path that was given, or the program."""
+    """A side's name: the given path, or the program."""
     is_path = isinstance(subject, Path) or (
         isinstance(subject, str) and not is_given_as_text(subject)
     )
@@ -68,8 +65,8 @@ def advise(
 ) -> AdviceReport:
     """Changes that would save memory in a program, or in the program of a dump.
 
-    `module` chooses a program of a folder by name, or is the program of a dump whose text does not
-    lie beside it. `backend` and `chip` are inferred where they are not given.
+    `module` chooses a program of a folder by name, or is the program of a dump without HLO text
+    next to it. `backend` and `chip` are inferred by default.
     """
     name = module if isinstance(module, str) else None
     opened = open_subject(subject, module=name)

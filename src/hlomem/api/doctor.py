@@ -1,8 +1,4 @@
-"""The state of an installation: packages, targets, folders of dumps; for `hlomem doctor`.
-
-In: the environment. Out: `Health`. Nothing is imported to find out; versions are read from what pip
-wrote, and a folder of dumps is listed, not read.
-"""
+"""The state of an installation, for `hlomem doctor`; packages are not imported to find out."""
 
 from __future__ import annotations
 
@@ -23,14 +19,14 @@ if TYPE_CHECKING:
 
 CORE = ("click", "msgspec", "protobuf", "rich")
 OPTIONAL = {
-    "jax": "compiles for machines that are not here",
+    "jax": "compile for other machines",
     "jaxlib": "XLA itself",
-    "libtpu": "compiles for TPUs without one",
-    "jax-cuda13-plugin": "compiles for GPUs without one",
-    "duckdb": "asks stores of many programs",
-    "dask": "scans many programs",
-    "ortools": "a second opinion on packings",
-    "zstandard": "reads compressed caches",
+    "libtpu": "compile for TPUs without one",
+    "jax-cuda13-plugin": "compile for GPUs without one",
+    "duckdb": "query stores of many programs",
+    "dask": "scan many programs on a cluster",
+    "ortools": "a second solver for packings",
+    "zstandard": "read compressed caches",
 }
 """Packages that dumps and modules do not need, and their uses."""
 _DUMP_TO = re.compile(r"--xla_dump_to=(\S+)")
@@ -39,7 +35,7 @@ _MAX_LISTED = 10_000
 
 
 def examine(environment: Mapping[str, str] = os.environ) -> Health:
-    """Looks at this interpreter and its environment."""
+    """The state of this interpreter and its environment."""
     return Health(
         version=__version__,
         python=f"{platform.python_implementation()} {platform.python_version()}, {sys.executable}",

@@ -1,10 +1,9 @@
-"""`hlomem.explain`: a dump in; what its memory is for, when, and from which lines out.
+"""`hlomem.explain`: the reports on one memory space of a dump.
 
     memory = hlomem.explain("xla_dump/")
     memory.peak.size, memory.by("line"), memory["copy.3"].explain()
 
-Ties the reports to one memory space of one dump. Each is computed when first asked for; printed,
-it is the screen of `hlomem summary`, in a notebook too.
+Each report is computed on demand; printed, it is the screen of `hlomem summary`.
 """
 
 from __future__ import annotations
@@ -56,24 +55,23 @@ def explain(
     space: str | None = None,
     results: Sequence[str] = (),
 ) -> MemoryExplanation:
-    """An explanation of the memory of a dump, of a plan, or of a program that is planned for it.
+    """The memory of a dump, of a plan, or of a program that is planned first.
 
-    `subject` is what `hlomem.load` takes, a dump, a plan, HLO text or a module, or a compiled
+    `subject` is an input of `hlomem.load`, a dump, a plan, HLO text or a module, or a compiled
     program: anything with `as_text()`, such as `jax.jit(f).lower(x).compile()`. `module` chooses a
-    program of a folder, by default the largest. `program` is the module a dump plans, or its text,
-    where it does not lie beside the dump. `space` names a memory space or its color. `results` are
-    the paths of what the program returns, `[0]['w']`, in order; arguments bring theirs along.
+    program of a folder, by default the largest. `program` is the module of a dump, or its text, if
+    it is not next to the dump. `space` is the name or color of a memory space. `results` are the
+    paths of the program's outputs, `[0]['w']`, in order.
     """
     memory = open_memory(subject, module=module, program=program, machine=machine, results=results)
     return MemoryExplanation(memory, find_space(memory, space))
 
 
 class _Screen(ABC):
-    """Something that shows itself wherever people look at it."""
+    """An object that prints as a screen."""
 
     @abstractmethod
-    def _lines(self) -> list[Line]:
-        """The lines of its screen."""
+    def _lines(self) -> list[Line]: ...
 
     def __str__(self) -> str:
         return plain(self._lines())
@@ -86,13 +84,13 @@ class _Screen(ABC):
 
 
 class MemoryExplanation(_Screen):
-    """One memory space of one dump; its numbers are those of the commands."""
+    """One memory space of a dump, with the numbers of the commands."""
 
     def __init__(self, memory: MemoryView, space: Space, capacity: Capacity | None = None) -> None:
         self.memory = memory
         self.space = space
         self.capacity = capacity
-        """The memory of the device, where that is known."""
+        """The device memory, if known."""
 
     def __repr__(self) -> str:
         title, size = self.memory.dump.title, format_bytes(self.space.size)
@@ -100,22 +98,22 @@ class MemoryExplanation(_Screen):
 
     @cached_property
     def buffers(self) -> Table[Buffer]:
-        """Every value in its place."""
+        """All values with their locations."""
         return Table(buffer for buffer in self.memory.buffers if buffer.color == self.space.color)
 
     @property
     def timeline(self) -> Timeline | None:
-        """The bytes alive at each step; None where the dump has no live ranges."""
+        """The bytes alive at each step; None without live ranges."""
         return self.memory.timeline(self.space.color)
 
     @cached_property
     def roles(self) -> tuple[RoleShare, ...]:
-        """The bytes by purpose; they add up to `space.size`."""
+        """The bytes by role; they add up to `space.size`."""
         return build_role_shares(self.memory, self.space.color)
 
     @cached_property
     def peak(self) -> Snapshot:
-        """The step at which most is alive, and the buffers alive then."""
+        """The peak, and the buffers alive then."""
         return build_snapshot(self.memory, self.space)
 
     def at(self, step: int | str) -> Snapshot:
@@ -143,12 +141,12 @@ class MemoryExplanation(_Screen):
 
     @cached_property
     def padding(self) -> Padding:
-        """The bytes that layouts cost."""
+        """The padding of layouts."""
         return build_padding(self.memory, self.space)
 
     @cached_property
     def copies(self) -> Copies:
-        """The copies in the program, and why they exist."""
+        """The copies, with reasons."""
         return build_copies(self.memory, self.space)
 
     @cached_property
@@ -158,19 +156,16 @@ class MemoryExplanation(_Screen):
 
     @cached_property
     def holes(self) -> Holes:
-        """The bytes packing lost."""
+        """The fragmentation."""
         return build_holes(self.memory, self.space)
 
     def write_page(self, path: str | Path, *, force: bool = False) -> None:
-        """Write the report as one page that opens offline, whole or not at all.
-
-        A file that is there is replaced only with `force`.
-        """
+        """Write the report as one offline page; with `force`, replace an existing file."""
         target = Path(path)
         write_files(target.parent, {target.name: [self._page().encode()]}, force=force)
 
     def __getitem__(self, name: str) -> BufferExplanation:
-        """The buffer of a name as XLA prints it, or of an argument; a KeyError if there is none."""
+        """The buffer of a name as XLA prints it, or of an argument; else a KeyError."""
         return BufferExplanation(self.memory, find_buffer(self.memory, name))
 
     def __iter__(self) -> Iterator[Buffer]:
@@ -181,7 +176,7 @@ class MemoryExplanation(_Screen):
 
     def _repr_html_(self) -> str:
         """The page of `hlomem html`, in a frame."""
-        from hlomem.report.page.notebook import in_frame  # noqa: PLC0415 - scripts need no page
+        from hlomem.report.page.notebook import in_frame  # noqa: PLC0415 - only for pages
 
         return in_frame(self._page())
 
@@ -193,7 +188,7 @@ class MemoryExplanation(_Screen):
 
 
 class BufferExplanation(_Screen):
-    """A buffer, and its story."""
+    """One buffer."""
 
     def __init__(self, memory: MemoryView, buffer: Buffer) -> None:
         self._memory = memory
@@ -204,7 +199,7 @@ class BufferExplanation(_Screen):
         return f"<BufferExplanation {self.buffer.name[:_MAX_NAME]!r}: {size}, {self.buffer.role}>"
 
     def explain(self) -> Explanation:
-        """Why it exists, why this size, why so long, why there, why not in place."""
+        """Its purpose, size, lifetime and location, and why it is not written in place."""
         return explain_buffer(self._memory, self.buffer)
 
     def _lines(self) -> list[Line]:

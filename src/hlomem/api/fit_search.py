@@ -1,8 +1,7 @@
-"""The choice of the size to plan next, on the way to the largest that fits.
+"""The search for the largest size that fits: which size to plan next.
 
-In: the sizes planned so far, and what there is. Out: another one, or None when two neighbours
-straddle the limit. Memory grows in a line as long as the compiler makes the same program of it, and
-near the limit it does not; so the line is a guess, and only a plan counts.
+Memory grows linearly as long as the compiler produces the same program, so a line predicts the next
+size; only plans count, until two neighbours straddle the limit.
 """
 
 from __future__ import annotations
@@ -13,35 +12,32 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 MAX_PLANS = 6
-"""Plans of a row."""
+"""Limit of plans per row."""
 _MAX_GROWTH = 256
-"""How many times as large as the largest known to fit a guess by a line may be."""
-_MAX_FORETOLD = 1 << 16
-"""The same for one that was foretold."""
+"""Limit of a linear guess, relative to the largest size known to fit."""
+_MAX_FORECAST = 1 << 16
+"""The same for a forecast."""
 
 
 class Planned(NamedTuple):
-    """A size that has been planned, with its verdict."""
-
     size: int
     fits: bool
 
 
 class Straddle(NamedTuple):
-    """The sizes at the limit."""
+    """The values around the limit."""
 
     largest: int
-    """Known to fit; 0 where none is."""
+    """Known to fit; 0 if none is."""
     refused: int | None
-    """The smallest above it that does not."""
+    """The smallest larger value that does not fit."""
 
     def is_closed(self, step: int) -> bool:
-        """Whether nothing lies between them."""
+        """Whether they are neighbours."""
         return self.refused is not None and self.refused - self.largest <= step
 
 
 def straddle(seen: Mapping[int, Planned]) -> Straddle:
-    """The largest value that fits, and the next that does not."""
     largest = max((value for value, plan in seen.items() if plan.fits), default=0)
     above = [value for value, plan in seen.items() if not plan.fits and value > largest]
     return Straddle(largest, min(above, default=None))
@@ -52,11 +48,11 @@ def next_value(
     limit: int,
     step: int,
     start: int = 0,
-    foretell: Callable[[], int | None] = lambda: None,
+    forecast: Callable[[], int | None] = lambda: None,
 ) -> int | None:
-    """The value to plan next; None when nothing is left to find out.
+    """The value to plan next; None if the search is complete.
 
-    `foretell` may know the largest that fits better than a line does.
+    `forecast` may predict the largest that fits better than a line.
     """
     first = max(start // step, 1) * step if start else (step if step > 1 else 2)
     if not seen:
@@ -66,22 +62,22 @@ def next_value(
         return 2 * first
     if Straddle(low, high).is_closed(step):
         return None
-    foretold = foretell()
-    guess = (_guess(seen, limit) if foretold is None else foretold) // step * step
+    predicted = forecast()
+    guess = (_guess(seen, limit) if predicted is None else predicted) // step * step
     if high is None:
-        growth = _MAX_GROWTH if foretold is None else _MAX_FORETOLD
+        growth = _MAX_GROWTH if predicted is None else _MAX_FORECAST
         return min(max(guess, low + step), max(low, step) * growth)
-    if guess <= low:  # foretold to be the largest: its neighbour must be seen not to fit
+    if guess <= low:  # predicted to be the largest: its neighbour must be shown not to fit
         guess = low + step
     return max(step, min(guess, high - step))
 
 
 def _guess(seen: Mapping[int, Planned], limit: int) -> int:
-    """The size at which a line through two plans meets the limit."""
+    """The value at which a line through two plans meets the limit."""
     low, high = straddle(seen)
     if high is not None and low:
         ends = (low, high)
-    else:  # those nearest to the limit; one alone is a line through nothing
+    else:  # those nearest to the limit; a single one with the origin
         nearest = sorted(seen, key=lambda value: abs(seen[value].size - limit))[:2]
         ends = (min(nearest), max(nearest)) if len(nearest) > 1 else (0, nearest[0])
     left = seen[ends[0]].size if ends[0] in seen else 0

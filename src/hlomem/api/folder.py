@@ -1,10 +1,8 @@
-"""The dumps in a folder: which there are, how large they are, which one is meant.
+"""The dumps in a folder written by XLA: listed, measured, chosen by name.
 
-In: a folder as XLA leaves it, with one dump for every program that was compiled, and perhaps a
-name. Out: the files of one dump. Files of one dump are found by name, XLA's own
-(`X-buffer-assignment.txt`, `X-live-range.txt`, ...) and the short ones (`buffer-assignment.txt`,
-`live-range.txt`, ...), each also with `.gz`. Programs are told apart by their names and, where
-these repeat, by the arguments they were compiled for.
+Files of one dump are found by XLA's names (`X-buffer-assignment.txt`, `X-live-range.txt`, ...) or
+the short ones (`buffer-assignment.txt`, ...), each also with `.gz`. Programs of the same name are
+distinguished by their arguments.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ if TYPE_CHECKING:
 
 
 DUMP_FLAGS = 'XLA_FLAGS="--xla_dump_to=DIR --xla_dump_hlo_as_text"'
-"""The flags that make XLA write the files read here."""
+"""The flags that make XLA write these files."""
 _FILE_NAMES = tuple(dict.fromkeys(FILE_NAMES.values()))
 _SNIFF_BYTES = 64
 _MAX_LISTED = 20
@@ -46,12 +44,12 @@ class Module(NamedTuple):
 
     @property
     def title(self) -> str:
-        """The program's name as its author wrote it."""
+        """The name of the user's function."""
         return program_name(self.name)
 
 
 class ModuleSize(NamedTuple):
-    """A dump of a folder, and as much of it as tells it from the others."""
+    """A dump of a folder, with its size and arguments."""
 
     module: Module
     size: int | None
@@ -65,11 +63,11 @@ class Choice(NamedTuple):
 
     module: Module
     reason: str = ""
-    """`the largest of 3 programs`; empty where there was nothing to choose."""
+    """`the largest of 3 programs`; empty if there was no choice."""
 
 
 def files_of(path: Path) -> tuple[Path, ...]:
-    """A dump's file and the others of the same dump beside it, in XLA's order."""
+    """The files of the dump that a file belongs to, in XLA's order."""
     plain = path.name.removesuffix(".gz")
     for suffix, short in _FILE_NAMES:
         if plain.endswith(suffix):
@@ -92,7 +90,7 @@ def program_beside(path: Path) -> Path | None:
 
 
 def _existing(path: Path, names: list[str]) -> tuple[Path, ...]:
-    """The files of these names beside `path`, plain or gzipped; `path` itself always."""
+    """The files of these names next to `path`, plain or gzipped, and `path` itself."""
     found = []
     for name in names:
         candidates = [path.with_name(name), path.with_name(name + ".gz")]
@@ -104,7 +102,7 @@ def _existing(path: Path, names: list[str]) -> tuple[Path, ...]:
 
 
 def answers_yes(question: Callable[[], bool]) -> bool:
-    """The answer of the file system; no for a path it refuses (too long, not allowed)."""
+    """The answer of the file system; False if it raises (too long, not allowed)."""
     try:
         return question()
     except OSError:
@@ -112,7 +110,7 @@ def answers_yes(question: Callable[[], bool]) -> bool:
 
 
 def list_modules(folder: Path) -> list[Module]:
-    """The dumps in a folder, in the order of their names."""
+    """The dumps in a folder, by name."""
     modules, seen = [], set[Path]()
     for path in _files_in(folder):
         if path.with_name(path.name.removesuffix(".gz")) in seen or not _is_dump(path):
@@ -141,7 +139,7 @@ def _module_name(path: Path) -> str:
 
 
 def _is_dump(path: Path) -> bool:
-    """Whether a file has one of XLA's names, or begins as a dump of one file does."""
+    """Whether a file has one of XLA's names, or begins like a dump."""
     plain = path.name.removesuffix(".gz")
     if any(plain.endswith(suffix) or plain == short for suffix, short in _FILE_NAMES):
         return True
@@ -157,11 +155,8 @@ def _is_dump(path: Path) -> bool:
         return False
 
 
-# Which one
-
-
 def measure_all(modules: Sequence[Module], read: Callable[[Path], Source]) -> list[ModuleSize]:
-    """Dumps with their sizes, the largest first; those that cannot be read last."""
+    """Dumps with their sizes, largest first; unreadable ones last."""
     sized = [_measure(module, read) for module in modules]
     return sorted(sized, key=lambda entry: -1 if entry.size is None else entry.size, reverse=True)
 
@@ -183,10 +178,9 @@ def _measure(module: Module, read: Callable[[Path], Source]) -> ModuleSize:
 
 
 def choose_module(folder: Path, wanted: str | None, read: Callable[[Path], Source]) -> Choice:
-    """The largest dump of a folder, or the largest of those whose program is called `wanted`.
+    """The largest dump of a folder, or the largest of a program named `wanted`.
 
-    A name is the program's, or what the files begin with; a part of it will do where it is a part
-    of one program's name only.
+    A name is the program's, the stem of the files, or an unambiguous part of it.
     """
     modules = list_modules(folder)
     if not modules:
@@ -203,7 +197,7 @@ def choose_module(folder: Path, wanted: str | None, read: Callable[[Path], Sourc
 def _named(
     folder: Path, modules: list[Module], wanted: str, read: Callable[[Path], Source]
 ) -> list[Module]:
-    """The dumps of a name: all of one program."""
+    """The dumps of a name, all of the same program."""
     for is_meant in (
         lambda module: module.name == wanted,
         lambda module: module.title in {wanted, wanted.removeprefix("jit_")},
@@ -219,7 +213,7 @@ def _named(
 
 
 def draw_list(sized: Sequence[ModuleSize], most: int = _MAX_LISTED) -> list[str]:
-    """Dumps, one a line: size, name and, where names repeat, what tells them apart."""
+    """One line per dump: size, name and, if names repeat, what distinguishes them."""
     told = tell_apart(sized)
     lines = []
     for (module, size, _), difference in list(zip(sized, told, strict=True))[:most]:
@@ -233,7 +227,7 @@ def draw_list(sized: Sequence[ModuleSize], most: int = _MAX_LISTED) -> list[str]
 
 
 def tell_apart(sized: Sequence[ModuleSize]) -> list[str]:
-    """For each dump what its name does not tell: its file's beginning, and shapes that differ."""
+    """The number and differing argument shapes of dumps that share a name; else empty."""
     alike: dict[str, list[ModuleSize]] = {}
     for entry in sized:
         alike.setdefault(entry.module.title, []).append(entry)
@@ -254,7 +248,7 @@ def _difference(one: ModuleSize, alike: list[ModuleSize]) -> str:
 
 
 def _nothing_in(folder: Path) -> str:
-    """Why a folder is refused, by what lies there instead of a dump."""
+    """Why a folder is rejected, by its contents."""
     names = [path.name for path in _files_in(folder)]
     where = visible(str(folder))
     problem = "no XLA memory dump in this folder"

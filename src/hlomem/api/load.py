@@ -1,8 +1,8 @@
-"""Dumps as users have them: a file, standard input, gzip, one file of four, a folder of many.
+"""Loads dumps and modules from files, folders, standard input and text, gzipped or not.
 
-Everything is read as bytes. What is no text is handed to `hlomem.api.protos`; texts are decoded
-here: bytes that are not UTF-8 are kept as surrogates, so that nothing is lost on the way back. The
-other files of a dump, and the HLO text of its program, are found beside it (`hlomem.api.folder`).
+Binary files are handled by `hlomem.api.protos`. In texts, bytes that are not UTF-8 are kept as
+surrogates, so that nothing is lost. The other files of a dump, and the HLO text of its program, are
+found next to it (`hlomem.api.folder`).
 """
 
 from __future__ import annotations
@@ -36,13 +36,12 @@ _Parsed = TypeVar("_Parsed")
 _GZIP_MAGIC = b"\x1f\x8b"
 _PIECE = 1 << 20
 _MAX_GROWTH = 100
-"""How much larger than packed a text may be; dumps are 5 to 25 times as large."""
+"""Limit of the compression ratio; dumps compress 5 to 25 times."""
 MAX_BYTES = 4 << 30
 _max_bytes = ContextVar("max_bytes", default=MAX_BYTES)
-"""The limit every input is held to; the command line sets it once for all that is read."""
+"""The limit of every input, set by the command line."""
 _seen = ContextVar[dict[int, list[tuple[str, Any]]] | None]("seen", default=None)
-"""Texts that were read, by their lengths, while somebody wants equal ones to be read once: two
-large texts are compared faster than one is hashed."""
+"""Texts read within `reading_once`, by length: comparing two large texts is faster than hashing."""
 _TEXT_STARTS = (b"BufferAssignment:", b"HloModule", b"HloLiveRange", b"Total bytes used:", b"//")
 _OOM = lazy_pattern(r"RESOURCE_EXHAUSTED|bfc_allocator\.cc")
 _MODULE_START = lazy_pattern(r"\ufeff?\s*+(?://[^\n]*+\n\s*+)*+HloModule\b")
@@ -50,7 +49,7 @@ _MODULE_START = lazy_pattern(r"\ufeff?\s*+(?://[^\n]*+\n\s*+)*+HloModule\b")
 
 @contextmanager
 def reading_once() -> Iterator[None]:
-    """Texts that are equal are read once meanwhile, and their records are the same objects."""
+    """Within the block, equal texts are parsed once and share their records."""
     before = _seen.set({})
     try:
         yield
@@ -60,7 +59,7 @@ def reading_once() -> Iterator[None]:
 
 @contextmanager
 def limited_to(size: int) -> Iterator[None]:
-    """Inputs of more than `size` bytes, unpacked, are refused meanwhile."""
+    """Within the block, inputs of more than `size` bytes, unpacked, are rejected."""
     before = _max_bytes.set(size)
     try:
         yield
@@ -69,7 +68,7 @@ def limited_to(size: int) -> Iterator[None]:
 
 
 def max_input() -> int:
-    """How many bytes an input may have, unpacked."""
+    """The limit of an input in bytes, unpacked."""
     return _max_bytes.get()
 
 
@@ -94,7 +93,7 @@ def read_bytes(path: str | Path) -> bytes:
 
 
 def decode(name: str, data: bytes) -> Source:
-    """The text in `data`, gzipped or not; bytes that are not UTF-8 stay, as surrogates."""
+    """The text in `data`, gzipped or not; bytes that are not UTF-8 become surrogates."""
     return _as_text(name, _unpack(name, data))
 
 
@@ -105,7 +104,7 @@ def _as_text(name: str, data: bytes) -> Source:
 def _unpack(name: str, data: bytes) -> bytes:
     if not data.startswith(_GZIP_MAGIC):
         return data
-    import gzip  # noqa: PLC0415 - most texts are not packed
+    import gzip  # noqa: PLC0415 - most texts are not compressed
     import zlib  # noqa: PLC0415
 
     packed = io.BytesIO(data)
@@ -121,7 +120,7 @@ def _read_limited(
     packed: BinaryIO | None = None,
     piece: int = _PIECE,
 ) -> bytes:
-    """All of a file, in pieces; refused when it is too long, or grows too much by unpacking."""
+    """All of a file, rejected if it is too long or its compression ratio too high."""
     limit, pieces, size = max_input(), list[bytes](), 0
     while data := file.read(min(piece, limit + 1)):
         pieces.append(data)
@@ -131,44 +130,43 @@ def _read_limited(
             raise InputError(f"{visible(name)}: {problem}")
         if packed is not None and size > max(_PIECE * 64, _MAX_GROWTH * packed.tell()):
             problem = (
-                f"unpacks to more than {_MAX_GROWTH} times its size; if that is right, unpack it"
+                f"unpacks to more than {_MAX_GROWTH} times its size; if that is correct, unpack it"
             )
             raise InputError(f"{visible(name)}: {problem}")
     return b"".join(pieces)
 
 
 def encode(text: str) -> bytes:
-    """The bytes a text was decoded from."""
+    """The bytes from which a text was decoded."""
     return text.encode("utf-8", "surrogateescape")
 
 
 def load(path_or_text: str | Path, *, module: str | None = None) -> Dump:
     """The dump in a file, in a folder, on standard input (`-`) or in a text.
 
-    A string that is empty or has a line end is a text, any other a path. The other files of a
-    dump that XLA wrote in four are found by name, and so is the HLO text of its program, which
-    `Dump.module` reads when it is asked for. Of a folder's programs the largest is taken, or the
-    one that `module` names; a part of its name will do. A file may also be one of XLA's protos
-    (`.hlo.pb`), a profile (`.xplane.pb`), an entry of JAX's compilation cache or a serialized
-    executable, a folder a whole cache: programs in them are chosen likewise.
+    A string that is empty or contains a newline is text, any other a path. The other files of a
+    dump are found by name, and so is the HLO text of its program, which `Dump.module` reads on
+    demand. Of a folder's programs the largest is taken, or the one named (in part) by `module`. A
+    file may also be an XLA proto (`.hlo.pb`), a profile (`.xplane.pb`), an entry of JAX's
+    compilation cache or a serialized executable, and a folder a whole cache.
     """
     loaded = load_any(path_or_text, module=module)
     if not isinstance(loaded, HloModule):
         return loaded
     where = visible(loaded.source_name)
     if loaded.creation is not None:
-        raise InputError(f"{where}: a program without a memory plan, which `hlomem plan` makes")
+        raise InputError(f"{where}: a program without a memory plan; `hlomem plan` makes one")
     raise InputError(
-        f"{where}: this is an HLO module; the dump is the file *-buffer-assignment.txt beside it"
+        f"{where}: this is an HLO module; the dump is the file *-buffer-assignment.txt next to it"
     )
 
 
 def load_any(
     path_or_text: str | Path, *, module: str | None = None, as_program: bool = False
 ) -> Dump | HloModule:
-    """The dump `load` gives, or the HLO module if the file or text is one.
+    """The dump that `load` returns, or the HLO module if the file or text is one.
 
-    `as_program` leaves the plan aside that stands beside a program in one file.
+    `as_program` ignores the plan of a file that contains both.
     """
     if isinstance(path_or_text, str) and is_given_as_text(path_or_text):
         return _read_any(Source("<string>", path_or_text), None)
@@ -188,7 +186,6 @@ def load_any(
 
 
 def _is_folder(path: str | Path) -> bool:
-    """The answer of the file system; no for a path it refuses (too long, not allowed)."""
     return os.path.isdir(path)  # noqa: PTH112 - which, unlike that of a Path, never raises
 
 
@@ -198,7 +195,7 @@ def is_given_as_text(path_or_text: str) -> bool:
 
 
 def _is_binary(data: bytes) -> bool:
-    """Whether a file is no text; damage inside of one leaves its beginning as it was."""
+    """Whether a file is binary; the beginning of a text is decisive even if it is damaged."""
     if data.lstrip(b"\xef\xbb\xbf\r\n").startswith(_TEXT_STARTS):
         return False
     from hlomem.proto.sniff import is_binary  # noqa: PLC0415 - not for texts
@@ -207,7 +204,7 @@ def _is_binary(data: bytes) -> bool:
 
 
 def _load_folder(name: str, module: str | None, *, as_program: bool) -> Dump | HloModule:
-    """A dump as text of a folder, or else one of the programs in its files."""
+    """A text dump of a folder, or else one of the programs in its binary files."""
     from pathlib import Path  # noqa: PLC0415 - not for files
 
     from msgspec.structs import replace  # noqa: PLC0415
@@ -224,7 +221,7 @@ def _load_folder(name: str, module: str | None, *, as_program: bool) -> Dump | H
 
 
 def list_programs_of(path: Path) -> list[ProtoProgram]:
-    """The programs in a folder of protos, or in a file that is no text; none elsewhere."""
+    """The programs in a folder of protos or in a binary file; empty elsewhere."""
     from hlomem.api.protos import programs_in, programs_in_folder  # noqa: PLC0415 - not for texts
 
     if _is_folder(path):
@@ -234,11 +231,11 @@ def list_programs_of(path: Path) -> list[ProtoProgram]:
 
 
 def _read_any(source: Source, name: str | None) -> Dump | HloModule:
-    """A module, or the dump that a text and the files beside its path make up."""
+    """A module, or the dump of a text and its companion files."""
     if is_module_text(source.text):
         return _parse_once(source, lambda: hlo.parse(source.text, source.name))
     if "BufferAssignment:" not in source.text and _OOM.search(source.text):
-        problem = "a log with an out-of-memory message, and no dump"
+        problem = "a log with an out-of-memory message, not a dump"
         hint = "`hlomem oom`, in Python `hlomem.read_oom`, explains it"
         raise InputError(f"{visible(source.name)}: this is {problem}; {hint}")
     if name is None:
@@ -254,12 +251,11 @@ def _read_any(source: Source, name: str | None) -> Dump | HloModule:
 
 
 def _parse_dump(name: str, sources: Sequence[Source]) -> Dump:
-    """The dump in the texts of its files."""
     from hlomem.dump.dump import join_parts  # noqa: PLC0415 - not for modules
     from hlomem.dump.parts import parse_part  # noqa: PLC0415
 
     parts = [_parse_once(source, partial(parse_part, source)) for source in sources]
-    # A text that was read before has the name of that file.
+    # An equal text read before has the name of another file.
     return join_parts(
         name,
         [part._replace(name=source.name) for part, source in zip(parts, sources, strict=True)],
@@ -267,7 +263,7 @@ def _parse_dump(name: str, sources: Sequence[Source]) -> Dump:
 
 
 def _parse_once(source: Source, parse: Callable[[], _Parsed]) -> _Parsed:
-    """A text, parsed; the same object for an equal text while `reading_once`."""
+    """A text, parsed; equal texts share the result within `reading_once`."""
     seen = _seen.get()
     if seen is None:
         return parse()
@@ -280,18 +276,17 @@ def _parse_once(source: Source, parse: Callable[[], _Parsed]) -> _Parsed:
 
 
 def is_module_text(text: str) -> bool:
-    """Whether a text is an HLO module's rather than a dump's."""
+    """Whether a text is an HLO module rather than a dump."""
     return _MODULE_START.match(text) is not None
 
 
 def load_module(module: Module) -> Dump:
-    """The dump in the files of one module."""
     dump = _parse_dump(module.name, [read_source(path) for path in module.files])
     return _with_program(dump, module.files[0])
 
 
 def _with_program(dump: Dump, path: Path) -> Dump:
-    """A dump that knows the program whose text lies beside its file."""
+    """A dump with the program whose text is next to its file."""
     from msgspec.structs import replace  # noqa: PLC0415 - not for modules
 
     from hlomem.api.folder import program_beside  # noqa: PLC0415
@@ -301,7 +296,7 @@ def _with_program(dump: Dump, path: Path) -> Dump:
 
 
 def find_program(path: str | Path, module: str | None = None) -> HloModule | None:
-    """The program of a dump, where its text lies beside it."""
+    """The program of a dump, if its text is next to it."""
     return load(path, module=module).module
 
 
@@ -309,5 +304,5 @@ def load_program(path: str | Path) -> HloModule:
     """The HLO module in a file."""
     loaded = load_any(path, as_program=True)
     if not isinstance(loaded, HloModule):
-        raise InputError(f"{visible(str(path))}: this is a dump; the HLO module is wanted here")
+        raise InputError(f"{visible(str(path))}: this is a dump; an HLO module is needed here")
     return loaded

@@ -1,8 +1,6 @@
-"""An out-of-memory error and the program it is of, made one note and one page.
+"""The note and page of an out-of-memory error, for tracebacks (`hlomem.jax`) and `hlomem run`.
 
-In: the memory of the program, what the message says (`hlomem.report.oom`), and a file for the page.
-Out: the note, which `hlomem.jax` puts below a traceback and `hlomem run` prints. What cannot be
-made is left out, and the note says so: an error that is being reported must not become another.
+Parts that cannot be made are omitted with a remark: reporting an error must not raise another.
 """
 
 from __future__ import annotations
@@ -24,14 +22,11 @@ if TYPE_CHECKING:
     from hlomem.report.data.advice import Advice
 
 MAX_ADVISED = 20_000
-"""Values of a program for which changes are tried by planning anew."""
+"""Values up to which changes of a program are tried by planning it again."""
 
 
 def find_failure(text: str) -> Failure | None:
-    """The out-of-memory error in a message or a log; None where there is none.
-
-    A warning of rematerialization alone ends no program.
-    """
+    """The out-of-memory error in a message or a log, if any; not a mere remat warning."""
     oom = build_oom(read_oom(text))
     return None if oom is None or oom.failure.moment == "rematerialization" else oom.failure
 
@@ -39,7 +34,7 @@ def find_failure(text: str) -> Failure | None:
 def describe_failure(
     explanation: MemoryExplanation, failure: Failure, reason: str, page: Path | None
 ) -> str:
-    """The note for an error; the page is written on the way, over one that is there."""
+    """The note for an error; also writes the page, replacing an existing one."""
     remark = Remark(
         reason=reason,
         advice=_best_advice(explanation),
@@ -49,23 +44,20 @@ def describe_failure(
 
 
 def describe_unknown(failure: Failure, count: int) -> str:
-    """The note for an error that no program is known for, of `count` that are."""
+    """The note for an error that matches none of `count` programs."""
     asked = "memory" if failure.needed is None else format_bytes(failure.needed)
     if failure.moment == "compile":
         name = (failure.module or "a program").removeprefix("jit_")
-        there = "" if failure.available is None else f", {format_bytes(failure.available)} there"
-        return "\n".join(
-            [
-                f"{HEAD} {name} needs {asked}{there}; its plan cannot be seen from this process",
-                "  `hlomem run -- COMMAND` reads the dump XLA writes before it gives up",
-            ]
+        size = "" if failure.available is None else format_bytes(failure.available)
+        there = size and f", {size} available"
+        return (
+            f"{HEAD} {name} needs {asked}{there}; its plan is not visible from this process\n"
+            "  `hlomem run -- COMMAND` reads the dump XLA writes before it fails"
         )
     programs = f"none of the {count} programs seen" if count else "no program was seen that"
-    return "\n".join(
-        [
-            f"{HEAD} {asked} could not be had, and {programs} asks for so much at once",
-            "  arrays that are put on a device need memory, too; jax.live_arrays() lists them",
-        ]
+    return (
+        f"{HEAD} {asked} could not be allocated, and {programs} requests as much at once\n"
+        "  arrays on a device need memory as well; jax.live_arrays() lists them"
     )
 
 
@@ -78,7 +70,7 @@ def _write_page(explanation: MemoryExplanation, page: Path) -> str:
 
 
 def _best_advice(explanation: MemoryExplanation) -> str:
-    """The change that saves most: tried where the program is not too large, else counted."""
+    """The change that saves most: tried if the program is small enough, else counted."""
     memory, space = explanation.memory, explanation.space
     if len(memory.buffers) <= MAX_ADVISED:
         try:

@@ -1,8 +1,7 @@
-"""The inputs of `explain`, `diff` and `advise`, made one of two things: a dump or a module.
+"""Opens the inputs of `explain`, `diff` and `advise` as a dump or a module.
 
-In: a path, a text, a dump, a plan, a module, or anything with `as_text()`, such as what
-`jax.jit(f).lower(x).compile()` returns. Out: a `Subject`. JAX is not imported: a compiled program
-is known by what it can do.
+An input is a path, a text, a dump, a plan, a module, or anything with `as_text()`, such as
+`jax.jit(f).lower(x).compile()`; JAX is not imported.
 """
 
 from __future__ import annotations
@@ -34,11 +33,11 @@ class Compiled(Protocol):
 
 
 Subject: TypeAlias = "str | Path | Dump | Plan | HloModule | Compiled"
-"""Anything with memory to look at."""
+"""Any supported input."""
 
 
 class OpenedSubject(NamedTuple):
-    """A dump with its program, or a program that is to be planned."""
+    """A dump with its program, or a program without a plan."""
 
     dump: Dump | None
     program: HloModule | None
@@ -47,7 +46,7 @@ class OpenedSubject(NamedTuple):
 
 
 def open_subject(subject: Subject, *, module: str | None = None) -> OpenedSubject:
-    """A dump where there is one, else the program; `module` chooses from a folder."""
+    """The dump if there is one, else the program; `module` chooses from a folder."""
     if isinstance(subject, str | Path):
         subject = load_any(subject, module=module)
     elif module is not None:
@@ -72,7 +71,7 @@ def open_memory(
     machine: Machine | None = None,
     results: Sequence[str] = (),
 ) -> MemoryView:
-    """The memory of a subject; a program is planned first, as `hlomem.plan` does."""
+    """The memory of a subject; a program without a plan is planned first."""
     opened = open_subject(subject, module=module)
     if opened.dump is None:
         assert opened.program is not None
@@ -91,7 +90,7 @@ def open_memory(
 
 
 def machine_of(compiled: object) -> Machine | None:
-    """The machine of a compiled program's devices, which its shardings name; None if none does."""
+    """The machine of a compiled program's devices, by its shardings; None if unknown."""
     pending = [getattr(compiled, name, None) for name in ("input_shardings", "output_shardings")]
     while pending:
         tree = pending.pop(0)
@@ -108,7 +107,7 @@ def machine_of(compiled: object) -> Machine | None:
 def _text_of(subject: object) -> str:
     if not isinstance(subject, Compiled):
         raise CommandError(
-            f"a `{type(subject).__name__}` has no memory to look at: give a path, a text, a dump,"
+            f"a `{type(subject).__name__}` is not supported: give a path, a text, a dump,"
             " a plan, an HLO module or a compiled program, jax.jit(f).lower(…).compile()"
         )
     text = subject.as_text()

@@ -1,8 +1,4 @@
-"""Buffers to offsets: the smallest heap that can be found, never larger than XLA's, with a proof.
-
-In: buffers and when they live. Out: `hlomem.packer.buffers.Packing`. XLA's own heap
-(`hlomem.assign.packing`) is tried first, where one alignment holds for all.
-"""
+"""Packs buffers into the smallest heap found, never larger than XLA's, with a proof if possible."""
 
 from __future__ import annotations
 
@@ -18,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["DEFAULT_EFFORT", "Buffer", "Packing", "pack", "pack_as_xla"]
 
 _MAX_FLOAT = 1 << 53
-"""XLA's heap keeps addresses as floats, for speed."""
+"""The limit of exact floats, which our replica of XLA's heap uses as addresses."""
 
 
 def pack(
@@ -28,11 +24,11 @@ def pack(
     effort: int = DEFAULT_EFFORT,
     second_opinion: bool = False,
 ) -> Packing:
-    """Offsets for buffers that are alive at times.
+    """Offsets for buffers with lifetimes.
 
-    With a `capacity`, the answer is whether they fit; without one, the smallest heap that is found
-    within `effort`, counted in steps and not in seconds, so that it is the same everywhere.
-    `second_opinion` asks OR-tools' CP-SAT where a question stays open.
+    With a `capacity`, the answer is whether they fit; else the smallest heap found within `effort`,
+    counted in steps for reproducibility. `second_opinion` uses OR-tools' CP-SAT if the question
+    stays open.
     """
     buffers = list(buffers)
     alignments = {buffer.alignment for buffer in buffers}
@@ -44,7 +40,7 @@ def pack(
 
 
 def pack_as_xla(buffers: Sequence[Buffer]) -> dict[int | str, int]:
-    """Offsets by XLA's own heap, the better of its two; for buffers of one alignment."""
+    """Offsets by the better of XLA's two heaps, for buffers of one alignment."""
     intervals = [
         BufferInterval(
             number,

@@ -1,8 +1,4 @@
-"""`hlomem.plan`: a program in; its memory plan out, stage by stage and as the dump XLA would write.
-
-Ties the pieces together: a text to a module, a release of XLA to the options of the pipeline and
-the era of the dump, the plan to its files.
-"""
+"""`hlomem.plan`: the memory plan of a program, stage by stage and as the dump XLA would write."""
 
 from __future__ import annotations
 
@@ -46,23 +42,23 @@ _FIRST_CPU_REPORT = Release(JAXLIB, (0, 4, 35))
 
 
 class Plan(Struct, frozen=True, eq=False, dict=True):
-    """A memory plan: how it was found, and what XLA would write about it."""
+    """A memory plan: its stages, and the files XLA would write."""
 
     stages: Stages
     name: str
-    """The beginning of its files' names."""
+    """The stem of its files."""
     era: Era
-    """The version of the format they are written in."""
+    """The version of their format."""
     files: dict[str, Kind]
-    """XLA's files that there are, by their names."""
+    """XLA's files, by name."""
     seconds: dict[str, float]
-    """CPU time of each step, by its name."""
+    """CPU time by step."""
     notes: tuple[str, ...] = ()
-    """Choices the plan had to make because the text does not say."""
+    """Assumptions where the text is silent."""
 
     @cached_property
     def dump(self) -> Dump:
-        """The dump XLA would write, as records; made when first asked for."""
+        """The dump XLA would write, as records."""
         from hlomem.dump.dump import Dump  # noqa: PLC0415 - a text needs no records
         from hlomem.dump.parts import Part, Wrapping  # noqa: PLC0415
 
@@ -75,12 +71,12 @@ class Plan(Struct, frozen=True, eq=False, dict=True):
         return Dump(self.name, tuple(parts), (self.era,))
 
     def text(self, file: str) -> str:
-        """The text of one of its files, which needs no records."""
+        """The text of one of its files."""
         with collector_off():
             return "".join(self.pieces(file))
 
     def pieces(self, file: str) -> Iterator[str]:
-        """The text of one of its files, piece by piece: it may be larger than all else."""
+        """The text of one of its files in pieces, since it may be large."""
         return self._text.pieces(self.files[file])
 
     @cached_property
@@ -88,7 +84,7 @@ class Plan(Struct, frozen=True, eq=False, dict=True):
         return PlanText(self.stages, self.era)
 
     def to_proto(self) -> bytes:
-        """An HloProto of the program and this plan, where the program was read from a proto."""
+        """An HloProto of the program and this plan."""
         from hlomem.proto.write import encode_plan  # noqa: PLC0415 - few ask for it
 
         return encode_plan(self.stages)
@@ -97,7 +93,7 @@ class Plan(Struct, frozen=True, eq=False, dict=True):
         return "".join(map(self.text, self.files))
 
     def _repr_html_(self) -> str:
-        """The report, for notebooks; found by name, as nothing here knows of reports."""
+        """The report, for notebooks; imported by name, to keep reports out of the imports."""
         notebook = import_module("hlomem.report.page.notebook")
         return str(notebook.format_frame(self.dump, self.stages.module, is_planned=True))
 
@@ -115,18 +111,17 @@ def plan(
     order: str = "xla",
     name: str = "module",
 ) -> Plan:
-    """The plan XLA's buffer assignment makes for a program.
+    """The plan of XLA's buffer assignment for a program.
 
-    `program` is HLO text, or a module. `backend` and `chip` (`v5e`, `h200`), or a machine as the
-    backend, are inferred from it where they are not given, and asked for where that cannot be done
-    and machines would plan it differently. `era` is a release (`jaxlib-0.7.2`) or an era's letter,
-    by default the newest; `like` takes it from a dump, and where releases that write alike plan
-    otherwise, the one whose allocations are the dump's. `schedule` is a dump to take the
-    instruction order from, for text that carries none. `preset` is a dump to take the offsets in a
-    TPU's fast memory from, which a pass before buffer assignment has fixed and the text does not
-    show. `pack` replaces the heap algorithm. `order` is that of XLA's lists: `xla` infers it, so
-    that ids are XLA's, `text` takes the text's, which is faster and puts every value where it lies,
-    too. The files of the plan's dump begin with `name`. `notes` of the plan say what was assumed.
+    `program` is HLO text or a module. `backend` and `chip` (`v5e`, `h200`), or a machine as the
+    backend, are inferred from it; an error asks for them if candidates would plan it differently.
+    `era` is a release (`jaxlib-0.7.2`) or an era's letter, by default the newest; `like` takes it
+    from a dump, choosing the release that reproduces the dump's allocations. `schedule` is a dump
+    with the instruction order, for text without one. `preset` is a dump with the offsets in a TPU's
+    fast memory, which are assigned before buffer assignment and not part of the text. `pack`
+    replaces the heap algorithm. `order` is that of XLA's lists: `xla` infers it, so that ids are
+    XLA's; `text` is faster and gives the same offsets. `name` is the stem of the plan's files.
+    `notes` of the plan list assumptions.
     """
     order_lists = find_order(order)
     watch = Stopwatch()
@@ -155,7 +150,7 @@ def plan(
 
 
 def _outline(made: Plan) -> list[object]:
-    """Every allocation with the places in it: plans with the same outline are the same."""
+    """Every allocation with its offsets: plans with the same outline are equal."""
     return [
         (
             allocation.size,
@@ -169,7 +164,7 @@ def _outline(made: Plan) -> list[object]:
 def find_machines(
     module: HloModule, backend: str | Machine, chip: str, dumps: Sequence[Dump] = ()
 ) -> MachineCandidates:
-    """The machines a module may be for: given, told by its text, or by dumps of the program."""
+    """The machines a module may be for: given, or inferred from its text or dumps."""
     if not isinstance(backend, str) or chip or (backend and len(machines_of(backend)) == 1):
         given = given_machine(backend, chip)
         assert given is not None
@@ -191,11 +186,11 @@ def find_machines(
 
 
 def _undecided(module: HloModule, guess: MachineCandidates) -> CommandError:
-    """The error where machines that a module may be for plan it differently."""
+    """The error for a module whose candidate machines plan it differently."""
     where = visible(module.source_name)
     platforms = list(dict.fromkeys(machine.platform for machine in guess.machines))
     if len(platforms) > 1:
-        problem = f"{where}: the text does not tell which machine it was compiled for"
+        problem = f"{where}: the text does not tell for which machine it was compiled"
         known = ", ".join(platforms)
         ask = f"give one of {known} as the backend"
         return CommandError(f"{problem}, and they plan it differently: {ask}")
@@ -221,10 +216,10 @@ class _Planner(Struct, frozen=True):
     name: str
     watch: Stopwatch
     reason: str
-    """Why the machine is what it is; empty where it was given."""
+    """Why this machine; empty if it was given."""
 
     def plan_on(self, machine: Machine) -> Plan:
-        """As the release that is asked for, or that plans like a dump."""
+        """The plan of the requested release, or of the one that reproduces a dump."""
         releases = _releases(machine, self.era, self.like)
         written_as = self.like.era if self.like is not None else era_of(releases[0])
         plans: list[Plan] = []
@@ -243,7 +238,7 @@ class _Planner(Struct, frozen=True):
         with collector_off():
             schedule = self.schedule
             if schedule is None and not module.is_scheduled:
-                schedule = _schedule_anew(module, options, notes)
+                schedule = _new_schedule(module, options, notes)
             placed = NO_PRESET if self.preset is None else preset_of(module, self.preset, machine)
             stages = run_stages(
                 module, options, schedule, self.pack, placed, self.watch.lap, self.order_lists
@@ -258,7 +253,7 @@ class _Planner(Struct, frozen=True):
 
 
 def find_order(name: str) -> OrderLists:
-    """How to put a module's lists in order: `xla` or `text`."""
+    """The function that orders a module's lists: `xla` or `text`."""
     found = _ORDERS.get(name)
     if found is None:
         raise CommandError(f"unknown order `{visible(name)}`; known are {', '.join(_ORDERS)}")
@@ -267,7 +262,7 @@ def find_order(name: str) -> OrderLists:
 
 _ORDERS = {"xla": infer_order, "text": in_text_order}
 ORDERS = tuple(_ORDERS)
-"""The orders of lists that `plan` knows, by name."""
+"""The orders of lists, by name."""
 
 
 class Stopwatch:
@@ -284,7 +279,7 @@ class Stopwatch:
 
 
 def _releases(machine: Machine, era: str, like: Dump | None) -> list[Release]:
-    """The releases to plan as, the newest first: one, or those that write as a dump is written."""
+    """The releases to plan as, newest first: one, or all that write a dump's format."""
     package = machine.package
     if like is None:
         return [find_release(era or NEWEST_LETTER, package)]
@@ -307,29 +302,28 @@ def _has_allocations_of(dump: Dump, planned: Dump) -> bool:
 
 
 def both_given() -> CommandError:
-    """The error of two answers to the question which XLA plans."""
-    return CommandError("give an era or a dump like which to write, not both")
+    return CommandError("give either an era or a dump to write like, not both")
 
 
 def unknown_era(dump: Dump) -> ParseError:
-    """The error at the first file of a dump that no XLA writes, or not beside those before it."""
+    """The error at the first file of a dump that no XLA writes, alone or with the others."""
     seen = Features()
     for part in dump.parts:
         seen = seen.merged_with(part.seen)
         if recognise(seen)[0].letter == "?":
             break
     source = Source(part.name, dump.part_text(part))
-    problem = "its era is unknown: no XLA writes this file as it is, or not beside the others"
+    problem = "its era is unknown: no XLA writes this file, or not together with the others"
     return ParseError(source, source.first_line, problem, "give an era")
 
 
 def preset_of(module: HloModule, dump: Dump, machine: Machine) -> Preset:
-    """The values memory-space assignment placed: in a dump, those of one temporary allocation."""
+    """The offsets of memory-space assignment: in a dump, those of one temporary allocation."""
     where = visible(dump.name)
     if dump.assignment is None:
-        raise InputError(f"{where}: no allocations, so nothing placed beforehand, in this dump")
+        raise InputError(f"{where}: no allocations, so no preset offsets, in this dump")
     if machine.preset_color is None:
-        raise CommandError(f"nothing is placed beforehand on `{machine.name}`: give no preset")
+        raise CommandError(f"`{machine.name}` has no preset offsets: give no preset")
     allocations = [
         allocation
         for allocation in dump.assignment.allocations
@@ -363,7 +357,7 @@ def preset_of(module: HloModule, dump: Dump, machine: Machine) -> Preset:
 
 
 def _check_all_placed(stages: Stages, dump: Dump) -> None:
-    """A dump of the module itself leaves nothing in fast memory to be placed."""
+    """Check that a preset covers everything in fast memory."""
     color = stages.options.machine.preset_color
     for allocation in stages.assignment.allocations:
         names = [(value.instruction.name, value.index) for value in allocation.slices]
@@ -380,7 +374,7 @@ def _notes_on_preset(stages: Stages) -> list[str]:
     ):
         return []
     problem = f"the text does not say where values lie in memory space {color}"
-    return [f"{problem}: packed anew (a dump given as preset has their places)"]
+    return [f"{problem}: packed again (a dump given as preset has the offsets)"]
 
 
 def _notes_on_elements(module: HloModule) -> list[str]:
@@ -395,8 +389,8 @@ def _notes_on_elements(module: HloModule) -> list[str]:
     return [f"{problem}: names and slots are made up (a dump given as schedule has them)"]
 
 
-def _schedule_anew(module: HloModule, options: Options, notes: list[str]) -> Schedule | None:
-    """The order the backend's scheduler gives a text without one; None where it is not known."""
+def _new_schedule(module: HloModule, options: Options, notes: list[str]) -> Schedule | None:
+    """The order of the backend's scheduler for a text without one; None if unknown."""
     from hlomem.opt.orders.xla_schedulers import choose_schedule  # noqa: PLC0415 - few need it
 
     chosen = choose_schedule(module, options)
@@ -408,7 +402,6 @@ def _schedule_anew(module: HloModule, options: Options, notes: list[str]) -> Sch
 
 
 def _schedule_of(module: HloModule, dump: Dump) -> Schedule:
-    """The order of a dump's instruction sequence."""
     if dump.live_ranges is None:
         where = visible(dump.name)
         raise InputError(f"{where}: no live ranges, so no instruction sequence, in this dump")
@@ -417,13 +410,13 @@ def _schedule_of(module: HloModule, dump: Dump) -> Schedule:
         check_sequence(module, sequence)
     except SequenceProblem as problem:
         raise _at_step(
-            dump, problem, f"its sequence is not one of module `{module.name}`"
+            dump, problem, f"its sequence does not match module `{module.name}`"
         ) from None
     return schedule_from_names(module, split_sequence(module, sequence))
 
 
 def _at_step(dump: Dump, problem: SequenceProblem, hint: str) -> ParseError:
-    """The error at a step of a dump's sequence, in the text the dump was read from."""
+    """The error at a step of a dump's sequence, in the dump's text."""
     part = next(part for part in dump.parts if part.contents.live_ranges is not None)
     text = dump.part_text(part)
     start = text.find("\n", text.index("InstructionSequence:"))
@@ -434,7 +427,7 @@ def _at_step(dump: Dump, problem: SequenceProblem, hint: str) -> ParseError:
 
 
 def files_of(name: str, era: Era, release: Release) -> dict[str, Kind]:
-    """The files this release writes, named after `name`."""
+    """The files this release writes, with stem `name`."""
     kinds: list[Kind] = ["combined"]
     if era.features.split:
         kinds = ["assignment", "values", "live-range"]

@@ -1,8 +1,4 @@
-"""Programs in protos, profiles, caches and executables: which there are, and which one is meant.
-
-In: the bytes of a file, or a folder of such files, and perhaps a name. Out: the dump of one
-program, or the program alone where it has no plan. Of several the largest is taken.
-"""
+"""Programs in protos, profiles, caches and executables: listed, and chosen by name or size."""
 
 from __future__ import annotations
 
@@ -30,23 +26,23 @@ if TYPE_CHECKING:
 _MAX_LISTED = 20
 _SNIFFED = 4096
 _CACHE_ENTRY = re.compile(r".*-cache|.+-[0-9a-f]{64}", re.DOTALL)
-"""JAX's name for an entry of its cache: the program and a key; before 0.4.36 nothing behind it."""
+"""The name of a cache entry: program and key, since 0.4.36 with the suffix `-cache`."""
 _PROTO_ENDINGS = (".pb", ".pb.gz")
 
 
 class ProtoProgram(Struct, frozen=True, dict=True):
-    """A program of a file, not read further than to tell it from the others."""
+    """A program of a file, not opened yet."""
 
     name: str
-    """The name its author gave it; with `#2` and so on where several have it."""
+    """The user's name for it, with `#2` and so on if it repeats."""
     module_name: str
-    """The name XLA gives it, `jit_` and the like included."""
+    """XLA's name for it, with `jit_`."""
     where: str
-    """The file it is in."""
+    """Its file."""
     module: bytes
     """The HloModuleProto."""
     assignment: Any
-    """The BufferAssignmentProto; None where the file has no plan of it."""
+    """The BufferAssignmentProto; None without a plan."""
 
     @property
     def full_name(self) -> str:
@@ -64,13 +60,12 @@ class ProtoProgram(Struct, frozen=True, dict=True):
         return next((size for _, size in sorted(sizes.items()) if size), 0)
 
     def open_module(self) -> HloModule:
-        """The program."""
         from hlomem.proto.module import read_module  # noqa: PLC0415 - start-up
 
         return read_module(self.module, self.where)
 
     def open(self) -> Dump | HloModule:
-        """The dump of its plan; without one the program."""
+        """The dump of its plan, or else the program."""
         module = self.open_module()
         if self.assignment is None:
             return module
@@ -83,7 +78,7 @@ class ProtoProgram(Struct, frozen=True, dict=True):
 
 
 def programs_in(data: bytes, name: str, limit: int) -> list[ProtoProgram]:
-    """The programs of a file, the largest first."""
+    """The programs of a file, largest first."""
     found = [
         ProtoProgram(program.name, program.name, name, program.module, program.assignment)
         for program in open_programs(data, name, limit)
@@ -96,7 +91,7 @@ def programs_in_folder(
 ) -> list[ProtoProgram]:
     """The programs of a compilation cache, of a profile's folder or of a folder of protos.
 
-    A file that cannot be read, or has no program, is left out as long as there is another.
+    Unreadable files are skipped, unless no program is found at all.
     """
     found: list[ProtoProgram] = []
     problem: InputError | None = None
@@ -111,7 +106,7 @@ def programs_in_folder(
 
 
 def _files_in(folder: Path) -> list[Path]:
-    """The entries of a cache, or else the protos in a folder, or else the profiles below it."""
+    """The entries of a cache, else the protos in a folder, else the profiles below it."""
     try:
         names = sorted(folder.iterdir())
         return (
@@ -124,13 +119,13 @@ def _files_in(folder: Path) -> list[Path]:
 
 
 def _planned_ones(programs: list[ProtoProgram]) -> list[ProtoProgram]:
-    """Those with a plan, if any has one: many files have programs at several stages."""
+    """The programs with a plan, if any: many files contain programs at several stages."""
     planned = [program for program in programs if program.assignment is not None]
     return planned or programs
 
 
 def _numbered(programs: list[ProtoProgram]) -> list[ProtoProgram]:
-    """The largest first; of those with one name all but the first get a number."""
+    """Largest first; repeated names get a number."""
     counts: dict[str, int] = {}
     numbered = []
     for program in sorted(programs, key=_by_size, reverse=True):
@@ -148,7 +143,7 @@ def _by_size(program: ProtoProgram) -> int:
 def choose_program(
     programs: Sequence[ProtoProgram], wanted: str | None, where: str
 ) -> tuple[ProtoProgram, str]:
-    """The largest program, or the one of a name, and why this one; a part of a name will do."""
+    """The largest program, or the one of a (partial) name, and the reason."""
     if wanted is None:
         many = len(programs) > 1
         return programs[0], f"the largest of {len(programs)} programs" if many else ""
@@ -162,7 +157,7 @@ def choose_program(
 
 
 def list_programs(programs: Sequence[ProtoProgram]) -> list[str]:
-    """Programs one a line, with their sizes."""
+    """One line per program, with its size."""
     lines = []
     for program in programs[:_MAX_LISTED]:
         amount = "no plan" if program.size is None else format_bytes(program.size)
@@ -175,7 +170,7 @@ def list_programs(programs: Sequence[ProtoProgram]) -> list[str]:
 def open_chosen(
     programs: Sequence[ProtoProgram], wanted: str | None, where: str, *, as_program: bool
 ) -> Dump | HloModule:
-    """The program `choose_program` chooses, opened; `as_program` leaves its plan aside."""
+    """The program chosen by `choose_program`, opened; `as_program` ignores its plan."""
     program, reason = choose_program(programs, wanted, where)
     if as_program:
         return program.open_module()
@@ -189,7 +184,7 @@ def open_chosen(
 
 
 def holds_programs(path: Path) -> bool:
-    """Whether a file is no text; what cannot be opened is none."""
+    """Whether a file is binary; False if it cannot be opened."""
     try:
         with path.open("rb") as file:
             return is_binary(file.read(_SNIFFED))

@@ -1,8 +1,8 @@
-"""`hlomem.replan`: a dump in; the plan of its program out, made anew.
+"""`hlomem.replan`: plans the program of a dump again.
 
-The program is rebuilt from the dump (`hlomem.rebuild`). Values are taken as the dump lists them;
-aliasing, live ranges, colors and every allocation are planned, as `hlomem.plan` does. Of places
-only those are taken over that memory-space assignment fixed before XLA's buffer assignment ran.
+The program is rebuilt from the dump (`hlomem.rebuild`), with values as listed there; aliasing, live
+ranges, colors and allocations are planned as by `hlomem.plan`. Only the offsets of memory-space
+assignment, which runs before buffer assignment, are kept.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 
 class RecordedStages(Stages, frozen=True, eq=False, dict=True, kw_only=True):
-    """The stages of a plan whose values a dump lists."""
+    """The stages of a plan whose values come from a dump."""
 
     values: Sequence[UsedValue]
 
@@ -60,7 +60,6 @@ class RecordedStages(Stages, frozen=True, eq=False, dict=True, kw_only=True):
 
     @cached_property
     def dataflow(self) -> Dataflow:
-        """The values of the dump."""
         return recorded_dataflow(self.values, self.call_graph, self.order)
 
 
@@ -74,12 +73,11 @@ def replan(
     pack: Pack | None = None,
     name: str = "module",
 ) -> Plan:
-    """The plan XLA's buffer assignment makes for the program a dump is of.
+    """The plan of XLA's buffer assignment for the program of a dump.
 
-    `backend` and `chip`, or a machine as the backend, are inferred where they are not given. `era`
-    and `like` choose a release as they do for `plan`. Without them it is one that writes the dump's
-    format: where such releases plan differently, the newest whose plan is the dump's, else the
-    newest. `notes` of the plan say what was assumed.
+    `backend` and `chip`, or a machine as the backend, are inferred by default. `era` and `like`
+    choose a release as for `plan`; by default the newest that writes the dump's format and
+    reproduces its plan, else the newest. `notes` of the plan list assumptions.
     """
     if era and like is not None:
         raise both_given()
@@ -104,7 +102,7 @@ def replan(
 
 
 def _releases(machine: Machine, era: str, like: Dump) -> Iterator[tuple[Release, Era]]:
-    """The releases to plan as, the newest first: one that is named, or all of a dump's format."""
+    """The releases to plan as, newest first: the named one, or all of a dump's format."""
     package = machine.package
     if era:
         release = find_release(era, package)
@@ -118,7 +116,7 @@ def _releases(machine: Machine, era: str, like: Dump) -> Iterator[tuple[Release,
 
 
 class _Replanner(Struct, frozen=True, eq=False):
-    """Plans the program of one dump as several releases do."""
+    """Plans the program of one dump as several releases."""
 
     joined: JoinedDump
     pack: Pack | None
@@ -126,7 +124,7 @@ class _Replanner(Struct, frozen=True, eq=False):
     notes: list[str]
 
     def plan_as_one_of(self, releases: list[tuple[Release, Era, Options]]) -> Plan:
-        """As the first release whose plan is the dump's; as the first, if there is none."""
+        """The plan of the first release that reproduces the dump, else of the first."""
         plans: list[Plan] = []
         for release, era, options in releases:
             if not any(options.plans_like(plan.stages.options) for plan in plans):

@@ -1,11 +1,11 @@
-"""`hlomem.scale`: a program compiled at two sizes in; its plan at any other size out.
+"""`hlomem.scale`: plans a program at any size, from two compiles.
 
     grown = hlomem.scale("batch32.hlo", "batch64.hlo", sizes=(32, 64))
     grown.bytes_at(48), grown.largest(16 << 30)
 
-The two say how every extent grows (`hlomem.hlo.growth`), and the plan of one is made again with
-other bytes (`Stages.resized`), or anew where more than bytes would change. Nothing is compiled: the
-answers hold for the program that these two are, and a compiler may make another of a third size.
+They tell how every dimension grows (`hlomem.hlo.growth`); the plan of one is reused with other
+sizes (`Stages.resized`), or made again if more would change. Nothing is compiled: a compiler may
+produce a different program at a third size.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from hlomem.machines.machine import Machine
 
 MAX_PLANS = 64
-"""Plans in search of the largest size that fits."""
+"""Limit of plans in the search for the largest size."""
 
 
 class _Allocation(Protocol):
@@ -60,12 +60,11 @@ def scale(
     chip: str = "",
     era: str = "",
 ) -> ScaledProgram:
-    """A program at any size, from two compiles of it that differ in a size alone.
+    """A program at any size, from two compiles of it that differ only in a size.
 
-    Both are what `hlomem.explain` takes: dumps with their programs, HLO texts, modules, compiled
-    programs. `sizes` are theirs, of the batch or whatever was made larger. Machine and era are as
-    for `hlomem.plan`. Raises an error that shows the first line in which the two are not the same
-    program.
+    Both are inputs as for `hlomem.explain`: dumps with their programs, HLO texts, modules, compiled
+    programs. `sizes` are theirs, of the batch or another dimension. Machine and era are as for
+    `hlomem.plan`. If the two are not the same program, the error shows the first differing line.
     """
     opened, second = open_subject(one), open_subject(other)
     growth = Growth(_program_of(opened), _program_of(second), sizes)
@@ -88,19 +87,18 @@ def _program_of(opened: OpenedSubject) -> HloModule:
     if opened.program is None:
         assert opened.dump is not None
         raise InputError(
-            f"{opened.dump.title}: no HLO text beside this dump, so no shapes to scale"
+            f"{opened.dump.title}: no HLO text next to this dump, so no shapes to scale"
         )
     if not opened.program.is_scheduled:
-        problem = "a module without a schedule: which one it gets depends on sizes"
+        problem = "a module without a schedule, which would depend on sizes"
         raise InputError(f"{opened.program.source_name}: {problem}; give it as it was compiled")
     return opened.program
 
 
 class ScaledProgram:
-    """A program at any size; the bytes of its plans are kept once they are known."""
+    """A program at any size, with cached plans; `stages` are of the first compile."""
 
     def __init__(self, stages: Stages, growth: Growth, notes: tuple[str, ...] = ()) -> None:
-        """`stages` are of the first program that tells the growth."""
         self.sizes = growth.sizes
         self.notes = notes
         self._growth = growth
@@ -108,28 +106,27 @@ class ScaledProgram:
         self._plans: dict[int, SizedPlan] = {}
 
     def compare(self, size: int, dump: Dump) -> None:
-        """Note where the plan at a size is not as large as one that XLA wrote."""
+        """Add a note if the plan at a size differs from XLA's own."""
         records = () if dump.assignment is None else dump.assignment.allocations
         written = sum(record.size for record in _in_use(records))
         if records and written != (planned := self.bytes_at(size)):
             note = f"XLA's own plan at {size} takes {written} bytes, hlomem's {planned}"
-            self.notes = (*self.notes, f"{note}: sizes nobody compiled may be off alike")
+            self.notes = (*self.notes, f"{note}: other sizes may be off as well")
 
     @property
     def machine(self) -> Machine:
-        """The machine it is planned for."""
         return self._stages.options.machine
 
     def at(self, size: int) -> Stages:
-        """The stages of the plan at a size; `GrowthError` where its shapes cannot be told."""
+        """The stages of the plan at a size; `GrowthError` if its shapes are unknown."""
         if size < 1:
             raise CommandError(f"a size is 1 or more, not {size}")
         if size == self.sizes[0]:
             return self._stages
-        return self._kept(size) or self._anew(size)
+        return self._resized(size) or self._planned(size)
 
-    def _kept(self, size: int) -> Stages | None:
-        """A plan that differs from a known one in bytes alone; None where none does."""
+    def _resized(self, size: int) -> Stages | None:
+        """A plan that differs from a known one only in sizes; None if there is none."""
         shapes = self._growth.shapes_at(size)
         if shapes is not None and not self._stages.why_not_resized(shapes):
             return self._stages.resized(shapes)
@@ -142,12 +139,12 @@ class ScaledProgram:
     def _stages_of_other(self) -> Stages:
         return self._like(self._growth.other)
 
-    def _anew(self, size: int) -> Stages:
+    def _planned(self, size: int) -> Stages:
         name = f"<{self._stages.module.name} at {size}>"
         return self._like(hlo.parse(self._growth.text_at(size), name))
 
     def _like(self, module: HloModule) -> Stages:
-        """The stages of another module, planned as the first one is."""
+        """The stages of another module, planned like the first one."""
         known = self._stages
         return start_stages(module, known.options, pack=known.pack, order_lists=known.order_lists)
 
@@ -161,7 +158,7 @@ class ScaledProgram:
     def report(
         self, sizes: Iterable[int] = (), capacity: Capacity | None = None, step: int = 1
     ) -> ScaleReport:
-        """The plans at both sizes it was given at and at others, and the largest that fits."""
+        """The plans at both given sizes and at others, and the largest that fits."""
         found = None if capacity is None else self.largest(capacity.size, step)
         wanted = {*self.sizes, *sizes}
         if found is not None:
@@ -192,10 +189,9 @@ class ScaledProgram:
         return known
 
     def largest(self, limit: int, step: int = 1) -> Straddle:
-        """The largest multiple of `step` whose plan fits so many bytes, and the next, which misses.
+        """The largest multiple of `step` whose plan fits `limit`, and the next, which does not.
 
-        0 and None where there is none. A program that takes more at a smaller size than at a larger
-        one may fit at others, too.
+        0 and None if not found. Needs that do not grow monotonically may have other solutions.
         """
         start = max(max(self.sizes) // step, 1) * step
         seen: dict[int, Planned] = {}

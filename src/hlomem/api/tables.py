@@ -1,8 +1,4 @@
-"""Rows of a report as plain Python and as a pandas table.
-
-In: records, such as the rows of `MemoryExplanation.by("line")`. Out: dictionaries, whose values
-are numbers, strings and lists, or a `pandas.DataFrame`. pandas is imported when it is asked for.
-"""
+"""Rows of a report as dictionaries or as a pandas table."""
 
 from __future__ import annotations
 
@@ -21,12 +17,12 @@ R = TypeVar("R", bound=Record)
 
 
 def to_dicts(rows: Iterable[Record]) -> list[dict[str, Any]]:
-    """One dictionary a row, by the names of its fields."""
+    """One dictionary per row."""
     return [msgspec.to_builtins(row) for row in rows]
 
 
 def to_pandas(rows: Iterable[Record]) -> Any:
-    """A `pandas.DataFrame` with one row each."""
+    """A `pandas.DataFrame` of rows."""
     try:
         pandas = import_module("pandas")
     except ImportError as error:
@@ -36,14 +32,14 @@ def to_pandas(rows: Iterable[Record]) -> Any:
 
 
 class Table(tuple[R, ...]):
-    """Rows, which are a tuple and know how to become a table."""
+    """A tuple of rows with conversions."""
 
     __slots__ = ()
 
     def to_dicts(self) -> list[dict[str, Any]]:
-        """One dictionary a row, by the names of its fields."""
+        """One dictionary per row."""
         return to_dicts(self)
 
     def to_pandas(self) -> Any:
-        """A `pandas.DataFrame` with one row each."""
+        """A `pandas.DataFrame` of the rows."""
         return to_pandas(self)

@@ -1,1 +1,1 @@
-"""`hlomem run`: a command with XLA's dumps on, and what its programs need when it has ended."""
+"""`hlomem run`: runs a command with XLA's dumps enabled, and reports what its programs need."""

@@ -1,9 +1,8 @@
-"""A command run as if nobody were between it and its caller, but that its errors are read along.
+"""Runs a command transparently, capturing the end of its standard error.
 
-In: a command and its environment. Out: its exit code as a shell has it (128 and the number of a
-signal that killed it) and the end of what it wrote to standard error. Input and output are the
-caller's own; standard error passes through here, by a terminal of our own where the caller's is
-one, so that the command finds one. Signals are handed on.
+Standard input and output are the caller's; standard error passes through here, via a pseudo
+terminal if the caller's is a terminal. Signals are forwarded, and the exit code is that of a shell
+(128 plus the number of a fatal signal).
 """
 
 from __future__ import annotations
@@ -23,18 +22,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
 MAX_TAIL = 4 << 20
-"""Bytes of standard error that are kept: an allocator's dump may be long."""
+"""Captured bytes of standard error: an allocator's dump may be long."""
 _PIECE = 1 << 16
 _GRACE = 2.0
-"""Seconds to wait for the rest of the output, which processes left behind may hold open."""
+"""Seconds to wait for the end of the output, which background processes may hold open."""
 _FORWARDED = ("SIGTERM", "SIGHUP", "SIGINT", "SIGQUIT", "SIGUSR1", "SIGUSR2")
 _TYPED = (signal.SIGINT, signal.SIGQUIT)
-"""Those that keys of a terminal send."""
+"""Signals sent by keys of a terminal."""
 
 
 class Ended(NamedTuple):
-    """How a command has ended."""
-
     code: int
     """As a shell reports it."""
     tail: str
@@ -42,7 +39,7 @@ class Ended(NamedTuple):
 
 
 class CannotRunError(HlomemError):
-    """A command that is not there, or is none; the exit code is a shell's."""
+    """A command that does not exist or cannot be executed; the exit code is a shell's."""
 
     def __init__(self, problem: str, exit_code: int) -> None:
         super().__init__(problem)
@@ -52,7 +49,7 @@ class CannotRunError(HlomemError):
 def run_child(
     command: Sequence[str], environment: Mapping[str, str], inherited: Sequence[int] = ()
 ) -> Ended:
-    """Run a command to its end; `inherited` are descriptors it gets beside the usual three."""
+    """Run a command to its end; `inherited` are additional file descriptors for it."""
     with _forwarding() as forward_to:
         reading, writing = _open_errors()
         try:
@@ -80,20 +77,17 @@ def _start(
             list(command), env=dict(environment), stderr=errors, pass_fds=tuple(inherited)
         )
     except FileNotFoundError as error:
-        raise CannotRunError(f"{visible(command[0])}: there is no such command", 127) from error
+        raise CannotRunError(f"{visible(command[0])}: command not found", 127) from error
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise CannotRunError(f"{visible(command[0])}: {reason}", 126) from error
 
 
-# Standard error
-
-
 def _open_errors() -> tuple[int, int]:
-    """Both ends of what the command writes its errors to: a terminal where ours is one."""
+    """A pipe for the command's standard error; a pseudo terminal if ours is a terminal."""
     if not os.isatty(2):
         return os.pipe()
-    import pty  # noqa: PLC0415 - only a terminal needs it
+    import pty  # noqa: PLC0415 - only for terminals
 
     reading, writing = pty.openpty()
     _copy_size(writing)
@@ -101,16 +95,15 @@ def _open_errors() -> tuple[int, int]:
 
 
 def _copy_size(terminal: int) -> None:
-    """Give a terminal the size of ours."""
     with suppress(OSError):
         size = os.get_terminal_size(2)
-        import termios  # noqa: PLC0415 - only a terminal needs it
+        import termios  # noqa: PLC0415 - only for terminals
 
         termios.tcsetwinsize(terminal, (size.lines, size.columns))
 
 
 class _Tail:
-    """A thread that hands errors on and keeps the last of them."""
+    """A thread that forwards standard error and keeps its end."""
 
     def __init__(self, reading: int) -> None:
         self._reading = reading
@@ -120,11 +113,9 @@ class _Tail:
         self._thread.start()
 
     def finish(self) -> None:
-        """Wait until all was handed on, though not for ever."""
         self._thread.join(_GRACE)
 
     def text(self) -> str:
-        """The end of what was written."""
         return bytes(self._kept).decode("utf-8", "replace").replace("\r\n", "\n")
 
     def _hand_on(self) -> None:
@@ -139,11 +130,11 @@ class _Tail:
     def _read(self) -> bytes:
         try:
             return os.read(self._reading, _PIECE)
-        except OSError:  # a terminal without anybody at its other end
+        except OSError:  # the other end of the terminal is closed
             return b""
 
     def _say(self, piece: bytes) -> None:
-        """Write to our own standard error; if nobody is there, the command need not know."""
+        """Write to our own standard error; the command does not notice if it is closed."""
         while piece and self._is_heard:
             try:
                 piece = piece[os.write(2, piece) :]
@@ -151,21 +142,18 @@ class _Tail:
                 self._is_heard = False
 
 
-# Signals
-
-
 @contextmanager
 def _forwarding() -> Iterator[Callable[[subprocess.Popen[bytes]], None]]:
-    """Signals that are sent to us go to the command, which decides what comes of them.
+    """Forward signals to the command that is passed to the yielded function.
 
-    Gives a function that takes the command once it is there; what came before is sent then.
+    Signals received before are sent then.
     """
     children: list[subprocess.Popen[bytes]] = []
     early: list[int] = []
 
     def forward(number: int, _: Any = None) -> None:
         if number in _TYPED and _is_typed():
-            return  # the terminal has sent it to the command as well
+            return  # the terminal has already sent it to the command
         if not children:
             early.append(number)
         with suppress(OSError):
@@ -190,7 +178,7 @@ def _forwarding() -> Iterator[Callable[[subprocess.Popen[bytes]], None]]:
 
 
 def _is_typed() -> bool:
-    """Whether a terminal sends its interrupts to our whole group, the command included."""
+    """Whether the terminal sends interrupts to our process group, which includes the command."""
     for descriptor in (0, 1, 2):
         with suppress(OSError):
             return os.tcgetpgrp(descriptor) == os.getpgrp()

@@ -1,9 +1,8 @@
-"""The folder XLA dumps to while a command runs: no larger than allowed, and gone afterwards.
+"""The folder for XLA's dumps while a command runs, limited in size and removed afterwards.
 
-In: a folder of ours, temporary or to be kept. Out: the dumps of the largest programs and of the
-latest. XLA writes many files for a program of which five are about memory; the others are removed
-as soon as they have settled. A temporary folder is removed when all is done; should this process be
-killed, by a shell that waits for this process and the command to be gone.
+XLA writes many files per program, of which five are about memory; the others are removed once they
+are complete, and beyond the limit the dumps of small programs as well. A temporary folder is
+removed at the end; if this process is killed, by a shell that waits for it and the command.
 """
 
 from __future__ import annotations
@@ -28,30 +27,30 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 MAX_DISK = "4GiB"
-"""The space dumps may take on the disk, by default."""
+"""The default limit of disk space."""
 _LEFT = 0.75
-"""Share of the limit that is left when it was reached."""
+"""Fraction of the limit to shrink to once it is reached."""
 _LATEST = 16
-"""Programs that are never dropped: one of them may be the one that fails."""
+"""The latest programs, which are never removed: one of them may fail."""
 _INTERVAL = 0.5
 _SETTLED = 2.0
-"""Seconds after which a file that did not change is complete."""
+"""Seconds after which an unchanged file is complete."""
 _KEPT = (*{name.suffix for name in FILE_NAMES.values()}, "after_optimizations.txt")
 _REMOVE = 'cat >/dev/null; rm -rf -- "$1"'
-"""Of the shell that outlives us: standard input ends when nobody holds its other end."""
+"""The script of the cleaning shell, whose standard input ends with the last process."""
 
 
 class DumpFolder:
-    """A folder of ours, looked after by a thread; a context manager."""
+    """A dump folder maintained by a thread; a context manager."""
 
     def __init__(self, keep: Path | None, max_bytes: int) -> None:
         self.is_temporary = keep is None
         self._is_new = keep is not None and not keep.exists()
         self.path = _make_temporary() if keep is None else _make_kept(keep)
         self.dropped = 0
-        """Programs whose dumps were removed for want of room."""
+        """The number of programs whose dumps were removed."""
         self.alive = -1
-        """A descriptor for the command to inherit: the folder stays as long as somebody has it."""
+        """A descriptor for the command to inherit: the folder stays while it is open."""
         self._max_bytes = max_bytes
         self._cleaner: subprocess.Popen[bytes] | None = None
         self._stopped = threading.Event()
@@ -84,7 +83,7 @@ class DumpFolder:
             self._cleaner.wait()
 
     def settle(self) -> None:
-        """Stop looking after the folder: all is written, and everything else removed."""
+        """Stop the thread after a final cleanup: everything is written."""
         if not self._stopped.is_set():
             self._stopped.set()
             self._thread.join()
@@ -95,10 +94,10 @@ class DumpFolder:
             self._tidy(time.time() - _SETTLED)
 
     def _tidy(self, before: float) -> None:
-        """Remove what has settled and is not about memory; then what there is no room for."""
+        """Remove complete files that are not about memory, then dumps beyond the limit."""
         size = 0
         for path in list(self.path.iterdir()):
-            with suppress(OSError):  # it may be gone by now
+            with suppress(OSError):  # it may be gone
                 about = path.lstat()
                 if path.name.endswith(_KEPT):
                     size += about.st_size
@@ -108,7 +107,7 @@ class DumpFolder:
             self._make_room(size - int(_LEFT * self._max_bytes))
 
     def _make_room(self, wanted: int) -> None:
-        """Drop the programs that need least memory, but for the latest."""
+        """Remove the programs that need least memory, except the latest."""
         modules = list_modules(self.path)
         modules.sort(key=lambda module: module.files[0].stat().st_mtime)
         for sized in reversed(measure_all(modules[:-_LATEST], read_source)):
@@ -126,11 +125,11 @@ def _make_temporary() -> Path:
         return Path(tempfile.mkdtemp(prefix="hlomem-run-")).resolve()
     except OSError as error:
         problem = f"no temporary folder for XLA's dumps: {error.strerror or error}"
-        raise InputError(f"{problem}; -o DIR, or TMPDIR, names another place") from error
+        raise InputError(f"{problem}; set -o DIR or TMPDIR") from error
 
 
 def _make_kept(folder: Path) -> Path:
-    """A folder to be kept: a new one, or one with nothing in it, for files in it are removed."""
+    """A folder to keep, which must be new or empty since files in it are removed."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
@@ -152,7 +151,7 @@ def _start_cleaner(folder: Path, reading: int) -> subprocess.Popen[bytes] | None
             cwd="/",
             start_new_session=True,
         )
-    except OSError:  # no shell: a kill will leave the folder
+    except OSError:  # no shell: if killed, the folder stays
         return None
 
 
@@ -164,5 +163,5 @@ def _remove(path: Path) -> None:
 
 
 def _escape(name: str) -> str:
-    """A name with nothing that `glob` takes for a pattern."""
+    """A name with the special characters of `glob` escaped."""
     return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in name)

@@ -1,8 +1,7 @@
-"""XLA_FLAGS with dumps: what a user has set stays, ours come after it.
+"""Adds dump flags to XLA_FLAGS, after those of the user.
 
-In: the environment of the command. Out: the folder XLA will write to, and the environment for it.
-XLA takes the variable for flags if it begins with `-`, else for the name of a file with flags, and
-of a flag given twice the last (xla/parse_flags_from_env.cc).
+XLA reads the variable as flags if it begins with `-`, else as the name of a file with flags; of a
+repeated flag the last counts (xla/parse_flags_from_env.cc).
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ if TYPE_CHECKING:
 
 VARIABLE = "XLA_FLAGS"
 NO_CACHE = {"JAX_ENABLE_COMPILATION_CACHE": "false"}
-"""A program that comes from JAX's cache is not compiled, and so not dumped."""
+"""Programs from JAX's cache are not compiled, hence not dumped."""
 _DUMP_TO = re.compile(r"""(?:^|\s)--xla_dump_to(?:=|\s+)("[^"]*"|'[^']*'|[^\s"']\S*)""")
 _NO_FOLDERS = frozenset({"-", "sponge"})
-"""Places of XLA's that are no folder: standard output, and one of Google's own."""
+"""Special values that are not folders: standard output, and one internal to Google."""
 
 
 def read_flags(environment: Mapping[str, str]) -> str:
-    """The flags a user has set, read from their file where there is one."""
+    """The user's flags, read from their file if necessary."""
     value = environment.get(VARIABLE, "").strip()
     if not value or value.startswith("-"):
         return value
@@ -40,21 +39,21 @@ def read_flags(environment: Mapping[str, str]) -> str:
 
 
 def users_folder(flags: str) -> Path | None:
-    """The folder a user dumps to already; None where it is for us to choose."""
+    """The user's dump folder, if any."""
     found = _DUMP_TO.findall(flags)
     if not found:
         return None
     value = found[-1].strip("\"'")
     if value in _NO_FOLDERS:
         problem = f"{VARIABLE} dumps to `{visible(value)}`, which cannot be read afterwards"
-        raise CommandError(f"{problem}; leave --xla_dump_to away, or name a folder")
+        raise CommandError(f"{problem}; omit --xla_dump_to, or name a folder")
     return Path(value)
 
 
 def with_dumps(
     environment: Mapping[str, str], flags: str, folder: Path | None, *, keeps_cache: bool
 ) -> dict[str, str]:
-    """The environment of a command whose programs are dumped, to a folder unless it has its own."""
+    """The environment of a command with dumps, to `folder` unless the user has one."""
     added = [] if folder is None else [f"--xla_dump_to={_quote(str(folder))}"]
     added.append("--xla_dump_hlo_as_text")
     changed = {VARIABLE: " ".join([*filter(None, [flags]), *added])}

@@ -1,8 +1,4 @@
-"""Lines after a command has ended: its largest programs, what must fit together, what failed.
-
-In: the folder XLA dumped to, when the command began, and the end of its standard error. Out: a few
-lines, and a page of the program that did not fit, or else of the largest.
-"""
+"""The report after a command: its largest programs, an out-of-memory error, and a page."""
 
 from __future__ import annotations
 
@@ -26,13 +22,13 @@ if TYPE_CHECKING:
 
 
 TOP = 8
-"""Programs that are listed."""
+"""Limit of listed programs."""
 _ALLOCATION = re.compile(r"^allocation \d+: (?:0x[0-9a-f]+, )?size (\d{1,20})\b(.*)$", re.MULTILINE)
 _MODULE = re.compile(r"module_\d+\.(.+?)(?:\.cl_\d+)?\.[\w.]*after_optimizations")
 
 
 class DumpedProgram:
-    """A program of the folder, with what an error may know it by."""
+    """A program of the folder, with the facts by which an error may refer to it."""
 
     def __init__(self, sized: ModuleSize) -> None:
         self.sized = sized
@@ -42,18 +38,17 @@ class DumpedProgram:
 
     @cached_property
     def allocations(self) -> tuple[tuple[int, str], ...]:
-        """Sizes with what stands behind them."""
+        """Sizes, each with the rest of its line."""
         text = read_source(self.sized.module.files[0]).text
         return tuple((int(size), words) for size, words in _ALLOCATION.findall(text))
 
     @property
     def allocation_sizes(self) -> frozenset[int]:
-        """Bytes of each allocation."""
         return frozenset(size for size, _ in self.allocations)
 
     @property
     def constants(self) -> int:
-        """Bytes of its constants in the device's main memory."""
+        """Bytes of constants in the main memory space."""
         return sum(
             size
             for size, words in self.allocations
@@ -61,29 +56,26 @@ class DumpedProgram:
         )
 
     def explain(self) -> MemoryExplanation:
-        """The explanation of its memory."""
         return explain(self.sized.module.files[0])
 
 
 class Outcome(NamedTuple):
-    """A command's end, and what it leaves to look at."""
-
     folder: Path
     began: float
-    """The time it was started; older dumps in the folder are not the command's."""
+    """The start time; older dumps in the folder are not the command's."""
     tail: str
     """The end of its standard error."""
     dropped: int = 0
-    """Programs whose dumps were removed."""
+    """The number of programs whose dumps were removed."""
 
 
 def report_run(outcome: Outcome, page: Path | None) -> list[str]:
-    """The lines; the page is written on the way, over one that is there."""
+    """The lines of the report; also writes the page, replacing an existing one."""
     programs = _programs_of(outcome)
     failure = find_failure(outcome.tail)
     if not programs:
         problem = "no program was compiled, or the command sets XLA_FLAGS of its own"
-        return [f"{HEAD} XLA has written no dump: {problem}"]
+        return [f"{HEAD} XLA wrote no dump: {problem}"]
     lines = _draw_programs(programs, outcome.dropped)
     if failure is None:
         return [*lines, *_write_page(programs[0], page)]
@@ -100,7 +92,7 @@ def report_run(outcome: Outcome, page: Path | None) -> list[str]:
 
 
 def _programs_of(outcome: Outcome) -> list[DumpedProgram]:
-    """The command's programs, the largest first; those without a readable dump are none."""
+    """The command's programs with readable dumps, largest first."""
     try:
         modules = [
             module
@@ -118,14 +110,14 @@ def _draw_programs(programs: list[DumpedProgram], dropped: int) -> list[str]:
     lines = [f"{HEAD} {count} compiled, by what each reserves"]
     lines += draw_list([program.sized for program in programs], TOP)
     if dropped:
-        lines.append(f"{'':>12}  and {dropped} smaller, whose dumps there was no room for")
+        lines.append(f"{'':>12}  and {dropped} smaller ones, whose dumps exceeded the disk limit")
     largest, *others = programs
     constants = sum(program.constants for program in others)
     words = (
         f"must fit together: {format_bytes(largest.size)} while {largest.sized.module.title} runs"
     )
     if constants:
-        words += f", and {format_bytes(constants)} of constants of the others as long as loaded"
+        words += f", plus {format_bytes(constants)} of constants of the others while loaded"
     return [*lines, visible(words)]
 
 

@@ -1,4 +1,1 @@
-"""Memory in tests: measured, held against limits and against what it was.
-
-`hlomem.pytest_plugin` is what pytest sees of it; nothing here knows pytest.
-"""
+"""Memory in tests, compared with limits and a baseline; independent of `hlomem.pytest_plugin`."""

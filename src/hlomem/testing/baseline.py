@@ -1,7 +1,7 @@
-"""The memory of a project's programs as it should be: a file of JSON under version control.
+"""The expected memory of a project's programs: a JSON file under version control, and their dumps.
 
-In: the file. Out: a `Measurement` for every test. What is written is the same for the same numbers:
-sorted, a key a line, so that version control shows and merges it as it does code.
+A `Measurement` is small, with source lines relative to the project; files are sorted, one key per
+line, so that they merge well. The dumps of the programs, gzipped in a folder each, are optional.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class _File(msgspec.Struct, frozen=True):
 
 
 def read_baseline(path: Path) -> dict[str, Measurement]:
-    """The measurements of a file, by test; none where there is no file."""
+    """The measurements of a file, by test; empty if it does not exist."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:
@@ -50,18 +50,16 @@ def read_baseline(path: Path) -> dict[str, Measurement]:
     try:
         file = msgspec.json.decode(data, type=_File)
     except msgspec.MsgspecError as error:
-        hint = "a merge may have left its marks; --hlomem-update writes the file anew"
-        raise InputError(
-            f"{visible(str(path))}: no baseline of hlomem: {error}\n  {hint}"
-        ) from error
+        hint = "perhaps with merge markers; --hlomem-update rewrites the file"
+        problem = f"not a baseline of hlomem: {error}"
+        raise InputError(f"{visible(str(path))}: {problem}\n  {hint}") from error
     if file.schema != SCHEMA:
         problem = f"a baseline of another version, {visible(file.schema)}"
-        raise InputError(f"{visible(str(path))}: {problem}; --hlomem-update writes it anew")
+        raise InputError(f"{visible(str(path))}: {problem}; --hlomem-update rewrites it")
     return file.programs
 
 
 def write_baseline(path: Path, programs: dict[str, Measurement]) -> None:
-    """Write the file, whole or not at all."""
     content = {"programs": msgspec.to_builtins(programs), "schema": SCHEMA}
     text = json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
     write_files(path.parent, {path.name: [text.encode()]}, force=True)
@@ -70,49 +68,47 @@ def write_baseline(path: Path, programs: dict[str, Measurement]) -> None:
 def merge(
     old: dict[str, Measurement], new: dict[str, Measurement], root: Path
 ) -> dict[str, Measurement]:
-    """The new measurements, and the old ones of tests that did not run but are still there."""
+    """The new measurements, and the old ones of tests that did not run but still exist."""
     kept = {key: value for key, value in old.items() if (root / key.partition("::")[0]).exists()}
     return {**kept, **new}
 
 
 _WORTH_KEEPING = 0.01
-"""Share of the memory below which a role or a line is not remembered."""
+"""Smallest fraction of memory for which a role or a line is recorded."""
 _MAX_LINES = 12
 _COMPILERS = {
     "cpu": ("jaxlib",),
     "gpu": ("jaxlib", "jax-cuda13-plugin", "jax-cuda12-plugin"),
     "tpu": ("jaxlib", "libtpu"),
 }
-"""By platform the packages whose versions decide what is planned."""
+"""The packages whose versions determine the plan, by platform."""
 
 
 class Measurement(Struct, frozen=True, kw_only=True):
-    """One program's memory, of one memory space."""
+    """One program's memory in one memory space; only large roles and lines."""
 
     target: str
     """The machine it was compiled for."""
     space: str
     bytes: int
-    """Bytes XLA reserves."""
+    """Reserved bytes."""
     peak: int
-    """Bytes alive at the peak; what is reserved where that is not known."""
+    """Bytes alive at the peak; the reserved bytes if unknown."""
     roles: dict[str, int]
-    """Bytes by role, the large ones."""
     lines: dict[str, int]
-    """Bytes at the peak by source line, the large ones."""
+    """Bytes at the peak by source line."""
     versions: dict[str, str]
-    """Of the packages that made the plan."""
+    """Of the compiler's packages."""
 
 
 def measure(memory: MemoryExplanation, target: str | None, root: Path) -> Measurement:
-    """The numbers of a program's memory."""
     size = memory.space.size
     has_peak = memory.timeline is not None
     least = _WORTH_KEEPING * size
     lines: dict[str, int] = {}
     for row in memory.by("line")[:_MAX_LINES] if has_peak else ():
         if row.size >= least and row.key not in {ARGUMENTS, NOWHERE}:
-            key = place_in(row.key, root)
+            key = relative_line(row.key, root)
             lines[key] = lines.get(key, 0) + row.size
     return Measurement(
         target=target or memory.memory.machine_name,
@@ -125,8 +121,8 @@ def measure(memory: MemoryExplanation, target: str | None, root: Path) -> Measur
     )
 
 
-def place_in(line: str, root: Path) -> str:
-    """A source line relative to the project, or to where libraries are installed."""
+def relative_line(line: str, root: Path) -> str:
+    """A source line relative to the project, or to the installed packages."""
     for folder in ("/site-packages/", "/dist-packages/"):
         if folder in line:
             return line.rpartition(folder)[2]
@@ -153,13 +149,12 @@ _MAX_NAME = 60
 
 
 def folder_of(folder: Path, key: str) -> Path:
-    """The folder the program of a test is kept in."""
     readable = re.sub(r"[^\w.-]+", "-", key).strip("-")[-_MAX_NAME:]
     return folder / f"{readable}-{hashlib.sha256(key.encode()).hexdigest()[:8]}"
 
 
 def save_program(folder: Path, key: str, memory: MemoryExplanation) -> None:
-    """Keep a program's dump; the same dump gives the same bytes."""
+    """Save a program's dump, reproducibly."""
     dump, module = memory.memory.dump, memory.memory.module
     texts = {FILE_NAMES[part.kind].short: dump.part_text(part) for part in dump.parts}
     if module is not None:
@@ -172,6 +167,6 @@ def save_program(folder: Path, key: str, memory: MemoryExplanation) -> None:
 
 
 def open_program(folder: Path, key: str) -> MemoryView | None:
-    """A program as it was; None where it was not kept."""
+    """A program of the baseline; None if it was not saved."""
     path = folder_of(folder, key)
     return open_memory(path) if path.is_dir() else None

@@ -1,8 +1,7 @@
-"""A run of tests: what is measured in it, held against limits and baselines, and written down.
+"""A test run: its measurements, compared with limits and the baseline, and their summaries.
 
-In: the settings of the run. Out: for each program the sentences its test fails with; at the end the
-new baseline, annotations and the table. Tests may run in other processes than the one that writes:
-a measurement travels as JSON.
+A failing test gets the differences of `hlomem diff` if the baseline's program was saved, else by
+role and line. Entries travel as JSON, since tests may run in other processes.
 """
 
 from __future__ import annotations
@@ -41,18 +40,16 @@ if TYPE_CHECKING:
 
 
 class Settings(NamedTuple):
-    """How a run was asked for."""
-
     root: Path
     baseline: Path
     tolerance: str
     updates: bool
     programs: Path | None
-    """The folder of the dumps of the baseline's programs; None where none are kept."""
+    """The folder with the dumps of the baseline's programs, if they are saved."""
 
 
 class Place(NamedTuple):
-    """A test, for annotations."""
+    """A line to annotate."""
 
     file: str
     line: int
@@ -67,7 +64,7 @@ class Session:
 
     @cached_property
     def baseline(self) -> dict[str, Measurement]:
-        """The programs as they were; a file that is written anew need not be readable."""
+        """The expected measurements; a file that is rewritten need not be readable."""
         try:
             return read_baseline(self.settings.baseline)
         except HlomemError:
@@ -84,11 +81,11 @@ class Session:
         target: str | None = None,
         limit: int | None = None,
     ) -> Entry:
-        """Measure a program and hold it against its limit and what it was."""
+        """Measure a program and compare it with its limit and the baseline."""
         now = measure(memory, target, self.settings.root)
         before = self.baseline.get(key)
         held = None if self.settings.updates else before
-        verdict = judge(now, limit=limit, before=held, tolerance=self.settings.tolerance)
+        verdict = compare(now, limit=limit, before=held, tolerance=self.settings.tolerance)
         if self.settings.programs is not None:
             verdict = self._with_program(key, memory, verdict)
         where = _place_of(verdict.line, self.settings.root) or place
@@ -104,7 +101,7 @@ class Session:
         )
 
     def _with_program(self, key: str, memory: MemoryExplanation, verdict: Verdict) -> Verdict:
-        """The verdict with the difference in full; an update keeps the program for the next."""
+        """The verdict with the full difference; an update saves the program instead."""
         folder = self.settings.programs
         assert folder is not None
         if self.settings.updates:
@@ -119,19 +116,19 @@ class Session:
         return replace(verdict, problems=(*others, text))
 
     def add(self, data: dict[str, Any]) -> None:
-        """Take an entry that another process, or this one, has made."""
+        """Add an entry from this or another process."""
         entry = msgspec.convert(data, Entry)
         self.entries[entry.key] = entry
 
     def write_baseline(self) -> None:
-        """Write what was measured, beside what is known of other tests."""
+        """Write the new measurements together with those of other tests."""
         measured = {key: entry.measurement for key, entry in self.entries.items()}
         merged = merge(self.baseline, measured, self.settings.root)
         write_baseline(self.settings.baseline, merged)
 
 
 def parse_hbm_limit(limit: object, target: str | None) -> int | None:
-    """The bytes of `14 GiB`, of a number, of a chip; of the target's chip where none is given."""
+    """The bytes of `14 GiB`, a number or a chip, by default the target's chip."""
     if isinstance(limit, int):
         return limit
     if limit is not None:
@@ -142,7 +139,7 @@ def parse_hbm_limit(limit: object, target: str | None) -> int | None:
 
 
 def _place_of(line: str, root: Path) -> Place | None:
-    """A source line of the project; None for one that is not in it."""
+    """A source line within the project; else None."""
     path, _, number = line.rpartition(":")
     if not path or not number.isdecimal() or not (root / path).is_file():
         return None
@@ -153,23 +150,23 @@ class Entry(Struct, frozen=True, kw_only=True):
     """One program of one test."""
 
     key: str
-    """The test, and the program's name where it has several."""
+    """The test, and the program's name if there are several."""
     measurement: Measurement
     before: Measurement | None = None
     limit: int | None = None
     problems: tuple[str, ...] = ()
     note: str = ""
     file: str = ""
-    """The place of an annotation: the line to look at, or else the test."""
+    """The file of an annotation, with `line`: the line to look at, or else the test."""
     line: int = 1
 
 
 def draw_annotations(entries: Sequence[Entry]) -> Iterator[str]:
-    """A workflow command for every problem."""
+    """A workflow command of GitHub for every problem."""
     for entry in entries:
         for problem in entry.problems:
-            place = f"file={_property(entry.file)},line={entry.line}"
-            yield f"::error {place},title=hlomem::{_data(f'{entry.key} {problem}')}"
+            where = f"file={_property(entry.file)},line={entry.line}"
+            yield f"::error {where},title=hlomem::{_data(f'{entry.key} {problem}')}"
 
 
 def _data(text: str) -> str:
@@ -181,7 +178,7 @@ def _property(text: str) -> str:
 
 
 def draw_table(entries: Sequence[Entry]) -> str:
-    """The measurements as a table in Markdown, problems first."""
+    """The measurements as a Markdown table, problems first."""
     ordered = sorted(entries, key=lambda entry: (not entry.problems, entry.key))
     rows = [_row(entry) for entry in ordered]
     head = ["| | program | target | needs | baseline | change | limit | most of it |"]
@@ -212,24 +209,22 @@ _TOP = 5
 
 
 class Verdict(Struct, frozen=True, kw_only=True):
-    """The things to say about a program."""
-
     problems: tuple[str, ...] = ()
     """The messages a test fails with, each of one or several lines."""
     note: str = ""
-    """Why it was not compared, or what else is to know."""
+    """Why it was not compared."""
     line: str = ""
-    """The source line to look at, where one is known."""
+    """The source line to look at, if known."""
 
 
-def judge(
+def compare(
     now: Measurement,
     *,
     limit: int | None = None,
     before: Measurement | None = None,
     tolerance: str = "1%",
 ) -> Verdict:
-    """A measurement against its limit and what it was."""
+    """Compare a measurement with its limit and the baseline."""
     problems = []
     if limit is not None and now.bytes > limit:
         problems.append("\n".join(_over(now, limit)))
@@ -246,7 +241,6 @@ def judge(
 
 
 def explain_growth(before: MemoryView, after: MemoryView) -> str:
-    """The changes between two compiles, as `hlomem diff` tells them."""
     return plain(draw_diff(build_diff(before, after), PIPED_WIDTH))
 
 
@@ -294,7 +288,7 @@ def _differences(now: dict[str, int], before: dict[str, int]) -> list[tuple[str,
 
 
 def _line_of(now: Measurement, before: Measurement | None) -> str:
-    """The line that has grown most, or the one that needs most."""
+    """The line that has grown most, or else the largest."""
     grown = [] if before is None else _differences(now.lines, before.lines)
     if grown and grown[0][1] > 0:
         return grown[0][0]

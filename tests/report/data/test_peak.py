@@ -13,8 +13,8 @@ from hlomem.base.errors import CommandError, InputError
 from hlomem.report.data.branches import ARGUMENTS
 from hlomem.report.data.lookup import find_space
 from hlomem.report.data.memory import MemoryView, build_memory
-from hlomem.report.data.peak import KEYS, Key, build_snapshot
 from hlomem.report.data.occupancy import build_role_shares
+from hlomem.report.data.peak import KEYS, Key, build_snapshot
 from hlomem.report.screens.peak_text import draw_snapshot
 from tests.places import ROOT
 from tests.trials import trial
