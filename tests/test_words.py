@@ -1,4 +1,4 @@
-"""The words of the code: docstrings name the thing, loop variables are nouns."""
+"""The words of code, screens and documents: those of the field, and nouns for things."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.places import PACKAGE
+from tests.places import PACKAGE, ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,6 +20,48 @@ CLAUSE = re.compile(r"(What|Who|Whose|Which|Whether|Where|When)\b")
 """The beginning of a relative clause that stands in for a noun."""
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 FIELDS = (ast.Assign, ast.AnnAssign)
+INSTEAD = {
+    r"behind": "after, past",
+    r"beside": "next to, alongside, in addition to",
+    r"nobody|somebody|anybody|everybody|whoever": "name the code, or use the passive",
+    r"anew": "again",
+    r"meanwhile": "within the block, while",
+    r"at hand": "known, available",
+    r"dear|dearer": "expensive, costly",
+    r"foretells?|foretold": "predict, forecast",
+    r"judges?|judged": "check, checker, evaluate",
+    r"(?<!there )(?:is|are) (?-i:none)": "is not one, is missing",
+    r"ha[sd] not(?=[.,;:)])": "lacks, does not have",
+    r"comput(?:e|es|ed|ing)(?: \w+)? again": "recompute, rematerialize",
+    r"in vain": "unused",
+    r"for want of": "for lack of",
+    r"in the place of": "instead of",
+    r"as it has it": "say whose",
+    r"(?:its|the|another|other|no|same|these|their|which) places?": "offset, location, position",
+}
+"""Words that a native engineer of this field would not use, and what to say instead."""
+AVOIDED = re.compile(rf"\b(?:{'|'.join(INSTEAD)})\b", re.IGNORECASE)
+PENDING = {
+    *("analysis", "assign", "base", "check", "dump", "history", "hlo", "jax", "machines", "opt"),
+    *("packer", "pipeline.py", "proto", "rebuild", "view", "write", "__init__.py"),
+    *("api/improve.py", "api/improved_page.py"),
+}
+"""Packages and modules whose words are not revised yet."""
+PROSE = [
+    *(path for path in FILES if not any(map(path.is_relative_to, map(PACKAGE.joinpath, PENDING)))),
+    *sorted((PACKAGE / "report" / "page" / "templates").glob("*.*")),
+]
+PENDING_DOCUMENTS = {
+    *("advice.md", "api.md", "cli.md", "contributing.md", "diff.md", "dump-format.md", "fleet.md"),
+    *("from-oom-to-fix.md", "glossary.md", "history.md", "improve.md", "jax.md", "oom.md"),
+    *("packing.md", "parity.md", "performance.md", "protos.md", "reading-the-report.md"),
+    *("recompute.md", "tpu-rules.md", "verifier.md", "README.md"),
+}
+DOCUMENTS = [
+    path
+    for path in (*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md")
+    if path.name not in PENDING_DOCUMENTS
+]
 YES_OR_NO = {"bool", "bool | None", "TypeGuard[Shape]"}
 
 
@@ -72,8 +114,47 @@ def pronouns(tree: ast.AST) -> list[int]:
     ]
 
 
+def avoided(text: str) -> list[str]:
+    """The avoided words of a text, each with its line number."""
+    return [
+        f"{number}: {match[0]}"
+        for number, line in enumerate(text.splitlines(), 1)
+        for match in AVOIDED.finditer(line)
+    ]
+
+
 def _id(path: Path) -> str:
     return path.relative_to(PACKAGE).as_posix()
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_the_words_of_documents_are_those_of_the_field(path: Path) -> None:
+    assert avoided(path.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize("path", PROSE, ids=_id)
+def test_the_words_are_those_of_the_field(path: Path) -> None:
+    assert avoided(path.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "the offset behind it",
+        "read by nobody",
+        "values computed twice, then computing values again",
+        "which its operand has not.",
+        "None where the bytes are none",
+        "another place in memory",
+    ],
+)
+def test_avoided_words_are_found(text: str) -> None:
+    assert len(avoided(text)) == 1
+
+
+@pytest.mark.parametrize("text", ["written in place", "it has not changed", "a second judgement"])
+def test_other_words_are_not(text: str) -> None:
+    assert avoided(text) == []
 
 
 @pytest.mark.parametrize("path", FILES, ids=_id)

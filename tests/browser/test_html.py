@@ -143,7 +143,7 @@ def test_a_buffer_on_the_map_says_what_it_is(show: Show) -> None:
     shown = show(SEED)
     shown.page.hover("#map", position={"x": 1000, "y": 40})
     tip = shown.text("tip")
-    assert "born at instruction" in tip
+    assert "defined at instruction" in tip
     shown.page.click("#map", position={"x": 1000, "y": 40})
     name = re.search(r"in HLO (\S+)", shown.text("selected"))
     assert name is not None

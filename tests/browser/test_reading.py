@@ -29,7 +29,7 @@ def test_advice_comes_before_the_drawings_and_can_be_copied(show: Show) -> None:
     shown = show(TRAINING)
     heads = shown.ask("[...document.querySelectorAll('h2')].map(head => head.textContent)")
     assert isinstance(heads, list)
-    assert heads.index("What would save memory?") < heads.index("When is most alive?")
+    assert heads.index("What would save memory?") < heads.index("When is the peak?")
     code = shown.page.inner_text("#advice .card:first-child pre")
     shown.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     shown.page.click("#advice .card:first-child button")

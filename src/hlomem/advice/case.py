@@ -119,7 +119,7 @@ def subject_of_program(
 def subject_of_dump(
     dump: Dump, module: HloModule | None, machine: Machine | None, space: str | None
 ) -> Subject:
-    """The program of a dump; where its module is not at hand it is rebuilt when a rule needs it."""
+    """The program of a dump, rebuilt on demand if its module is unknown."""
     return subject_of_memory(build_memory(dump, module, machine), space)
 
 

@@ -98,7 +98,7 @@ def _encode(made: Plan, differences: list[Difference] | None) -> bytes:
 
 
 def draw_check(dump: Dump, differences: list[Difference], columns: int) -> list[Line]:
-    """Whether a plan equals the dump's, and where it does not."""
+    """The verdict on whether a plan equals the dump's, with differences."""
     assert dump.values is not None
     assert dump.assignment is not None
     count = len(dump.assignment.allocations)

@@ -43,7 +43,7 @@ _MAX_MESSAGE = 2000
 
 
 class Options(Struct, frozen=True, kw_only=True):
-    """What to compute for every program, and limits per unit."""
+    """The computations for every program, and the limits per unit."""
 
     chip: str = ""
     """For programs without a plan whose text does not tell it."""

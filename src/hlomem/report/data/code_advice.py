@@ -1,8 +1,7 @@
-"""Advice on a program's source: what comes near to points of memory against operations.
+"""Advice on source code that comes near to points of memory against operations.
 
-In: the points, with the policies of `jax.checkpoint` that XLA planned, and a limit. Out: the
-cheapest policy that does, or by how much the best misses; and where names would have to go for what
-hlomem computes again, which nobody has tried.
+The cheapest policy of `jax.checkpoint` that fits, as planned by XLA, or how much the best misses;
+and the lines whose values could be named to imitate hlomem's rematerialization, which is not tried.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
 
 
 def advise_code(points: Sequence[FrontPoint], limit: int | None) -> tuple[CodeAdvice, ...]:
-    """The policy to type, and lines whose values could be named."""
     policies = [point for point in points if point.kind == "policy"]
     advice = []
     if policies and limit is not None:
@@ -35,7 +33,7 @@ def price_of(point: FrontPoint) -> str:
 
 
 def describe_fit(points: Sequence[FrontPoint], limit: int) -> str:
-    """The verdict on a number, in words."""
+    """The cheapest point within a memory budget, in words."""
     size = format_bytes(limit)
     chosen = next((point for point in points if point.is_chosen), None)
     if chosen is not None:
@@ -74,17 +72,17 @@ def _smallest(points: Sequence[FrontPoint], policies: Sequence[FrontPoint]) -> C
         for point in points
         if point.kind in ("ordered", "recomputed") and point.temporaries <= best.temporaries
     ]
-    beside = "nothing that hlomem found is as small"
+    ours_text = "hlomem found nothing as small"
     if ours:
         cheapest = min(ours, key=lambda point: point.flops)
-        beside = f"hlomem's cheapest that is as small: {price_of(cheapest)}"
+        ours_text = f"hlomem's cheapest of that size: {price_of(cheapest)}"
     needs = f"{format_bytes(best.temporaries)} of temporaries, {price_of(best)}"
-    text = f"The smallest by a policy of jax.checkpoint, as XLA plans it: {needs}; {beside}:"
+    text = f"The smallest by a policy of jax.checkpoint, as XLA plans it: {needs}; {ours_text}:"
     return CodeAdvice(text=text, code=best.code, is_tried=True)
 
 
 def _point_to_name(points: Sequence[FrontPoint]) -> FrontPoint | None:
-    """The point to name lines of: that which fits, else the cheapest of half the memory or less."""
+    """The point whose lines to name: the chosen one, else the cheapest with half the memory."""
     again = [point for point in points if point.kind == "recomputed" and point.lines]
     given = next(point for point in points if point.kind == "given")
     chosen = [point for point in again if point.is_chosen]
@@ -96,12 +94,12 @@ def _point_to_name(points: Sequence[FrontPoint]) -> FrontPoint | None:
 
 def _names(point: FrontPoint) -> CodeAdvice:
     lines = ", ".join(point.lines)
-    text = f"`{point.name}` computes again what these lines make: {lines}."
+    text = f"`{point.name}` rematerializes the values of these lines: {lines}."
     if not point.kept:
         return CodeAdvice(text=text, code="", is_tried=False)
     text += (
-        f" For the backward pass it keeps what these make: {', '.join(point.kept)}."
-        " Names on them may come near to it in your own code; that was not tried:"
+        f" For the backward pass it keeps the values of: {', '.join(point.kept)}."
+        " Naming these may have a similar effect in your own code; that was not tried:"
     )
     code = (
         "from jax.ad_checkpoint import checkpoint_name\n"

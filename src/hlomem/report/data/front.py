@@ -1,7 +1,4 @@
-"""Memory against operations as data: points, and what comes near to them in a program's source.
-
-Made by `hlomem.opt.pareto` and `hlomem.jax.policies`; drawn by `front_text` and by the page.
-"""
+"""Points of memory against operations, made by `hlomem.opt.pareto` and `hlomem.jax.policies`."""
 
 from __future__ import annotations
 
@@ -18,34 +15,34 @@ PointKind: TypeAlias = Literal["given", "ordered", "recomputed", "policy"]
 
 
 class FrontPoint(Record, frozen=True, kw_only=True):
-    """A program that computes the same, with more or less of it computed again."""
+    """An equivalent program with more or less rematerialization."""
 
     name: str
     kind: PointKind
-    """`given`: XLA's own program. `ordered`: in a better order. `recomputed`: values are computed
-    again by hlomem. `policy`: by a policy of `jax.checkpoint`, as XLA plans it."""
+    """`given`: XLA's own program. `ordered`: in a better order. `recomputed`: with values
+    rematerialized by hlomem. `policy`: with a policy of `jax.checkpoint`, as planned by XLA."""
     temporaries: int
     """Bytes, as planned."""
     total: int
     """Bytes of all allocations: arguments, results and constants as well."""
     flops: int
-    """Operations more than in the program as given, by our count."""
+    """Operations in addition to `program_flops`, by our count."""
     program_flops: int
-    """Operations of the program as given."""
+    """Operations of the given program."""
     time: int
-    """Modelled time more than that of the program as given, in bytes moved."""
+    """Modelled time in addition to `program_time`, in bytes moved."""
     program_time: int
-    """Modelled time of the program as given."""
+    """Modelled time of the given program."""
     on_front: bool = False
-    """Whether every point that is as cheap needs more memory."""
+    """Whether no point is both cheaper and smaller."""
     is_chosen: bool = False
-    """Whether it is the cheapest of those that fit the limit."""
+    """Whether it is the cheapest within the memory budget."""
     lines: tuple[str, ...] = ()
-    """Lines of the user's code whose values are computed again, those with most bytes first."""
+    """Lines of user code whose values are rematerialized, most bytes first."""
     kept: tuple[str, ...] = ()
-    """Lines whose values are kept for the backward pass, those with most bytes first."""
+    """Lines whose values are kept for the backward pass, most bytes first."""
     code: str = ""
-    """The call of `jax.checkpoint`, where it is a policy's."""
+    """The call of `jax.checkpoint`, for a policy."""
 
 
 class CodeAdvice(Record, frozen=True, kw_only=True):
@@ -53,13 +50,12 @@ class CodeAdvice(Record, frozen=True, kw_only=True):
 
     text: str
     code: str
-    """Lines to type; empty where nothing is to be changed."""
     is_tried: bool
-    """Whether XLA compiled the program so."""
+    """Whether XLA compiled it."""
 
 
 def sort_front(points: Iterable[FrontPoint], limit: int | None = None) -> tuple[FrontPoint, ...]:
-    """Points, the cheapest first, those on the front and the cheapest that fits marked."""
+    """Points, cheapest first, with the front and the cheapest that fits marked."""
     ordered = sorted(points, key=lambda point: (point.flops, point.temporaries))
     marked: list[FrontPoint] = []
     least: int | None = None

@@ -1,8 +1,4 @@
-"""A better order as data: what it saves, how near to the least it is, how it was found.
-
-Made by `hlomem.opt.order_search` and `almost_free`; drawn by `improvement_text`, and by the page of
-both orders.
-"""
+"""An improved program as data: its saving, its lower bound, the method of the search."""
 
 from __future__ import annotations
 
@@ -21,83 +17,77 @@ class ComputationOrder(Record, frozen=True, kw_only=True):
     name: str
     instructions: int
     given_peak: int
-    """The most bytes of temporaries alive at once in the given order, packing aside."""
+    """The peak of live temporaries in the given order, packing aside."""
     peak: int
     """The same in the order found."""
     method: str
     proven: bool
-    """Whether no order that keeps the rules has a lower peak."""
+    """Whether no permitted order has a lower peak."""
 
 
 class TightPacking(Record, frozen=True, kw_only=True):
-    """Temporaries in the best packing that was found; XLA packs by its own rules, and not so."""
+    """Temporaries in the best packing found, which is not XLA's, before and after."""
 
     before: int
-    """Bytes in the given order."""
     before_proven: bool
     """Whether no packing of that order is smaller."""
     after: int
-    """Bytes in the order found."""
     after_proven: bool
 
 
 class ComputedAgain(Record, frozen=True, kw_only=True):
-    """Values computed again beside the better order, and their price."""
+    """Values rematerialized in addition to the better order, and their cost."""
 
     ordered: int
     """Bytes of temporaries in the order alone, as planned."""
     instructions: int
-    """Instructions outside of loops that run twice."""
+    """Instructions outside loops that run twice."""
     stacks: int
-    """Stacks of loops that are gone: what they held is computed again in the loop that reads it."""
+    """Removed stacks of loops, whose values are rematerialized in the loop that reads them."""
     flops: int
-    """Operations more than in the program as given, by our count."""
+    """Operations in addition to `program_flops`, by our count."""
     program_flops: int
-    """Operations of the program as given."""
+    """Operations of the given program."""
     time: int
-    """Time more than that of the program as given, by the model of `hlomem.opt.orders.cost`."""
+    """Time in addition to `program_time`, by the model of `hlomem.opt.orders.cost`."""
     program_time: int
-    """The time of the program as given."""
+    """Time of the given program."""
     lines: tuple[str, ...] = ()
-    """Lines of the user's code whose values are computed again, those with most bytes first."""
+    """Lines of user code whose values are rematerialized, most bytes first."""
 
 
 class ImprovementReport(Record, frozen=True, kw_only=True):
-    """The worth of a better order."""
-
     name: str
     backend: str
     effort: str
     before: int
     """Bytes of temporaries in the given order, as planned."""
     after: int
-    """Bytes of temporaries in the order found, as planned, and with what is computed again."""
+    """Bytes of temporaries in the order found, with rematerialization, as planned."""
     bound: int | None
-    """Bytes of temporaries that no order of the given instructions can do without; None where it is
-    not known. With values computed again a program may need less."""
+    """A lower bound of temporaries for every order of the given instructions, if known;
+    rematerialization may need less."""
     verdict: Verdict
-    """Of the order alone. `at the bound`: no order needs less. `proven`: none keeps less alive;
-    packing may lose some. `open`: there may be a better one."""
+    """On the order alone. `at the bound`: no order needs less. `proven`: no order keeps less alive;
+    packing may lose some. `open`: a better one may exist."""
     method: str
     computations: tuple[ComputationOrder, ...]
-    """Those whose order is another, the entry first."""
+    """Computations in a new order, the entry first."""
     packing: TightPacking | None = None
-    """The needs of a tighter packing; None where it was not asked for."""
     again: ComputedAgain | None = None
-    """None where nothing is computed again."""
+    """None if nothing is rematerialized."""
     notes: tuple[str, ...] = ()
     front: tuple[FrontPoint, ...] = ()
-    """Memory against operations, the cheapest first; empty where it was not asked for."""
+    """Memory against operations, cheapest first, if requested."""
     limit: int | None = None
-    """Bytes that all allocations may take, where a number was named."""
+    """The memory budget for all allocations, if given."""
     advice: tuple[CodeAdvice, ...] = ()
     """Changes of the program's source that come near to points of the front."""
 
     @property
     def saves(self) -> int:
-        """Bytes less."""
         return self.before - self.after
 
     def __str__(self) -> str:
-        """The screen of `hlomem improve`; found by name, as data knows nothing of screens."""
+        """The screen of `hlomem improve`; imported by name, since data must not import screens."""
         return str(import_module("hlomem.report.screens.improvement_text").format_improvement(self))

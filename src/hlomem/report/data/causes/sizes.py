@@ -331,7 +331,7 @@ _OF_LOOPS = frozenset({roles.STACKED, roles.CARRIED})
 def find_loops(comparison: Comparison) -> Iterator[Finding]:
     before, after = comparison.programs
     added, dropped = after.loops - before.loops, before.loops - after.loops
-    if bool(added) == bool(dropped):  # none, or others in their place
+    if bool(added) == bool(dropped):  # none, or replaced by others
         return
     line = _loop_line(after if added else before)
     scan = f"(lax.scan{at_line(line, ' at ')})"

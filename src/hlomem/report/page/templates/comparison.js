@@ -14,7 +14,7 @@ import { content, report, sameSpaceIn, state } from "./state.js";
 export const NAMES = ["A", "B"];
 
 /**
- * What a compile is called beside the other: by what differs between their paths.
+ * The name of a compile: the differing part of the two paths.
  * @param {number} number
  */
 export function sideName(number) {

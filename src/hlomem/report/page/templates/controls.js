@@ -31,7 +31,7 @@ import { copyCurrent, TABLE_NAMES } from "./tables.js";
  */
 
 /**
- * Makes an element's children anew where what they show has changed; else the focus stays.
+ * Replaces an element's children if their content has changed; else the focus stays.
  * @param {string} id
  * @param {unknown[]} key
  * @param {() => Node[]} make

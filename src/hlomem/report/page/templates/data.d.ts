@@ -165,7 +165,7 @@ export interface FleetSeries {
   needs: number[];
 }
 
-/** A program that computes the same, with more or less of it computed again. */
+/** An equivalent program with more or less rematerialization. */
 export interface FrontPoint {
   name: string;
   kind: "given" | "ordered" | "policy" | "recomputed";

@@ -1,5 +1,5 @@
 // @ts-check
-// The page's elements, the colours of its theme, and the tip beside the pointer.
+// The page's elements, the colours of its theme, and the tooltip.
 
 /**
  * @param {string} id

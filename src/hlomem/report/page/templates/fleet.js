@@ -32,7 +32,7 @@ const COLUMNS = [
   ["copies", "copies"],
   ["donatable", "donatable"],
   ["backend", "backend"],
-  ["place", "place"],
+  ["place", "path"],
 ];
 
 /** @type {FleetPage} */
@@ -96,7 +96,7 @@ function drawWords() {
 }
 
 const WIDE = 1000;
-/** Powers of two to show beside those that are needed. */
+/** Powers of two to show in addition to the used range. */
 const MARGIN = 1;
 const DISTRIBUTION = { tall: 190, foot: 24, head: 18 };
 const GROWTH = { tall: 240, foot: 22, left: 76, right: 12, top: 8 };
@@ -149,8 +149,8 @@ function columnOf(power, left, step, count, share) {
   const height = share * (tall - foot - head);
   const top = tall - foot - height;
   const isOver = capacity() > 0 && 2 ** power >= capacity();
-  const place = { x: left + 1, y: top, width: Math.max(1, step - 2), height };
-  const column = drawn("rect", { ...place, class: isOver ? "column over" : "column" });
+  const box = { x: left + 1, y: top, width: Math.max(1, step - 2), height };
+  const column = drawn("rect", { ...box, class: isOver ? "column over" : "column" });
   const range = `${formatTick(2 ** power)} to ${formatTick(2 ** (power + 1))}`;
   tell(column, [plural(count, "program"), range]);
   const made = [column];
@@ -171,13 +171,13 @@ function columnOf(power, left, step, count, share) {
  */
 function markOf(limit, x, ground) {
   const isRight = x > WIDE * 0.8;
-  const beside = { x: isRight ? x - 6 : x + 6, y: 14, "text-anchor": isRight ? "end" : "start" };
+  const position = { x: isRight ? x - 6 : x + 6, y: 14, "text-anchor": isRight ? "end" : "start" };
   const line = drawn("line", { x1: x, x2: x, y1: 4, y2: ground, class: "limit" });
-  return [line, drawn("text", beside, formatBytes(limit))];
+  return [line, drawn("text", position, formatBytes(limit))];
 }
 
 /**
- * Says something beside the pointer while it is over an element.
+ * Shows a tooltip while the pointer is over an element.
  * @param {Element} over
  * @param {string[]} lines
  */
@@ -278,8 +278,8 @@ function drawAxes(chart, most) {
   for (const [at, run] of fleet.runs.entries()) {
     if (at % every !== 0) continue;
     const anchor = at === 0 ? "start" : at === fleet.runs.length - 1 ? "end" : "middle";
-    const place = { x: across(at), y: GROWTH.tall - 4, "text-anchor": anchor };
-    chart.append(drawn("text", place, run));
+    const position = { x: across(at), y: GROWTH.tall - 4, "text-anchor": anchor };
+    chart.append(drawn("text", position, run));
   }
 }
 

@@ -20,7 +20,7 @@ import { clamp, content, redraw, state } from "./state.js";
 const KINDS = {
   given: kind("■", "#4e79a7", "XLA's own program", 4, 0.25),
   ordered: kind("◆", "#e15759", "in a better order", 4, 0),
-  recomputed: kind("●", "#59a14f", "values computed again by hlomem", 0, 0),
+  recomputed: kind("●", "#59a14f", "values rematerialized by hlomem", 0, 0),
   policy: kind("▲", "#b07aa1", "a policy of jax.checkpoint, as XLA plans it", 3, 0),
 };
 const FOOT = 34; // pixels below the drawing for the shares
@@ -75,7 +75,7 @@ function legend({ sign, colour, words }) {
 function drawAdviceOn({ text, code, is_tried: isTried }) {
   const card = element("article", null, { class: "card" });
   const title = isTried ? "In your own code, tried" : "In your own code, not tried";
-  card.append(element("h3", isTried || code ? title : "What is computed again"));
+  card.append(element("h3", isTried || code ? title : "Rematerialized values"));
   card.append(element("p", text));
   if (code) card.append(drawCode(code));
   return card;
@@ -217,7 +217,7 @@ function describe(number) {
   const sizes = `${formatBytes(temporaries)} of temporaries, ${formatBytes(total)} in all`;
   const more = formatChange(point.flops, point.program_flops);
   const longer = formatChange(point.time, point.program_time);
-  const lines = point.lines.length ? [`computed again: ${point.lines.join(", ")}`] : [];
+  const lines = point.lines.length ? [`rematerialized: ${point.lines.join(", ")}`] : [];
   const note = notesOn(point);
   return [
     point.name,

@@ -1,5 +1,5 @@
 // @ts-check
-// Memory against operations: where its points lie, the stairs of the front. No DOM.
+// Memory against operations: the positions of its points, the steps of the front. No DOM.
 
 /**
  * @import { FrontPoint } from "./data.d.ts"
@@ -68,7 +68,7 @@ export function stairsOf(points) {
 }
 
 /**
- * The point nearest to a place of a drawing, -1 where none is near.
+ * The point nearest to a position, -1 if none is near.
  * @param {FrontPoint[]} points
  * @param {Scale} scale
  * @param {{ x: number, y: number }} at pixels from the left and from the bottom

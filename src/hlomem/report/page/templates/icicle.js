@@ -10,7 +10,7 @@ import { report, state } from "./state.js";
 /**
  * @import { Node } from "./model.js"
  * @typedef {{ node: Node, trail: string[], depth: number, left: number, wide: number }} Part
- *   a node of the tree in its place; `trail` are the names from the root to it
+ *   a node of the tree with its position; `trail` are the names from the root to it
  */
 
 const MAX_ROWS = 9;

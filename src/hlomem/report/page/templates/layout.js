@@ -73,7 +73,7 @@ export function mapHeight(space, chosen) {
 }
 
 /**
- * The bytes from the bottom of the drawing to its top: of the map, or of the lane beside it where
+ * The bytes from the bottom of the drawing to its top: of the map, or of the lane next to it where
  * that is taller and the map was not chosen. Both have one scale.
  * @param {Space | undefined} space
  * @param {string} chosen
@@ -102,7 +102,7 @@ export function bases(space, chosen) {
 }
 
 /**
- * Parameters, outputs and constants: alive all the time, so a lane beside the map will do.
+ * Parameters, outputs and constants: alive all the time, so a lane next to the map is enough.
  * @param {Report} of
  * @param {Space} space
  * @param {string} chosen
@@ -113,9 +113,9 @@ export function bases(space, chosen) {
 export function lane(of, space, chosen, { low, high }, height) {
   const shown = new Set(stacked(space, chosen).map((allocation) => allocation.index));
   const others = space.allocations.filter(({ index, size }) => !shown.has(index) && size);
-  const placeOf = new Map(of.roles.map((role, place) => [role.name, place]));
-  const place = (/** @type {PageAllocation} */ allocation) => placeOf.get(allocation.role) ?? NONE;
-  others.sort((a, b) => place(a) - place(b) || b.size - a.size);
+  const indexOf = new Map(of.roles.map((role, index) => [role.name, index]));
+  const rank = (/** @type {PageAllocation} */ allocation) => indexOf.get(allocation.role) ?? NONE;
+  others.sort((a, b) => rank(a) - rank(b) || b.size - a.size);
   const scale = height / (high - low);
   let y = height + low * scale;
   const placed = others.map((allocation) => {

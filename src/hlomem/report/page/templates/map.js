@@ -1,5 +1,5 @@
 // @ts-check
-// Where every buffer lies, and the lane of what is not packed.
+// The location of every buffer, and the lane of unpacked allocations.
 
 import {
   axis,
@@ -68,7 +68,7 @@ const COLOUR_OF = {
 const lastPainted = new WeakMap();
 
 /**
- * The buffers of a space that have a place in time, with their colours as pixels and as texts.
+ * The buffers of a space with a live range, with their colours as pixels and as texts.
  * @param {Report} of
  * @param {number} spaceNumber
  * @param {CanvasRenderingContext2D} pen
@@ -266,7 +266,7 @@ function drawLane({ pen, width, height }, of, spaceNumber, view) {
 }
 
 /**
- * What lies in the lane, as it is drawn.
+ * The allocations of the lane, as drawn.
  * @param {string} id of the canvas
  * @param {Report} of
  * @param {number} spaceNumber

@@ -206,7 +206,7 @@ export class Report {
   }
 
   /**
-   * Adds what arguments and results hold while others, or nobody, use their memory.
+   * Adds the bytes of arguments and results that no other value uses.
    * @param {number} spaceNumber
    * @param {Owned[]} owned
    * @param {Map<number, number>} used bytes in use by allocation
@@ -234,7 +234,7 @@ export class Report {
   }
 
   /**
-   * What to call the place of a buffer that has no source line.
+   * The label of a buffer without source line.
    * @param {number} i
    */
   nowhere(i) {
@@ -368,7 +368,7 @@ export function tree(of, owned, hierarchy) {
   const root = node("alive");
   const hasLines = owned.some(([i]) => of.buffers.source[i] !== NONE);
   for (const [i, size] of owned) {
-    const names = hierarchy === "scope" ? scopes(of, i) : places(of, i, hasLines);
+    const names = hierarchy === "scope" ? scopes(of, i) : locations(of, i, hasLines);
     let at = root;
     at.size += size;
     for (const name of [...names, of.nameOf(i)]) {
@@ -409,17 +409,17 @@ function scopes(of, i) {
  * @param {number} i
  * @param {boolean} hasLines whether any buffer has a line
  */
-function places(of, i, hasLines) {
+function locations(of, i, hasLines) {
   const { source, op_name: operation, parameter } = of.buffers;
   const rest = operation[i] === NONE ? [] : [of.text(operation[i])];
   if (source[i] === NONE) {
     return hasLines || parameter[i] !== NONE ? [of.nowhere(i), ...rest] : rest;
   }
-  const place = of.text(source[i]);
-  const cut = place.lastIndexOf(":");
+  const line = of.text(source[i]);
+  const cut = line.lastIndexOf(":");
   return cut > 0
-    ? [place.slice(0, cut), `line ${place.slice(cut + 1)}`, ...rest]
-    : [place, ...rest];
+    ? [line.slice(0, cut), `line ${line.slice(cut + 1)}`, ...rest]
+    : [line, ...rest];
 }
 
 /**

@@ -113,7 +113,7 @@ async function main() {
   fillFront();
   if (state.query) search(state.query);
   draw();
-  // The page's only global: for tests, and for whoever asks in the browser's console.
+  // The page's only global: for tests and the browser's console.
   Object.assign(window, {
     hlomem: {
       state,

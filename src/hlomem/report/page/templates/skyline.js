@@ -108,7 +108,7 @@ function eachColumn(width, visit) {
 }
 
 /**
- * A line across the chart, its two words beside it: above (-1) or below (1).
+ * A line across the chart, with its label above (-1) or below (1).
  * @param {Sheet} sheet
  * @param {number} y
  * @param {string[]} words

@@ -124,14 +124,14 @@ function paddingTable() {
       number("lost at peak"),
       text("example"),
     ],
-    rows: space().padding.map((row, place) => ({
+    rows: space().padding.map((row, index) => ({
       name: row.example,
       cells: [
         row.shape,
         row.source ?? "",
         row.size,
         row.padding,
-        space().growths[place],
+        space().growths[index],
         count(row.count),
         count(row.count_at_peak),
         row.padding_at_peak,
@@ -149,8 +149,8 @@ function holeTable() {
       text("offset"),
       number("size"),
       text("below"),
-      text("held before by"),
-      text("held after by"),
+      text("previous owner"),
+      text("next owner"),
     ],
     rows: space().holes.map(({ offset, size, above, before, after }) => ({
       name: above ?? before ?? after ?? undefined,

@@ -1,5 +1,5 @@
 // @ts-check
-// What the numbers rest on.
+// The basis of the numbers.
 
 import { $, element } from "./dom.js";
 import { plural } from "./formats.js";
@@ -9,15 +9,15 @@ import { report } from "./state.js";
 
 /** @type {[term: string, text: string][]} */
 const METHODS = [
-  ["bytes alive", "replayed from live ranges; bytes that several values hold at once count once"],
-  ["bytes by role", "the sum of the allocations, shared out at the peak"],
+  ["bytes alive", "replayed from live ranges; shared bytes count once"],
+  ["bytes by role", "the sum of the allocations, distributed over roles at the peak"],
   [
     "roles",
-    "of parameters, outputs and constants what XLA says; of temporaries by opcode, loop and " +
+    "parameters, outputs and constants as XLA declares them; temporaries by opcode, loop and " +
       "operation name",
   ],
 ];
-const LOWER_BOUND = "the most bytes in use at once: no packing of these live ranges needs less";
+const LOWER_BOUND = "the peak of live bytes, which every packing of these live ranges needs";
 
 export function drawTrust() {
   const { trust, backend } = report();
@@ -34,7 +34,7 @@ export function drawTrust() {
   for (const [term, text] of METHODS) say(term, text);
   say("lines", lines(trust));
   say("lower bound", LOWER_BOUND);
-  say("not understood", ...(notes.length ? notes : ["nothing: every line was read"]));
+  say("not understood", ...(notes.length ? notes : ["nothing: every line was understood"]));
 }
 
 /**
@@ -58,11 +58,11 @@ function origin({ is_planned: isPlanned, files, has_module: hasModule }) {
 
 /** @param {Verdict | null} verdict */
 function checked(verdict) {
-  if (!verdict) return "not for this page, the plan is very large; hlomem verify does it";
+  if (!verdict) return "skipped, since the plan is very large; use hlomem verify";
   const { findings } = verdict;
   if (findings.length) {
     const rules = findings.slice(0, 3).map((finding) => finding.rule);
-    return `${plural(findings.length, "finding")}: ${rules.join(", ")}; hlomem verify tells more`;
+    return `${plural(findings.length, "finding")}: ${rules.join(", ")}; see hlomem verify`;
   }
   const values = plural(verdict.value_count, "value");
   const allocations = plural(verdict.allocation_count, "allocation");
@@ -74,5 +74,5 @@ function checked(verdict) {
 function lines({ has_module: hasModule }) {
   return hasModule
     ? "from metadata and the module's stack frames: the innermost frame outside libraries"
-    : "from metadata: what XLA named, which may be a library's line";
+    : "from metadata: the line recorded by XLA, possibly of a library";
 }

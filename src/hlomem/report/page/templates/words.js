@@ -85,8 +85,8 @@ function drawLegend({ role, size }, whole) {
 }
 
 /**
- * What a click on a role does: its buffers stand out, or those that are padded; null where the role
- * is of no buffer.
+ * The action of a click on a role: highlight its buffers, or the padded ones; null if the role has
+ * no buffers.
  * @param {string} role
  */
 function legendAction(role) {
@@ -156,7 +156,7 @@ export function drawWords() {
   $("found").textContent = found();
   $("no-bands").hidden = of.bands.length > 0 || of.trust.has_module || !peak;
   $("no-bands").textContent =
-    "No loop or branch shows in the dump; with the module's text its computations are drawn here.";
+    "The dump shows no loop or branch; with the module's text, its computations are drawn here.";
   const { selected } = state;
   $("selected").textContent = selected === NONE ? "" : describe(of, selected).join(" · ");
 }
@@ -174,7 +174,7 @@ function moment() {
 }
 
 /**
- * A buffer in words: what, where, when, why.
+ * The description of a buffer.
  * @param {Report} of
  * @param {number} i
  */
@@ -202,9 +202,9 @@ function describeLife(of, i) {
   const { start, end, last_use: last } = of.buffers;
   if (start[i] === NONE) return [];
   const born = start[i] < of.steps ? of.sequence[start[i]] : "the end";
-  const birth = `born at instruction ${start[i]} (${shorten(born, 60)})`;
+  const birth = `defined at instruction ${start[i]} (${shorten(born, 60)})`;
   const life = `${birth}, alive to instruction ${end[i]}`;
-  if (end[i] >= of.steps) return [life, "still alive at the end: the caller gets it, or owns it"];
+  if (end[i] >= of.steps) return [life, "alive until the end: returned to the caller, or owned by it"];
   const isRead = last[i] !== NONE;
   return [life, isRead ? `last read by ${shorten(of.text(last[i]), 80)}` : "nothing reads it"];
 }
