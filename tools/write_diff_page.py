@@ -113,7 +113,7 @@ only one; else it is told by line of the program.
 {kinds}
 
 The table is in the order in which causes have the first word about a buffer
-(`report/data/causes/table.py`). A cause that the programs suggest but do not show says "likely".
+(`report/data/causes/explain.py`). A cause that the programs suggest but do not show says "likely".
 `--json` has `kind`, `delta`, `direct` (bytes in buffers that show the change themselves), `count`,
 `source` and `is_certain` of each. `optimization_barrier` leaves no trace in a compiled module; its
 effect is found as a fusion. Two releases that write dumps of one format cannot be told apart, nor

@@ -87,7 +87,7 @@ def test_a_rule_that_fails_is_left_out_with_a_note() -> None:
     report = advise_with(rules, subject)
     assert [each.rule for each in report.advice] == ["donate"]
     assert report.notes == (
-        "`bad` was left out, by a bug of hlomem: KeyError: 'fusion.2'",
+        "`bad` was skipped because of a bug in hlomem: KeyError: 'fusion.2'",
         "`worse` could not be tried: no such thing",
     )
 

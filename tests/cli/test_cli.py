@@ -58,7 +58,7 @@ def test_a_bug_of_ours_exits_4_without_a_traceback(
     monkeypatch.setattr("hlomem.cli.show.load_any", broken)
     assert main(["show", "x.txt"]) == 4
     shown = capsys.readouterr().err
-    assert "this is a bug of hlomem" in shown
+    assert "this is a bug in hlomem" in shown
     assert "ZeroDivisionError: what\\x1b now" in shown
     assert "Traceback" not in shown
     monkeypatch.setenv("HLOMEM_TRACEBACK", "1")
@@ -72,7 +72,7 @@ def test_a_bug_of_ours_exits_4_without_a_traceback(
     ("error", "code", "says"),
     [
         (MemoryError(), 3, "error: not enough memory for this input\n"),
-        (RecursionError("maximum"), 3, "error: the input nests deeper than hlomem can follow\n"),
+        (RecursionError("maximum"), 3, "error: the input is nested too deeply\n"),
         (KeyboardInterrupt(), 130, ""),
         (BrokenPipeError(), 141, ""),
         (OSError(28, "No space left on device"), 3, "error: standard output: No space left"),
@@ -214,7 +214,7 @@ def test_plan_takes_the_program_of_a_folder(run: Run, goldens: Path, tmp_path: P
     result = run("plan", folder, "-o", tmp_path / "new")
     assert result.code == 0
     assert "train_step, the largest of 3 programs; --module chooses another" in result.err
-    assert f"makes the folder {tmp_path / 'new'}" in result.err
+    assert f"creating folder {tmp_path / 'new'}" in result.err
     assert [path.name.split(".")[1] for path in (tmp_path / "new").iterdir()] == [
         "jit_train_step"
     ] * 4

@@ -25,7 +25,7 @@ def test_a_program_is_compiled_shown_and_kept(run: Run, tmp_path: Path) -> None:
     assert screen.startswith("train_step  cpu\n\nNeeds ")
     assert "too much" in screen
     assert "factories.py:" in screen
-    assert "compiled to the end" in screen
+    assert "fully compiled" in screen
     assert max(map(len, screen.splitlines())) <= 80
     assert page.read_text().startswith("<!")
     summary = json.loads(run("summary", dump, "--module", "train_step", "--json").out)
@@ -80,7 +80,7 @@ def test_help_needs_no_jax() -> None:
 @pytest.mark.parametrize(
     ("option", "name", "says"),
     [
-        ("-o", "file", "is no folder"),
+        ("-o", "file", "is not a folder"),
         ("-o", "", "has files; give --force to add to them"),
         ("--html", "file", "exists; give --force to overwrite it"),
     ],

@@ -51,8 +51,8 @@ def test_a_program_that_never_fits_is_a_finding(run: Run, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--over", "remat=a,b"), "no setting is to be made larger: give one --over"),
-        (("--over", "batch", "--over", "length"), "2 settings are to be made larger"),
+        (("--over", "remat=a,b"), "no settings to increase: give one --over"),
+        (("--over", "batch", "--over", "length"), "2 settings to increase"),
         (("--over", "batch", "--over", "a="), "`a=` makes no rows"),
         (("--over", "batch", "--over", "a=1", "--over", "a=2"), "`a=2` makes no rows"),
         (("--over", "batch", "--set", "batch=3"), "`batch` is given twice"),

@@ -116,7 +116,7 @@ def test_what_cannot_be_run_is_one_clear_error_and_leaves_nothing(
     tmp_path: Path, temporary: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["run", "-o", "dumps", "--", "no-such-command"]) == 127
-    assert capfd.readouterr().err == "error: no-such-command: there is no such command\n"
+    assert capfd.readouterr().err == "error: no-such-command: command not found\n"
     assert main(["run"]) == 2
     assert main(["run", "--max-disk", "much", "--", "true"]) == 2
     assert main(["run", "--no-page", "--page", "page.html", "--", "true"]) == 2

@@ -45,7 +45,7 @@ def test_another_run_takes_over_what_did_not_change_errors_too(
     run: Run, store: Path, mixed: Path
 ) -> None:
     again = run("scan", mixed, "-o", store, "--workers", "1", "--run", "other")
-    assert "2 taken over unchanged" in again.out.decode()
+    assert "2 unchanged" in again.out.decode()
 
 
 def test_on_a_terminal_a_bar_is_drawn_and_taken_away(
@@ -64,14 +64,14 @@ def test_a_place_that_is_no_store_is_refused_before_anything_is_read(
     for place in (tmp_path, tmp_path / "mine"):
         result = run("scan", mixed, "-o", place)
         assert result.code == 2
-        assert "is no store, and not empty; give a new folder" in result.err
+        assert "is not a store and not empty; give a new folder" in result.err
 
 
 @pytest.mark.parametrize(
     ("words", "says"),
     [
         (["top", "jit_step"], "`top` takes no names; `together` does"),
-        (["SELECT", "1"], "one query, please: put SQL in quotes"),
+        (["SELECT", "1"], "give one query: put SQL in quotes"),
     ],
 )
 def test_words_that_a_question_does_not_take_are_refused(

@@ -173,6 +173,6 @@ def test_the_command_prints_a_table_or_json(
     assert main(["ask", str(store), "SELECT DATE '2026-11-15' AS day", "--json"]) == 0
     assert '"rows":[{"day":"2026-11-15"}]' in capsys.readouterr().out
     assert main(["ask", str(store), "SELECT nothing"]) == 2
-    assert "the query was refused: Binder Error" in capsys.readouterr().err
+    assert "the query was rejected: Binder Error" in capsys.readouterr().err
     assert main(["ask", str(store.parent), "top"]) == 3
-    assert "no store; `hlomem scan PATH -o STORE` makes one" in capsys.readouterr().err
+    assert "not a store; `hlomem scan PATH -o STORE` makes one" in capsys.readouterr().err

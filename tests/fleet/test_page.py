@@ -33,7 +33,7 @@ def test_a_store_has_a_page_and_its_largest_programs_have_theirs(
     [
         (["--run", "never"], "never"),
         (["--program", "none-0"], "none-0"),
-        (["--chip", "v5e"], "a store has one page, of all its programs; give it alone"),
+        (["--chip", "v5e"], "a store has one page for all programs; give it alone"),
     ],
 )
 def test_what_a_store_has_not_is_said(

@@ -107,7 +107,7 @@ def test_names_that_are_not_there_are_refused_with_those_that_are(store: Path) -
 
 
 def test_a_question_that_cannot_be_answered_says_what_it_needs(store: Path, tmp_path: Path) -> None:
-    with pytest.raises(CommandError, match="no ready question `tip`: top, "):
+    with pytest.raises(CommandError, match="unknown question `tip`: top, "):
         answer(str(store), "tip")
     with pytest.raises(CommandError, match="needs --since RUN"):
         answer(str(store), "grown")

@@ -49,5 +49,5 @@ def test_what_is_no_longer_in_its_archive_is_said(tmp_path: Path) -> None:
     with tarfile.open(tmp_path / "a.tar.gz", "w:gz") as tape:
         tape.add(BEFORE, "before")
     row = {"source": f"{tmp_path / 'a.tar.gz'}!/gone.txt", "id": "x-0", "key": "", "recipe": ""}
-    with pytest.raises(InputError, match="not there any more"), opened_memory(row):
+    with pytest.raises(InputError, match="no longer exists"), opened_memory(row):
         pass

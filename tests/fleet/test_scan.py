@@ -401,7 +401,7 @@ def test_the_command_says_what_it_did(tmp_path: Path, capsys: pytest.CaptureFixt
     assert main([*arguments, "--workers", "1"]) == 0
     assert capsys.readouterr().out == f"{store}, run n1: 1 program, 1 input read\n"
     assert main(arguments) == 0
-    again = "0 programs, 0 inputs read, 1 there already"
+    again = "0 programs, 0 inputs read, 1 skipped"
     assert capsys.readouterr().out == f"{store}, run n1: {again}\n"
     assert main([*arguments, "--json"]) == 0
     out, err = capsys.readouterr()
@@ -464,7 +464,7 @@ def test_wrong_paths_and_names_are_refused(tmp_path: Path) -> None:
         scan([tmp_path], tmp_path / "store", run="../x")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").touch()
-    with pytest.raises(CommandError, match="is no store, and not empty"):
+    with pytest.raises(CommandError, match="is not a store and not empty"):
         scan([tmp_path], tmp_path / "full")
     pytest.importorskip("distributed")
     with pytest.raises(CommandError, match="no Dask scheduler at tcp://"):

@@ -86,7 +86,7 @@ def test_every_column_has_its_type_and_is_documented(store: Path) -> None:
 
 @pytest.mark.parametrize(
     ("content", "says"),
-    [("{", "damaged"), ('{"kind": "other", "schema": 1}', "no store of hlomem's")],
+    [("{", "damaged"), ('{"kind": "other", "schema": 1}', "not a store of hlomem")],
 )
 def test_a_marker_that_is_none_is_said(copied: Path, content: str, says: str) -> None:
     (copied / MARKER).write_text(content)
@@ -96,7 +96,7 @@ def test_a_marker_that_is_none_is_said(copied: Path, content: str, says: str) ->
 
 def test_a_manifest_that_is_none_is_said(copied: Path) -> None:
     next(copied.glob("segments/*.json")).write_text("[]")
-    with pytest.raises(InputError, match="no manifest of a store"):
+    with pytest.raises(InputError, match="not a manifest of a store"):
         ask(copied, "FROM modules")
 
 

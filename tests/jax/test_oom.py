@@ -66,7 +66,7 @@ def test_the_traceback_ends_with_the_line_and_the_page_is_there(
     assert "% of the peak" in text[-1]
     note = _note_of(raised.value)
     assert re.match(r"hlomem: sort_huge needs [\d.]+ TiB of memory, [\d.]+ TiB at once", note[0])
-    assert "bytes asked for" in note[1]
+    assert "bytes requested" in note[1]
     assert "temporaries" in note[2]
     assert f"  page: {tmp_path / 'hlomem-oom.html'}" in note
     assert "sort_huge" in (tmp_path / "hlomem-oom.html").read_text()

@@ -47,5 +47,5 @@ def test_a_line_is_placed_in_the_project_or_in_its_library(line: str, placed: st
 def test_a_baseline_of_another_version_says_how_to_write_it_anew(tmp_path: Path) -> None:
     path = tmp_path / "baseline.json"
     path.write_text(json.dumps({"schema": "hlomem-baseline/99", "programs": {}}))
-    with pytest.raises(InputError, match=r"another version, .*99; --hlomem-update writes it anew"):
+    with pytest.raises(InputError, match=r"another version, .*99; --hlomem-update rewrites it"):
         read_baseline(path)

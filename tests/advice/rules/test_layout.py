@@ -71,7 +71,7 @@ FUSION = "%view = f32[64,32]{0,1} fusion(%copy), kind=kLoop, calls=%doubled"
 def test_a_result_that_is_asked_for_in_an_odd_layout_need_not_be(end: list[str]) -> None:
     found = advise(_behind_a_copy(*end), backend="cpu").advice
     [advice] = [each for each in found if each.rule == "layout"]
-    assert advice.title == "do not ask for the result view in layout {0,1}: copy puts it there"
+    assert advice.title == "do not request the result view in layout {0,1}: copy converts it"
     assert advice.method == "counted"
     assert advice.least == advice.most > 0
 

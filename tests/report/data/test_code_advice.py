@@ -41,9 +41,9 @@ def test_where_no_policy_fits_it_is_said_by_how_much_the_best_misses() -> None:
 def test_without_a_limit_the_smallest_policy_stands_beside_ours() -> None:
     text, code = _first(POINTS, None)
     assert code == "policy = nothing"
-    assert "nothing that hlomem found is as small" in text
+    assert "hlomem found nothing as small" in text
     text, _ = _first([GIVEN, AGAIN, DOTS], None)
-    assert "hlomem's cheapest that is as small: +1.0% FLOPs" in text
+    assert "hlomem's cheapest of that size: +1.0% FLOPs" in text
 
 
 def test_policies_that_need_no_less_are_not_advised() -> None:

@@ -81,7 +81,7 @@ def test_a_program_that_is_named_is_named_in_the_next_steps() -> None:
 
 def test_rematerialization_that_saved_nothing_is_said() -> None:
     findings = _explain("jaxlib-0.11.2-h200/rematerialized").findings
-    assert findings[0] == "rematerialization came down to 503.0 GiB; its aim was 78.51 GiB"
+    assert findings[0] == "rematerialization reached 503.0 GiB; its goal was 78.51 GiB"
     assert len(findings) == 2
 
 

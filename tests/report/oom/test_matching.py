@@ -39,7 +39,7 @@ def test_else_the_allocation_of_just_these_bytes_decides() -> None:
     found = match_failure(_failure(4096), [init, step])
     assert found is not None
     assert found[0] is step
-    assert found[1] == ("its allocation is the 4096 bytes asked for", True)
+    assert found[1] == ("its allocation is the 4096 bytes requested", True)
     assert match_failure(_failure(5000), [init, step]) is None
     assert match_failure(_failure(), [init, step]) is None
 
@@ -48,7 +48,7 @@ def test_a_size_that_was_rounded_in_print_finds_its_program() -> None:
     step = Program("jit_step", 5 << 30, frozenset({1610000000}))
     found = match_failure(_failure(int(1.5 * 2**30)), [step])
     assert found is not None
-    assert "1.50 GiB asked for, as far as printed" in found[1].reason
+    assert "about the 1.50 GiB requested" in found[1].reason
 
 
 def test_where_several_fit_the_largest_is_taken_and_doubt_is_said() -> None:
@@ -62,4 +62,4 @@ def test_where_several_fit_the_largest_is_taken_and_doubt_is_said() -> None:
     program, match = found
     assert program.module_name == "jit_b"
     assert not match.is_sure
-    assert match.reason.endswith("; 2 other programs would fit it, too")
+    assert match.reason.endswith("; 2 other programs would match, too")

@@ -60,7 +60,7 @@ def test_a_failure_of_nobodys_says_how_many_programs_were_asked() -> None:
     failure = find_failure("RESOURCE_EXHAUSTED: Out of memory allocating 1099511627776 bytes.")
     assert failure is not None
     assert describe_unknown(failure, 3).startswith(
-        "hlomem: 1.00 TiB could not be had, and none of the 3 programs seen asks for so much"
+        "hlomem: 1.00 TiB could not be allocated, and none of the 3 programs seen requests as much"
     )
 
 
@@ -69,7 +69,7 @@ def test_a_compile_nobody_saw_says_how_to_see_it() -> None:
     assert failure is not None
     first, second = describe_unknown(failure, 3).splitlines()
     assert first.startswith("hlomem: train_step needs 23.90 GiB, 15.75 GiB there; its plan cannot")
-    assert second == "  `hlomem run -- COMMAND` reads the dump XLA writes before it gives up"
+    assert second == "  `hlomem run -- COMMAND` reads the dump XLA writes before it fails"
 
 
 RUNNING = "RESOURCE_EXHAUSTED: Out of memory allocating 1099511627776 bytes."
@@ -84,7 +84,7 @@ def _note(explained: hlomem.MemoryExplanation) -> list[str]:
 
 def test_an_allocation_that_failed_is_said_with_the_devices_of_the_program() -> None:
     [first, *_] = _note(hlomem.explain(GOLDENS / "trials" / "tpu" / "fsdp", module="train_step"))
-    assert first.endswith(" of HBM on each of 4 devices, 1.00 TiB at once could not be had")
+    assert first.endswith(" of HBM on each of 4 devices; 1.00 TiB at once could not be allocated")
 
 
 def test_without_live_ranges_there_is_no_line_to_look_at() -> None:
