@@ -24,7 +24,7 @@ from hlomem.base.gc_pause import collector_off
 from hlomem.dump.dump import Dump
 from hlomem.fleet.finding import find_units
 from hlomem.fleet.questions import answer
-from hlomem.fleet.reading import Options, Task, read_unit
+from hlomem.fleet.reading import ScanOptions, Task, read_unit
 from hlomem.fleet.units import Unit
 from hlomem.report.data.lookup import find_space
 from hlomem.report.data.memory import build_memory
@@ -97,7 +97,7 @@ def compare(entries: list[Path]) -> tuple[float, float]:
             for unit in find_units(str(entry), lambda _: False, 1 << 30)
             if isinstance(unit, Unit) and unit.kind == "dump"
         ]
-        task = Task(unit=unit, options=Options())
+        task = Task(unit=unit, options=ScanOptions())
         best = [1e9, 1e9]
         for _ in range(RUNS):
             for number in (0, 1):

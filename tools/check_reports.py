@@ -20,8 +20,8 @@ from hlomem.report.data.allocation_kinds import HELD_WHOLE, kind_of
 from hlomem.report.data.explain import explain
 from hlomem.report.data.holes import build_holes
 from hlomem.report.data.memory import build_memory
-from hlomem.report.data.peak import KEYS, build_snapshot
 from hlomem.report.data.occupancy import build_role_shares
+from hlomem.report.data.peak import KEYS, build_snapshot
 from hlomem.report.data.summary import build_summary
 from hlomem.report.registry import REPORTS
 from hlomem.report.screens.explain_text import draw_explanation

@@ -128,13 +128,13 @@ class Meter:
         """Check the memory of a program."""
         __tracebackhide__ = True
         from hlomem.base.errors import HlomemError  # noqa: PLC0415 - only when used
-        from hlomem.testing.session import Place, parse_hbm_limit  # noqa: PLC0415 - only when used
+        from hlomem.testing.session import SourceLine, parse_hbm_limit  # noqa: PLC0415 - only when used
 
         path, line, _ = self._item.location
         try:
             limit = parse_hbm_limit(self._marked("limit"), target)
             session = _session(self._item.config)
-            where = Place(path, (line or 0) + 1)
+            where = SourceLine(path, (line or 0) + 1)
             entry = session.check(self._key(name), memory, where, target=target, limit=limit)
         except HlomemError as error:
             pytest.fail(f"hlomem: {error}", pytrace=False)

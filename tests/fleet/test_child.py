@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hlomem.fleet import child
 from hlomem.fleet.child import READY, read_frame, write_frame
 from hlomem.fleet.finding import unit_at
-from hlomem.fleet.reading import Options, Outcome, Task
+from hlomem.fleet.reading import ScanOptions, Task, UnitOutcome
 
 _MORE_THAN_ARE_COLLECTED_AT_ONCE = 17
 
@@ -41,7 +41,7 @@ def test_frames_are_read_as_they_were_written_and_a_cut_one_is_the_end(
 def _task(folder: Path) -> Task:
     path = folder / "m.after_optimizations.txt"
     path.write_text("HloModule m")
-    task = Task(unit=unit_at(str(path)), options=Options())
+    task = Task(unit=unit_at(str(path)), options=ScanOptions())
     path.unlink()
     return task
 
@@ -59,14 +59,14 @@ def test_it_answers_every_task_and_ends_with_its_input(tmp_path: Path) -> None:
     answers = io.BytesIO(done.stdout)
     assert read_frame(answers) == READY
     frames = list(iter(lambda: read_frame(answers), None))
-    outcomes = [msgspec.msgpack.decode(frame, type=Outcome) for frame in frames]
+    outcomes = [msgspec.msgpack.decode(frame, type=UnitOutcome) for frame in frames]
     assert [outcome.errors for outcome in outcomes] == [1] * _MORE_THAN_ARE_COLLECTED_AT_ONCE
 
 
 def test_a_unit_that_needs_too_much_memory_is_an_error_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def read(_: Task) -> Outcome:
+    def read(_: Task) -> UnitOutcome:
         raise MemoryError
 
     monkeypatch.setattr(child, "read_unit", read)

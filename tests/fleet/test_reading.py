@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from hlomem.fleet.finding import unit_at
-from hlomem.fleet.reading import Options, Outcome, Task, encode_line, failed, read_unit
+from hlomem.fleet.reading import ScanOptions, Task, UnitOutcome, encode_line, failed, read_unit
 from tests.places import GOLDENS
 
 BEFORE = GOLDENS / "pairs" / "batch_doubled" / "before"
@@ -21,12 +21,12 @@ def _first(folder: Path) -> str:
     return str(min(folder.glob("*buffer-assignment.txt")))
 
 
-def _rows(outcome: Outcome, table: str = "modules") -> list[dict[str, Any]]:
+def _rows(outcome: UnitOutcome, table: str = "modules") -> list[dict[str, Any]]:
     return [json.loads(line) for line in outcome.tables.get(table, b"").splitlines()]
 
 
 def test_a_dump_is_one_row_with_its_verdict_and_advice() -> None:
-    options = Options(verify=True, advise=True)
+    options = ScanOptions(verify=True, advise=True)
     outcome = read_unit(Task(unit=unit_at(_first(BEFORE)), options=options))
     [module] = _rows(outcome)
     assert (module["status"], module["is_clean"], outcome.errors) == ("ok", True, 0)
@@ -37,7 +37,7 @@ def test_a_dump_is_one_row_with_its_verdict_and_advice() -> None:
 
 
 def test_content_that_is_known_is_not_read_again() -> None:
-    task = Task(unit=unit_at(_first(BEFORE)), options=Options())
+    task = Task(unit=unit_at(_first(BEFORE)), options=ScanOptions())
     key = read_unit(task).key
     assert key is not None
     again = read_unit(replace(task, known=(key,)))
@@ -49,8 +49,8 @@ def test_files_of_an_archive_are_read_from_their_bytes() -> None:
     unit = unit_at(_first(BEFORE))
     data = tuple(Path(file.path).read_bytes() for file in unit.files)
     packed = replace(unit, archive="more.tar.gz", data=data)
-    [module] = _rows(read_unit(Task(unit=packed, options=Options())))
-    [plain] = _rows(read_unit(Task(unit=unit, options=Options())))
+    [module] = _rows(read_unit(Task(unit=packed, options=ScanOptions())))
+    [plain] = _rows(read_unit(Task(unit=unit, options=ScanOptions())))
     assert {name: module[name] for name in ("name", "needs", "peak")} == {
         name: plain[name] for name in ("name", "needs", "peak")
     }
@@ -73,7 +73,7 @@ def test_a_file_that_cannot_be_read_is_a_row_with_its_error(
 ) -> None:
     path = tmp_path / "bad.txt"
     path.write_text(text)
-    outcome = read_unit(Task(unit=unit_at(str(path)), options=Options()))
+    outcome = read_unit(Task(unit=unit_at(str(path)), options=ScanOptions()))
     [module] = _rows(outcome)
     assert module["status"] == "error"
     assert module["error_kind"] == kind
@@ -88,7 +88,7 @@ def test_a_file_of_an_archive_that_cannot_be_read_is_called_as_it_is_there(tmp_p
     unit = unit_at(str(path))
     packed = replace(unit, archive="more.tar.gz", data=(path.read_bytes(),))
     for source, name in ((unit, str(path)), (packed, path.name)):
-        [module] = _rows(read_unit(Task(unit=source, options=Options())))
+        [module] = _rows(read_unit(Task(unit=source, options=ScanOptions())))
         assert module["error_kind"] == "unreadable"
         assert module["error"].startswith(f"{name}:")
 
@@ -97,15 +97,15 @@ def test_a_chip_counts_where_a_program_does_not_tell_its_own(tmp_path: Path) -> 
     path = tmp_path / "program.hlo"
     shutil.copy(GOLDENS / "xla/libtpu-0.0.51/tpu-v5e/const_only/module.hlo", path)
     unit = unit_at(str(path))
-    [module] = _rows(read_unit(Task(unit=unit, options=Options())))
+    [module] = _rows(read_unit(Task(unit=unit, options=ScanOptions())))
     assert module["error_kind"] == "unreadable"
     assert "give one of v4, v5e" in module["error"]
-    [module] = _rows(read_unit(Task(unit=unit, options=Options(chip="v5e"))))
+    [module] = _rows(read_unit(Task(unit=unit, options=ScanOptions(chip="v5e"))))
     assert (module["status"], module["backend"]) == ("ok", "tpu")
 
 
 def test_a_file_larger_than_may_be_read_is_an_error() -> None:
-    outcome = read_unit(Task(unit=unit_at(_first(BEFORE)), options=Options(max_input=10)))
+    outcome = read_unit(Task(unit=unit_at(_first(BEFORE)), options=ScanOptions(max_input=10)))
     [module] = _rows(outcome)
     assert module["error_kind"] == "unreadable"
 
@@ -137,5 +137,5 @@ def test_a_file_that_is_gone_is_an_error_without_a_key(tmp_path: Path) -> None:
     path.write_text("HloModule m")
     unit = unit_at(str(path))
     path.unlink()
-    outcome = read_unit(Task(unit=unit, options=Options()))
+    outcome = read_unit(Task(unit=unit, options=ScanOptions()))
     assert (outcome.key, outcome.errors) == (None, 1)

@@ -23,7 +23,7 @@ import pytest
 from hlomem.base.errors import CommandError, InputError
 from hlomem.cli import main
 from hlomem.fleet import ask, scan
-from hlomem.fleet.reading import Outcome, Task, failed, read_unit
+from hlomem.fleet.reading import Task, UnitOutcome, failed, read_unit
 from hlomem.fleet.scanning import Progress
 from hlomem.fleet.store import Store
 from hlomem.fleet.workers import Child, Group
@@ -209,7 +209,7 @@ def test_poisoned_inputs_are_rows_with_their_errors(
 def test_a_file_that_fails_as_a_whole_is_read_program_by_program(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def read(task: Task) -> Outcome:
+    def read(task: Task) -> UnitOutcome:
         if not task.counts and task.unit.program in (None, 2):
             return failed(task.unit, None, "not done after 60 seconds", kind="timeout")
         return read_unit(task)
@@ -232,7 +232,7 @@ class KilledWorker(Exception):  # noqa: N818 - called as Dask's is
 def test_a_task_that_no_worker_survives_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def read(_: Task) -> Outcome:
+    def read(_: Task) -> UnitOutcome:
         raise problem
 
     monkeypatch.setattr("hlomem.fleet.scanning.run_task", read)
@@ -252,7 +252,7 @@ def test_a_task_that_no_worker_survives_is_an_error(
 def test_a_file_of_one_program_that_fails_is_not_divided(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def read(task: Task) -> Outcome:
+    def read(task: Task) -> UnitOutcome:
         if not task.counts:
             return failed(task.unit, None, "not done after 60 seconds", kind="timeout")
         return read_unit(task)

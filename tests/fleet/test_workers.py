@@ -13,7 +13,7 @@ import pytest
 from hlomem.base.errors import CommandError
 from hlomem.fleet import workers
 from hlomem.fleet.finding import unit_at
-from hlomem.fleet.reading import Options, Task
+from hlomem.fleet.reading import ScanOptions, Task
 from hlomem.fleet.workers import Child, ChildEndedError, Group, open_pool, run_task
 
 
@@ -30,7 +30,7 @@ def test_a_unit_whose_readers_end_twice_is_an_error_that_says_how(
     monkeypatch.setattr(Child, "__init__", start_and_end)
     path = tmp_path / "m.after_optimizations.txt"
     path.write_text("HloModule m")
-    outcome = run_task(Task(unit=unit_at(str(path)), options=Options()))
+    outcome = run_task(Task(unit=unit_at(str(path)), options=ScanOptions()))
     row = json.loads(outcome.tables["modules"])
     assert row["error_kind"] == "crash"
     assert row["error"] == "its process ended with SIGTERM, twice"

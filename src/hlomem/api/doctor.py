@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from hlomem import __version__
 from hlomem.jax.target_kinds import targets
-from hlomem.report.data.health import Health, Package, Place, TargetHealth
+from hlomem.report.data.health import Health, NamedFolder, Package, TargetHealth
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,7 +56,7 @@ def _version(package: str) -> str:
         return ""
 
 
-def _places(environment: Mapping[str, str]) -> list[Place]:
+def _places(environment: Mapping[str, str]) -> list[NamedFolder]:
     found = []
     if flag := _DUMP_TO.search(environment.get("XLA_FLAGS", "")):
         found.append(_place("XLA_FLAGS", flag[1], "*-buffer-assignment.txt"))
@@ -65,9 +65,9 @@ def _places(environment: Mapping[str, str]) -> list[Place]:
     return found
 
 
-def _place(variable: str, path: str, pattern: str) -> Place:
+def _place(variable: str, path: str, pattern: str) -> NamedFolder:
     folder = Path(path)
     count = None
     if folder.is_dir():
         count = sum(1 for _, _ in zip(folder.glob(pattern), range(_MAX_LISTED), strict=False))
-    return Place(variable=variable, path=path, count=count)
+    return NamedFolder(variable=variable, path=path, count=count)

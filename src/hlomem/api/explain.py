@@ -25,7 +25,7 @@ from hlomem.report.data.holes import Holes, build_holes
 from hlomem.report.data.lookup import check_choice, find_buffer, find_space
 from hlomem.report.data.occupancy import RoleShare, build_role_shares
 from hlomem.report.data.padding import Padding, build_padding
-from hlomem.report.data.peak import KEYS, Key, Row, Snapshot, build_snapshot
+from hlomem.report.data.peak import KEYS, Key, Snapshot, SnapshotRow, build_snapshot
 from hlomem.report.data.summary import Summary, build_summary
 from hlomem.report.screens.explain_text import draw_explanation
 from hlomem.report.screens.summary_text import draw_summary
@@ -120,7 +120,7 @@ class MemoryExplanation(_Screen):
         """The buffers alive at a step, or while an instruction runs."""
         return build_snapshot(self.memory, self.space, at=str(step))
 
-    def by(self, key: Key, at: int | str | None = None) -> Table[Row]:
+    def by(self, key: Key, at: int | str | None = None) -> Table[SnapshotRow]:
         """The bytes alive at the peak, or at a step, by line, op, scope, role, shape or arg."""
         check_choice("key", key, KEYS)
         step = None if at is None else str(at)

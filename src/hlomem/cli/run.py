@@ -16,7 +16,7 @@ from hlomem.cli.process import say
 from hlomem.run.child import run_child
 from hlomem.run.dumps import MAX_DISK, DumpFolder
 from hlomem.run.flags import read_flags, users_folder, with_dumps
-from hlomem.run.report import Outcome, report_run
+from hlomem.run.report import RunOutcome, report_run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -82,6 +82,6 @@ def command(
             ours.settle()
         read = theirs or folder
         assert read is not None
-        outcome = Outcome(read, began, ended.tail, 0 if ours is None else ours.dropped)
+        outcome = RunOutcome(read, began, ended.tail, 0 if ours is None else ours.dropped)
         say("\n".join(report_run(outcome, target)))
     return ended.code

@@ -16,7 +16,7 @@ from typing import BinaryIO
 import msgspec
 
 from hlomem.base.gc_pause import collector_off
-from hlomem.fleet.reading import Outcome, Task, failed, read_unit
+from hlomem.fleet.reading import Task, UnitOutcome, failed, read_unit
 
 LENGTH = struct.Struct("<I")
 READY = b"ready"
@@ -47,7 +47,7 @@ def main() -> None:
             gc.collect()
 
 
-def _read(task: Task) -> Outcome:
+def _read(task: Task) -> UnitOutcome:
     if hasattr(signal, "alarm"):  # ends this process if its parent is gone
         signal.alarm(int(task.options.seconds) + _GRACE)
     try:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 _MAX_MESSAGE = 2000
 
 
-class Options(Struct, frozen=True, kw_only=True):
+class ScanOptions(Struct, frozen=True, kw_only=True):
     """The computations for every program, and the limits per unit."""
 
     chip: str = ""
@@ -62,14 +62,14 @@ class Options(Struct, frozen=True, kw_only=True):
 
 class Task(Struct, frozen=True, kw_only=True):
     unit: Unit
-    options: Options
+    options: ScanOptions
     known: tuple[str, ...] = ()
     """Content keys in the store: a unit with one of them is not read."""
     counts: bool = False
     """Whether to only count the programs."""
 
 
-class Outcome(Struct, frozen=True, kw_only=True):
+class UnitOutcome(Struct, frozen=True, kw_only=True):
     key: str | None
     """The content key; None if the process ended before it was known."""
     is_known: bool = False
@@ -82,7 +82,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
     """Rows as JSON lines."""
 
 
-def read_unit(task: Task) -> Outcome:
+def read_unit(task: Task) -> UnitOutcome:
     """The rows of a unit; every error is a row."""
     with limited_to(task.options.max_input), ExitStack() as stack:
         try:
@@ -91,13 +91,13 @@ def read_unit(task: Task) -> Outcome:
         except (HlomemError, OSError) as error:
             return failed(task.unit, None, error)
         if key in task.known:
-            return Outcome(key=key, is_known=True)
+            return UnitOutcome(key=key, is_known=True)
         try:
             opened = list_programs(task.unit, files)
         except Exception as error:  # noqa: BLE001 - every error becomes a row
             return failed(task.unit, key, error, folder=files[0].parent)
         if task.counts:
-            return Outcome(key=key, modules=len(opened))
+            return UnitOutcome(key=key, modules=len(opened))
         return _read_all(task, key, opened, files[0].parent)
 
 
@@ -128,7 +128,7 @@ def key_of(unit: Unit, files: list[Path], recipe: str) -> str:
     return made.hexdigest()
 
 
-class Program(Struct):
+class UnitProgram(Struct):
     """A program of a unit, not opened yet."""
 
     name: str
@@ -137,21 +137,21 @@ class Program(Struct):
     open: Callable[[], Dump | HloModule]
 
 
-def list_programs(unit: Unit, files: list[Path]) -> list[Program]:
+def list_programs(unit: Unit, files: list[Path]) -> list[UnitProgram]:
     if unit.kind == "proto":
         found = list_programs_of(files[0])
         if found:
             many = len(found) > 1
             return [
-                Program(program.name, program.name if many else None, program.open)
+                UnitProgram(program.name, program.name if many else None, program.open)
                 for program in found
             ]
-        return [Program(unit.name, None, partial(load_any, files[0]))]
+        return [UnitProgram(unit.name, None, partial(load_any, files[0]))]
     if unit.kind == "module":
-        return [Program(unit.name, None, partial(load_any, files[0]))]
+        return [UnitProgram(unit.name, None, partial(load_any, files[0]))]
     parts = tuple(files[:-1] if unit.has_program else files)
     # The program is found next to the first file.
-    return [Program(unit.name, None, partial(load_module, Module(unit.name, parts)))]
+    return [UnitProgram(unit.name, None, partial(load_module, Module(unit.name, parts)))]
 
 
 def open_memory(loaded: Dump | HloModule, name: str, chip: str = "") -> MemoryView:
@@ -170,7 +170,7 @@ def open_memory(loaded: Dump | HloModule, name: str, chip: str = "") -> MemoryVi
     return build_memory(made.dump, loaded, made.stages.options.machine, is_planned=True)
 
 
-def _read_all(task: Task, key: str, programs: list[Program], folder: Path) -> Outcome:
+def _read_all(task: Task, key: str, programs: list[UnitProgram], folder: Path) -> UnitOutcome:
     tables: dict[str, list[bytes]] = {}
     errors, ran_out = 0, False
     wanted = task.unit.program
@@ -188,10 +188,10 @@ def _read_all(task: Task, key: str, programs: list[Program], folder: Path) -> Ou
         _encode(task.unit, key, f"{task.unit.id}-{number}", rows, tables)
     joined = {table: b"".join(lines) for table, lines in tables.items()}
     count = 1 if wanted is not None else len(programs)
-    return Outcome(key=key, modules=count, errors=errors, ran_out=ran_out, tables=joined)
+    return UnitOutcome(key=key, modules=count, errors=errors, ran_out=ran_out, tables=joined)
 
 
-def _rows_of(program: Program, options: Options) -> dict[str, list[Row]]:
+def _rows_of(program: UnitProgram, options: ScanOptions) -> dict[str, list[Row]]:
     loaded = program.open()
     memory = open_memory(loaded, program.name, options.chip)
     rows = build_rows(memory)
@@ -245,7 +245,7 @@ def failed(
     error: BaseException | str,
     kind: str = "",
     folder: Path | None = None,
-) -> Outcome:
+) -> UnitOutcome:
     """The outcome of an unreadable unit: one row with its error."""
     row = _error_row(unit.name, error, folder, unit)
     row["source"] = unit.source
@@ -255,7 +255,7 @@ def failed(
     _encode(unit, key or "", f"{unit.id}-{unit.program or 0}", {"modules": [row]}, tables)
     joined = {table: b"".join(lines) for table, lines in tables.items()}
     ran_out = isinstance(error, MemoryError)
-    return Outcome(key=key, modules=1, errors=1, ran_out=ran_out, tables=joined)
+    return UnitOutcome(key=key, modules=1, errors=1, ran_out=ran_out, tables=joined)
 
 
 def _error_row(name: str, error: BaseException | str, folder: Path | None, unit: Unit) -> Row:

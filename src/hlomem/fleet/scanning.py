@@ -20,10 +20,10 @@ from hlomem.base.errors import InputError
 from hlomem.base.source import visible
 from hlomem.fleet.finding import UnitError, find_units
 from hlomem.fleet.known import Held, Known
-from hlomem.fleet.reading import Options, Outcome, Task, encode_line, failed
+from hlomem.fleet.reading import ScanOptions, Task, UnitOutcome, encode_line, failed
 from hlomem.fleet.store import Store, check_run, make_store, now
 from hlomem.fleet.tables import Tables, merge_segments, write_segment
-from hlomem.fleet.workers import Pool, open_pool, run_task
+from hlomem.fleet.workers import WorkerPool, open_pool, run_task
 from hlomem.machines.registry import find_chip
 from hlomem.report.screens.text import plural
 
@@ -103,7 +103,7 @@ def scan(
     error; `retry` reads such units again. Results are written every `commit_every` seconds.
     """
     day = time.strftime("%Y-%m-%d", time.gmtime())
-    options = Options(
+    options = ScanOptions(
         chip=find_chip(chip).name if chip else "",
         verify=verify,
         advise=advise,
@@ -126,8 +126,8 @@ class _Scanner:
         self,
         store: Store,
         progress: Progress,
-        options: Options,
-        pool: Pool,
+        options: ScanOptions,
+        pool: WorkerPool,
         on_progress: Callable[[Progress], None] | None,
     ) -> None:
         self.commit_every = 0.0
@@ -137,8 +137,8 @@ class _Scanner:
         self._pool = pool
         self._say = on_progress
         self._started = self._flushed = self._said = time.monotonic()
-        self._running: dict[Future[Outcome], Task] = {}
-        self._parts: dict[str, list[Outcome | None]] = {}
+        self._running: dict[Future[UnitOutcome], Task] = {}
+        self._parts: dict[str, list[UnitOutcome | None]] = {}
         self._archives: dict[str, int] = {}
         """The number of pending units of each archive."""
         self._waiting: dict[str, Unit] = {}
@@ -234,7 +234,7 @@ class _Scanner:
     def _is_due(self) -> bool:
         return time.monotonic() - self._said > _TICK
 
-    def _result(self, future: Future[Outcome], task: Task) -> Outcome:
+    def _result(self, future: Future[UnitOutcome], task: Task) -> UnitOutcome:
         """The outcome of a task, even if its workers were lost."""
         try:
             return future.result()
@@ -246,7 +246,7 @@ class _Scanner:
                 raise
             return failed(task.unit, None, "every worker that took it was lost", kind="crash")
 
-    def _receive(self, task: Task, outcome: Outcome) -> None:
+    def _receive(self, task: Task, outcome: UnitOutcome) -> None:
         unit = task.unit
         if unit.program is not None:
             self._receive_part(unit, outcome)
@@ -261,7 +261,7 @@ class _Scanner:
         else:
             self._finish(unit, outcome)
 
-    def _divide(self, task: Task, counted: Outcome) -> None:
+    def _divide(self, task: Task, counted: UnitOutcome) -> None:
         """Read a file program by program after it failed as a whole."""
         if counted.errors or counted.modules < 2:
             [first] = self._parts.pop(task.unit.id)
@@ -273,7 +273,7 @@ class _Scanner:
             unit = replace(task.unit, program=number)
             self._submit(Task(unit=unit, options=task.options))
 
-    def _receive_part(self, unit: Unit, outcome: Outcome) -> None:
+    def _receive_part(self, unit: Unit, outcome: UnitOutcome) -> None:
         parts = self._parts[unit.id]
         assert unit.program is not None
         parts[unit.program] = outcome
@@ -284,10 +284,10 @@ class _Scanner:
         names = {table for part in done for table in part.tables}
         tables = {name: b"".join(part.tables.get(name, b"") for part in done) for name in names}
         errors = sum(part.errors for part in done)
-        whole = Outcome(key=None, modules=len(done), errors=errors, tables=tables)
+        whole = UnitOutcome(key=None, modules=len(done), errors=errors, tables=tables)
         self._finish(replace(unit, program=None), whole)
 
-    def _finish(self, unit: Unit, outcome: Outcome) -> None:
+    def _finish(self, unit: Unit, outcome: UnitOutcome) -> None:
         """Keep the rows of a unit for the next segment."""
         for table, lines in outcome.tables.items():
             self._lines.setdefault(table, []).append(lines)
@@ -297,7 +297,7 @@ class _Scanner:
         self._progress.errors += outcome.errors
         self._leave_archive(unit)
 
-    def _record(self, unit: Unit, outcome: Outcome, *, is_archive: bool = False) -> None:
+    def _record(self, unit: Unit, outcome: UnitOutcome, *, is_archive: bool = False) -> None:
         row = {
             "unit": unit.id,
             "source": unit.source,
@@ -323,7 +323,7 @@ class _Scanner:
     def _close_archive(self, path: str) -> None:
         """Record an archive once all its units are done."""
         if path in self._waiting and not self._archives.get(path):
-            self._record(self._waiting.pop(path), Outcome(key=None), is_archive=True)
+            self._record(self._waiting.pop(path), UnitOutcome(key=None), is_archive=True)
 
     def _carry(self, unit: Unit, held: Held) -> None:
         about = {"source": unit.source, "place": unit.place, "archive": unit.archive or None}

@@ -24,7 +24,7 @@ import msgspec
 from hlomem.base.errors import CommandError
 from hlomem.base.source import visible
 from hlomem.fleet.child import LENGTH
-from hlomem.fleet.reading import Outcome, Task, failed
+from hlomem.fleet.reading import Task, UnitOutcome, failed
 from hlomem.fleet.storage import require
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class Child:
     def pid(self) -> int:
         return self._process.pid
 
-    def ask(self, task: Task) -> Outcome:
+    def ask(self, task: Task) -> UnitOutcome:
         """The outcome of a unit; `ChildEndedError` if the process ends."""
         deadline = time.monotonic() + task.options.seconds
         message = msgspec.msgpack.encode(task)
@@ -86,7 +86,7 @@ class Child:
         except OSError:
             raise self._ended() from None
         late = f"not done after {task.options.seconds:g} seconds, and ended"
-        return msgspec.msgpack.decode(self._receive(deadline, late), type=Outcome)
+        return msgspec.msgpack.decode(self._receive(deadline, late), type=UnitOutcome)
 
     def _receive(self, deadline: float, late: str) -> bytes:
         """The next message; `late` is the error message after the deadline."""
@@ -137,7 +137,7 @@ def _join_group(group: Group) -> None:
     _here.group = group
 
 
-def run_task(task: Task) -> Outcome:
+def run_task(task: Task) -> UnitOutcome:
     """The outcome of a unit, read by this thread's child; a crash gets a second attempt."""
     for attempt in range(2):
         try:
@@ -148,7 +148,7 @@ def run_task(task: Task) -> Outcome:
     raise AssertionError
 
 
-def _ask_child(task: Task) -> Outcome:
+def _ask_child(task: Task) -> UnitOutcome:
     child: Child | None = getattr(_here, "child", None)
     if child is None:
         child = _here.child = Child(getattr(_here, "group", _everyone))
@@ -163,7 +163,7 @@ def _ask_child(task: Task) -> Outcome:
     return outcome
 
 
-class Pool(NamedTuple):
+class WorkerPool(NamedTuple):
     """An executor, and the number of units it reads at once."""
 
     executor: Executor
@@ -171,7 +171,7 @@ class Pool(NamedTuple):
 
 
 @contextmanager
-def open_pool(workers: int, scheduler: Any = None) -> Iterator[Pool]:
+def open_pool(workers: int, scheduler: Any = None) -> Iterator[WorkerPool]:
     """A pool of local processes, or of a Dask cluster."""
     if scheduler is not None:
         with _dask_pool(scheduler) as pool:
@@ -180,14 +180,14 @@ def open_pool(workers: int, scheduler: Any = None) -> Iterator[Pool]:
     group = Group()
     executor = ThreadPoolExecutor(workers, initializer=_join_group, initargs=(group,))
     try:
-        yield Pool(executor, workers)
+        yield WorkerPool(executor, workers)
     finally:
         executor.shutdown(wait=False, cancel_futures=True)
         group.end()
 
 
 @contextmanager
-def _dask_pool(scheduler: Any) -> Iterator[Pool]:
+def _dask_pool(scheduler: Any) -> Iterator[WorkerPool]:
     distributed = require("distributed", "a scheduler")
     where = visible(str(scheduler))
     try:
@@ -200,7 +200,7 @@ def _dask_pool(scheduler: Any) -> Iterator[Pool]:
             raise CommandError(f"the Dask scheduler at {where} has no workers")
         executor = client.get_executor(pure=False)
         try:
-            yield Pool(executor, count)
+            yield WorkerPool(executor, count)
         finally:
             executor.shutdown(wait=False)
     finally:

@@ -59,7 +59,7 @@ class DumpedProgram:
         return explain(self.sized.module.files[0])
 
 
-class Outcome(NamedTuple):
+class RunOutcome(NamedTuple):
     folder: Path
     began: float
     """The start time; older dumps in the folder are not the command's."""
@@ -69,7 +69,7 @@ class Outcome(NamedTuple):
     """The number of programs whose dumps were removed."""
 
 
-def report_run(outcome: Outcome, page: Path | None) -> list[str]:
+def report_run(outcome: RunOutcome, page: Path | None) -> list[str]:
     """The lines of the report; also writes the page, replacing an existing one."""
     programs = _programs_of(outcome)
     failure = find_failure(outcome.tail)
@@ -91,7 +91,7 @@ def report_run(outcome: Outcome, page: Path | None) -> list[str]:
     return [*lines, *note.splitlines()]
 
 
-def _programs_of(outcome: Outcome) -> list[DumpedProgram]:
+def _programs_of(outcome: RunOutcome) -> list[DumpedProgram]:
     """The command's programs with readable dumps, largest first."""
     try:
         modules = [

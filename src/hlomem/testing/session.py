@@ -48,7 +48,7 @@ class Settings(NamedTuple):
     """The folder with the dumps of the baseline's programs, if they are saved."""
 
 
-class Place(NamedTuple):
+class SourceLine(NamedTuple):
     """A line to annotate."""
 
     file: str
@@ -76,7 +76,7 @@ class Session:
         self,
         key: str,
         memory: MemoryExplanation,
-        place: Place,
+        place: SourceLine,
         *,
         target: str | None = None,
         limit: int | None = None,
@@ -100,7 +100,9 @@ class Session:
             line=where.line,
         )
 
-    def _with_program(self, key: str, memory: MemoryExplanation, verdict: Verdict) -> Verdict:
+    def _with_program(
+        self, key: str, memory: MemoryExplanation, verdict: LimitVerdict
+    ) -> LimitVerdict:
         """The verdict with the full difference; an update saves the program instead."""
         folder = self.settings.programs
         assert folder is not None
@@ -138,12 +140,12 @@ def parse_hbm_limit(limit: object, target: str | None) -> int | None:
     return parse_capacity(target.partition("-")[2].partition(":")[0]).size
 
 
-def _place_of(line: str, root: Path) -> Place | None:
+def _place_of(line: str, root: Path) -> SourceLine | None:
     """A source line within the project; else None."""
     path, _, number = line.rpartition(":")
     if not path or not number.isdecimal() or not (root / path).is_file():
         return None
-    return Place(path, int(number))
+    return SourceLine(path, int(number))
 
 
 class Entry(Struct, frozen=True, kw_only=True):
@@ -208,7 +210,7 @@ def _row(entry: Entry) -> str:
 _TOP = 5
 
 
-class Verdict(Struct, frozen=True, kw_only=True):
+class LimitVerdict(Struct, frozen=True, kw_only=True):
     problems: tuple[str, ...] = ()
     """The messages a test fails with, each of one or several lines."""
     note: str = ""
@@ -223,7 +225,7 @@ def compare(
     limit: int | None = None,
     before: Measurement | None = None,
     tolerance: str = "1%",
-) -> Verdict:
+) -> LimitVerdict:
     """Compare a measurement with its limit and the baseline."""
     problems = []
     if limit is not None and now.bytes > limit:
@@ -237,7 +239,7 @@ def compare(
     if has_grown and before is not None:
         problems.append("\n".join(_grown(now, before)))
     line = _line_of(now, before if has_grown else None) if problems else ""
-    return Verdict(problems=tuple(problems), note=note, line=line)
+    return LimitVerdict(problems=tuple(problems), note=note, line=line)
 
 
 def explain_growth(before: MemoryView, after: MemoryView) -> str:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from hlomem.report.data.memory import Buffer, MemoryView, Space
     from hlomem.view.joined import PlacedValue
 
-Cause: TypeAlias = Literal["layout", "memory space", "kept value", "unknown"]
+CopyCause: TypeAlias = Literal["layout", "memory space", "kept value", "unknown"]
 
 _LAYOUT = re.compile(r"\{([0-9,]*)([^}]*)\}$")
 _SPACE = re.compile(r"S\((\d+)\)")
@@ -38,7 +38,7 @@ class Copy(Record, frozen=True, kw_only=True):
     of: str | None
     """The copied value."""
     of_shape: str | None
-    cause: Cause
+    cause: CopyCause
     why: str
     start: int | None
     end: int | None
@@ -51,7 +51,7 @@ class CopyGroup(Record, frozen=True, kw_only=True):
     """Copies of one line, made for one reason."""
 
     source: str | None
-    cause: Cause
+    cause: CopyCause
     why: str
     shape: str
     size: int
@@ -204,7 +204,7 @@ def _copied(memory: MemoryView, buffer: Buffer) -> Buffer | None:
     return max(read, key=lambda operand: (operand.size, -operand.id)) if read else None
 
 
-def _cause(memory: MemoryView, buffer: Buffer, copied: Buffer | None) -> tuple[Cause, str]:
+def _cause(memory: MemoryView, buffer: Buffer, copied: Buffer | None) -> tuple[CopyCause, str]:
     if copied is None:
         return "unknown", "the dump does not say what it copies"
     ours, theirs = _LAYOUT.search(buffer.shape), _LAYOUT.search(copied.shape)

@@ -32,8 +32,8 @@ __all__ = [
     "Cause",
     "Change",
     "Diff",
+    "DiffRow",
     "Grouping",
-    "Row",
     "Side",
     "build_diff",
     "name_sides",
@@ -60,7 +60,7 @@ class Side(Record, frozen=True, kw_only=True):
     steps: int
 
 
-class Row(Record, frozen=True, kw_only=True):
+class DiffRow(Record, frozen=True, kw_only=True):
     """The changes of one group."""
 
     key: str
@@ -86,7 +86,7 @@ class Diff(Record, frozen=True, kw_only=True):
     """The difference of reserved bytes."""
     causes: tuple[Cause, ...]
     """Largest contribution first."""
-    rows: tuple[Row, ...]
+    rows: tuple[DiffRow, ...]
     """Largest difference first; they add up to `delta`."""
     matched: int
     """The number of paired buffers."""
@@ -155,25 +155,25 @@ def _side(memory: MemoryView, space: Space) -> Side:
     )
 
 
-def _rows(changes: list[Change], unused: tuple[int, int], by: Key) -> list[Row]:
+def _rows(changes: list[Change], unused: tuple[int, int], by: Key) -> list[DiffRow]:
     """The groups whose bytes differ; a pair belongs to the group of its later buffer."""
     groups: dict[str, list[Change]] = {}
     for change in changes:
         groups.setdefault(key_of(change.buffer, by), []).append(change)
     rows = [_row(key, members) for key, members in groups.items()]
     rows.append(
-        Row(key=UNUSED, before_size=unused[0], after_size=unused[1], kinds={}, largest=None)
+        DiffRow(key=UNUSED, before_size=unused[0], after_size=unused[1], kinds={}, largest=None)
     )
     rows = [row for row in rows if row.before_size != row.after_size]
     return sorted(rows, key=lambda row: (-abs(row.delta), row.key))
 
 
-def _row(key: str, changes: list[Change]) -> Row:
+def _row(key: str, changes: list[Change]) -> DiffRow:
     moved = [change for change in changes if change.delta]
     kinds: dict[str, int] = {}
     for change in moved:
         kinds[change.kind] = kinds.get(change.kind, 0) + 1
-    return Row(
+    return DiffRow(
         key=key,
         before_size=sum(change.before_size for change in changes),
         after_size=sum(change.after_size for change in changes),

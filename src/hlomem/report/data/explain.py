@@ -17,7 +17,7 @@ from hlomem.hlo.shape import ShapeIndex
 from hlomem.machines.options import Options
 from hlomem.report.data import allocation_kinds, roles
 from hlomem.report.data.allocation_kinds import kind_of
-from hlomem.report.data.padding import Growth, growths
+from hlomem.report.data.padding import GrownDimension, growths
 from hlomem.view.joined import PlacedValue, indexed
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ class Explanation(Record, frozen=True, kw_only=True):
     """The text of the defining instruction."""
     frames: tuple[Frame, ...]
     """The call stack, innermost first."""
-    growths: tuple[Growth, ...]
+    growths: tuple[GrownDimension, ...]
     """The dimensions enlarged by padding."""
     also_known_as: tuple[str, ...]
     """Other instructions that contain or forward it: tuples, loops, bitcasts."""

@@ -21,7 +21,7 @@ class TargetHealth(Record, frozen=True, kw_only=True):
     """The command that installs missing packages; empty if none is missing."""
 
 
-class Place(Record, frozen=True, kw_only=True):
+class NamedFolder(Record, frozen=True, kw_only=True):
     """A folder the environment names."""
 
     variable: str
@@ -37,4 +37,4 @@ class Health(Record, frozen=True, kw_only=True):
     core: tuple[Package, ...]
     optional: tuple[Package, ...]
     targets: tuple[TargetHealth, ...]
-    places: tuple[Place, ...]
+    places: tuple[NamedFolder, ...]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from hlomem.hlo.shape import Shape, ShapeIndex
 
 
-class Argument(Record, frozen=True, kw_only=True):
+class EntryArray(Record, frozen=True, kw_only=True):
     """An input or output array of the program."""
 
     name: str
@@ -46,8 +46,8 @@ class ModuleOverview(Record, frozen=True, kw_only=True):
     num_partitions: int
     opcodes: tuple[tuple[str, int], ...]
     """Every opcode with its count, most frequent first."""
-    parameters: tuple[Argument, ...]
-    outputs: tuple[Argument, ...]
+    parameters: tuple[EntryArray, ...]
+    outputs: tuple[EntryArray, ...]
     spaces: tuple[SpaceUse, ...]
 
 
@@ -71,14 +71,14 @@ def build_module_overview(module: HloModule) -> ModuleOverview:
     )
 
 
-def _parameters(module: HloModule) -> tuple[Argument, ...]:
+def _parameters(module: HloModule) -> tuple[EntryArray, ...]:
     output_of = {
         (a.parameter_number, a.parameter_index): a.output_index for a in module.input_output_alias
     }
     donors = {(donor.parameter_number, donor.parameter_index) for donor in module.buffer_donor}
     return tuple(
         [
-            Argument(
+            EntryArray(
                 name=_user_name(parameter),
                 index=(number, *index),
                 shape=shape.text,
@@ -92,14 +92,14 @@ def _parameters(module: HloModule) -> tuple[Argument, ...]:
     )
 
 
-def _outputs(module: HloModule) -> tuple[Argument, ...]:
+def _outputs(module: HloModule) -> tuple[EntryArray, ...]:
     root = module.entry.root
     parameter_of = {
         a.output_index: (a.parameter_number, *a.parameter_index) for a in module.input_output_alias
     }
     return tuple(
         [
-            Argument(
+            EntryArray(
                 name=_output_name(root, index),
                 index=index,
                 shape=shape.text,

@@ -24,7 +24,7 @@ _IMAGES = 4
 """The rank of a batch of images."""
 
 
-class Growth(NamedTuple):
+class GrownDimension(NamedTuple):
     """A dimension that padding enlarges."""
 
     dimension: int | None
@@ -50,7 +50,7 @@ class PaddedShape(Record, frozen=True, kw_only=True):
     """Bytes of one buffer."""
     padding: int
     """Padding of one buffer."""
-    growths: tuple[Growth, ...]
+    growths: tuple[GrownDimension, ...]
     """Empty if the array is rounded up as a whole."""
     count: int
     """The number of buffers of this shape."""
@@ -106,13 +106,13 @@ def hint_of(padding: Padding) -> Hint | None:
     return Hint(size=padding.padding_at_peak, what=what, command="padding")
 
 
-def growths(shape_text: str, size: int) -> tuple[Growth, ...]:
+def growths(shape_text: str, size: int) -> tuple[GrownDimension, ...]:
     """The dimensions that padding enlarges, if they explain `size`."""
     shape = parse_shape_or_none(shape_text)
     if shape is None or not shape.is_array or padded_size(shape) != size:
         return ()
     return tuple(
-        Growth(dimension.dimension, dimension.size, dimension.padded_size)
+        GrownDimension(dimension.dimension, dimension.size, dimension.padded_size)
         for dimension in padded_dimensions(shape)
         if dimension.padded_size != dimension.size
     )

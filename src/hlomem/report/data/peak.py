@@ -36,7 +36,7 @@ _STRETCHES = 44
 NOWHERE = "(no source line)"
 
 
-class Row(Record, frozen=True, kw_only=True):
+class SnapshotRow(Record, frozen=True, kw_only=True):
     """The bytes of one group of buffers; the fields after `largest` describe the largest one."""
 
     key: str
@@ -91,7 +91,7 @@ class Snapshot(Record, frozen=True, kw_only=True):
     method: Literal["replayed"]
     """From live ranges."""
     caveats: tuple[str, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[SnapshotRow, ...]
     """Largest first; with the rest they add up to `size`."""
     rest_size: int
     rest_count: int
@@ -153,7 +153,7 @@ def require_timeline(memory: MemoryView, space: Space) -> Timeline:
     return timeline
 
 
-def group(owned: Sequence[OwnedBytes], by: Key) -> list[Row]:
+def group(owned: Sequence[OwnedBytes], by: Key) -> list[SnapshotRow]:
     groups: dict[str, list[OwnedBytes]] = {}
     for part in owned:
         groups.setdefault(key_of(part.buffer, by), []).append(part)
@@ -178,9 +178,9 @@ def key_of(buffer: Buffer, by: Key) -> str:
     return f"{buffer.name} <{buffer.id}>"
 
 
-def _row(key: str, members: Sequence[OwnedBytes]) -> Row:
+def _row(key: str, members: Sequence[OwnedBytes]) -> SnapshotRow:
     largest = max(members, key=lambda part: (part.size, -part.buffer.id)).buffer
-    return Row(
+    return SnapshotRow(
         key=key,
         size=sum(part.size for part in members),
         count=len(members),
@@ -210,7 +210,7 @@ def caveats(memory: MemoryView, space: Space) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _missing_lines(memory: MemoryView, rows: Sequence[Row], by: Key) -> tuple[str, ...]:
+def _missing_lines(memory: MemoryView, rows: Sequence[SnapshotRow], by: Key) -> tuple[str, ...]:
     """A hint that the module's text has the missing source lines."""
     lost = any(row.key == NOWHERE for row in rows)
     if by != "line" or not lost or memory.module is not None:

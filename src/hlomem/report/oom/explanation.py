@@ -19,7 +19,7 @@ from hlomem.machines.registry import platform_machine
 from hlomem.report.data import roles
 from hlomem.report.data.lines import Lines
 from hlomem.report.data.roles import role_of_argument
-from hlomem.report.oom.log import Failure, NamedBuffer, OomLog, Part
+from hlomem.report.oom.log import BreakdownPart, Failure, NamedBuffer, OomLog
 from hlomem.report.screens.text import percent
 from hlomem.view.instruction_line import parse_instruction_line
 
@@ -48,7 +48,7 @@ class BufferGroup(Record, frozen=True, kw_only=True):
     label: str | None
 
 
-class Step(Record, frozen=True, kw_only=True):
+class NextStep(Record, frozen=True, kw_only=True):
     """A suggestion, and the command for it."""
 
     text: str
@@ -63,12 +63,12 @@ class Oom(Record, frozen=True, kw_only=True):
     missing: int | None
     groups: tuple[BufferGroup, ...]
     """The named buffers, largest first."""
-    roles: tuple[Part, ...]
+    roles: tuple[BreakdownPart, ...]
     """The same by role, and padding; they add up to `named`."""
     named: int
     """Bytes of the named buffers."""
     findings: tuple[str, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[NextStep, ...]
     log: OomLog
 
 
@@ -156,14 +156,14 @@ def _name_and_opcode(label: str) -> tuple[str, Opcode]:
     return (printed.name, printed.opcode) if printed else ("", as_opcode(label))
 
 
-def _roles(groups: tuple[BufferGroup, ...]) -> Iterator[Part]:
+def _roles(groups: tuple[BufferGroup, ...]) -> Iterator[BreakdownPart]:
     sizes: dict[str, int] = {}
     for group in groups:
         sizes[group.role] = sizes.get(group.role, 0) + group.size - group.padding
         sizes[roles.PADDING] = sizes.get(roles.PADDING, 0) + group.padding
     for role, size in sorted(sizes.items(), key=lambda pair: (-pair[1], pair[0])):
         if size:
-            yield Part(name=role, size=size)
+            yield BreakdownPart(name=role, size=size)
 
 
 def _findings(failure: Failure, log: OomLog, groups: tuple[BufferGroup, ...]) -> Iterator[str]:
@@ -291,13 +291,13 @@ def _about_rematerialization(log: OomLog) -> Iterator[str]:
         return
 
 
-def _steps(failure: Failure, log: OomLog) -> Iterator[Step]:
+def _steps(failure: Failure, log: OomLog) -> Iterator[NextStep]:
     if failure.space in _SCRATCH:
         yield from _steps_in_kernel(failure)
         return
     machine = platform_machine(failure.platform)
     if failure.moment == "run" and machine is not None and machine.allocations_flag:
-        yield Step(
+        yield NextStep(
             text="run again with a report of all allocations when memory runs out",
             command=f"{machine.allocations_flag} python …",
         )
@@ -305,44 +305,44 @@ def _steps(failure: Failure, log: OomLog) -> Iterator[Step]:
     yield from _steps_with_dump(failure)
 
 
-def _steps_in_kernel(failure: Failure) -> Iterator[Step]:
-    yield Step(text="a kernel's own scratch memory, which no dump shows; smaller blocks help")
+def _steps_in_kernel(failure: Failure) -> Iterator[NextStep]:
+    yield NextStep(text="a kernel's own scratch memory, which no dump shows; smaller blocks help")
     if failure.needed is not None and failure.space == "vmem":
         kib = -(-failure.needed // 1024)
-        yield Step(
+        yield NextStep(
             text="or raise the limit, if the chip has more",
             command=f'LIBTPU_INIT_ARGS="--xla_tpu_scoped_vmem_limit_kib={kib}" python …',
         )
 
 
-def _steps_of_pool(failure: Failure, log: OomLog) -> Iterator[Step]:
+def _steps_of_pool(failure: Failure, log: OomLog) -> Iterator[NextStep]:
     pool = log.pool
     if pool is None or pool.limit is None or pool.in_use is None or failure.needed is None:
         return
     short = failure.needed - (pool.limit - pool.in_use)
     if short <= 0:
-        yield Step(
+        yield NextStep(
             text="an allocator that does not fragment",
             command="XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async python …",
         )
     elif short <= pool.limit * (_MAX_SHARE / _POOL_SHARE - 1):
-        yield Step(
+        yield NextStep(
             text=f"a larger share of the device for the pool, if it has JAX's {_POOL_SHARE}",
             command=f"XLA_PYTHON_CLIENT_MEM_FRACTION={_MAX_SHARE} python …",
         )
     if pool.in_use > _LARGE * pool.limit:
-        yield Step(
+        yield NextStep(
             text="see which arrays Python keeps alive",
             command='jax.profiler.save_device_memory_profile("memory.prof")',
         )
 
 
-def _steps_with_dump(failure: Failure) -> Iterator[Step]:
+def _steps_with_dump(failure: Failure) -> Iterator[NextStep]:
     before = "; it is written before the error" if failure.moment == "compile" else ""
-    yield Step(
+    yield NextStep(
         text=f"get the memory dump, which names every buffer{before}",
         command=f'XLA_FLAGS="{DUMP_FLAGS}" python …',
     )
     module = f" --module {failure.module}" if failure.module else ""
-    yield Step(text="see what is alive at the peak", command=f"hlomem peak xla_dump{module}")
-    yield Step(text="see what would save most", command=f"hlomem advise xla_dump{module}")
+    yield NextStep(text="see what is alive at the peak", command=f"hlomem peak xla_dump{module}")
+    yield NextStep(text="see what would save most", command=f"hlomem advise xla_dump{module}")

@@ -47,7 +47,7 @@ class Failure(Record, frozen=True, kw_only=True):
     """Its number of occurrences."""
 
 
-class Part(Record, frozen=True, kw_only=True):
+class BreakdownPart(Record, frozen=True, kw_only=True):
     """One line of a breakdown."""
 
     name: str
@@ -61,7 +61,7 @@ class Breakdown(Record, frozen=True, kw_only=True):
 
     name: str
     total: int | None
-    parts: tuple[Part, ...] = ()
+    parts: tuple[BreakdownPart, ...] = ()
     fragmentation: int | None = None
     """Bytes of holes between temporaries, if known."""
 
@@ -266,7 +266,7 @@ def _breakdowns(lines: list[_Line]) -> Iterator[Breakdown]:
                 yield _breakdown(name.format(found[1]), found[2], parts)
 
 
-def _breakdown(name: str, total: str, parts: list[Part]) -> Breakdown:
+def _breakdown(name: str, total: str, parts: list[BreakdownPart]) -> Breakdown:
     """A breakdown with its total in the heading or among its parts."""
     stated = [part.size for part in parts if part.name == "total allocation"]
     if total:
@@ -279,14 +279,14 @@ def _breakdown(name: str, total: str, parts: list[Part]) -> Breakdown:
     )
 
 
-def _parts(lines: list[_Line]) -> Iterator[Part]:
+def _parts(lines: list[_Line]) -> Iterator[BreakdownPart]:
     for _, text in lines:
         found = _PART.match(text)
         if found is None:
             return
         unpadded = _UNPADDED.search(found[3])
         if found[2] != "unknown size":
-            yield Part(
+            yield BreakdownPart(
                 name=found[1],
                 size=parse_printed_size(found[2]),
                 unpadded=parse_printed_size(unpadded[1]) if unpadded else None,

@@ -10,7 +10,7 @@ from hlomem.dump.records import Record
 from hlomem.report.data.branches import ARGUMENTS
 from hlomem.report.data.names import short_program
 from hlomem.report.data.occupancy import build_role_shares
-from hlomem.report.data.peak import NOWHERE, Row, build_snapshot
+from hlomem.report.data.peak import NOWHERE, SnapshotRow, build_snapshot
 from hlomem.report.screens.text import percent, space_label
 
 if TYPE_CHECKING:
@@ -85,6 +85,6 @@ def _line(memory: MemoryView, space: Space) -> str:
     return _describe(first.largest, first, snapshot.size)
 
 
-def _describe(key: str, row: Row, peak: int) -> str:
+def _describe(key: str, row: SnapshotRow, peak: int) -> str:
     share = f"{format_bytes(row.size)}, {percent(row.size, peak)} of the peak"
     return f"{key}: {share}, first {row.largest} {row.shape.partition('{')[0]} ({row.role})"

@@ -20,7 +20,7 @@ from hlomem.report.screens.text import (
 from hlomem.view.shapes import parse_shape_or_none
 
 if TYPE_CHECKING:
-    from hlomem.report.data.diff import Cause, Change, Diff, Row, Side
+    from hlomem.report.data.diff import Cause, Change, Diff, DiffRow, Side
 
 TOP_CAUSES = 5
 TOP_ROWS = 10
@@ -103,7 +103,7 @@ def _waterfall(diff: Diff, width: int) -> list[Line]:
     return lines
 
 
-def _row(row: Row, widest: int, width: int) -> list[Line]:
+def _row(row: DiffRow, widest: int, width: int) -> list[Line]:
     head = f"  {signed(row.delta):>11}  "
     room = width - len(head) - _BAR - 2
     style = "red" if row.delta > 0 else "green"
@@ -120,7 +120,7 @@ def _row(row: Row, widest: int, width: int) -> list[Line]:
     return lines
 
 
-def _describe(row: Row, change: Change) -> str:
+def _describe(row: DiffRow, change: Change) -> str:
     """The numbers of changed buffers by kind, and the shape of the largest change."""
     kinds = ", ".join(f"{count} {kind}" for kind, count in row.kinds.items())
     shapes = [_elements(buffer.shape) for buffer in (change.before, change.after) if buffer]

@@ -8,7 +8,7 @@ from hlomem.base.source import visible
 from hlomem.report.screens.text import Line, wrapped
 
 if TYPE_CHECKING:
-    from hlomem.report.data.health import Health, Package, Place
+    from hlomem.report.data.health import Health, NamedFolder, Package
 
 _FLAGS = 'XLA_FLAGS="--xla_dump_to=xla_dump --xla_dump_hlo_as_text" python …'
 
@@ -59,7 +59,7 @@ def _targets(health: Health, width: int) -> list[Line]:
     return lines
 
 
-def _described(place: Place) -> str:
+def _described(place: NamedFolder) -> str:
     where = f"{place.variable}: {visible(place.path)}"
     if place.count is None:
         return f"{where}, does not exist yet"

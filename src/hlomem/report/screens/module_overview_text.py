@@ -9,7 +9,7 @@ from hlomem.base.source import visible
 from hlomem.report.screens.text import Line, bar, shorten, shorten_front
 
 if TYPE_CHECKING:
-    from hlomem.report.data.module_overview import Argument, ModuleOverview
+    from hlomem.report.data.module_overview import EntryArray, ModuleOverview
 
 _TOP_OPCODES = 10
 _TOP_ARGUMENTS = 8
@@ -55,7 +55,7 @@ def _opcodes(program: ModuleOverview, width: int) -> list[Line]:
     return lines
 
 
-def _arguments(title: str, other: str, arguments: tuple[Argument, ...], width: int) -> list[Line]:
+def _arguments(title: str, other: str, arguments: tuple[EntryArray, ...], width: int) -> list[Line]:
     """The largest inputs or outputs, and the donated bytes."""
     total = sum(argument.size or 0 for argument in arguments)
     shared = [
@@ -78,7 +78,7 @@ def _arguments(title: str, other: str, arguments: tuple[Argument, ...], width: i
     return lines
 
 
-def _argument(argument: Argument, other: str, columns: int, width: int) -> Line:
+def _argument(argument: EntryArray, other: str, columns: int, width: int) -> Line:
     size = "unbounded" if argument.size is None else format_bytes(argument.size)
     head = f"  {size:>10}  {_braced(argument.index):<{columns}}"
     tail = "  donor" if argument.is_donor else ""

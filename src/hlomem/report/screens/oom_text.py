@@ -17,8 +17,8 @@ from hlomem.report.screens.text import (
 )
 
 if TYPE_CHECKING:
-    from hlomem.report.oom.explanation import BufferGroup, Oom, Step
-    from hlomem.report.oom.log import Breakdown, Failure, Part
+    from hlomem.report.oom.explanation import BufferGroup, NextStep, Oom
+    from hlomem.report.oom.log import Breakdown, BreakdownPart, Failure
 
 TOP_GROUPS = 8
 _SMALLEST = 0.001
@@ -82,7 +82,7 @@ def _breakdown(breakdown: Breakdown, width: int) -> list[Line]:
     return [[], [(head, "bold")], *_rows(parts, total, width)]
 
 
-def _rows(parts: list[Part], total: int, width: int) -> list[Line]:
+def _rows(parts: list[BreakdownPart], total: int, width: int) -> list[Line]:
     columns = min(max(len(visible(part.name)) for part in parts), width - 24 - _BAR)
     return [
         [
@@ -128,7 +128,7 @@ def _origin(group: BufferGroup, room: int) -> str:
     return "  ".join(filter(None, (line, operation)))
 
 
-def _step(step: Step, width: int) -> list[Line]:
+def _step(step: NextStep, width: int) -> list[Line]:
     lines = wrapped(step.text, width, "  - ")
     if step.command:
         lines.append([(f"      {visible(step.command)}", "cyan")])

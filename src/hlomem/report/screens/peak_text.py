@@ -23,7 +23,7 @@ from hlomem.report.screens.text import (
 
 if TYPE_CHECKING:
     from hlomem.report.data.branches import Branch
-    from hlomem.report.data.peak import PrintedPeak, Row, Snapshot
+    from hlomem.report.data.peak import PrintedPeak, Snapshot, SnapshotRow
     from hlomem.report.data.timeline import Summit
 
 _BAR = 8
@@ -126,7 +126,7 @@ def draw_near_peaks(summits: tuple[Summit, ...], peak_size: int, width: int) -> 
     return lines
 
 
-def draw_row(row: Row, whole: int, by: str, width: int) -> list[Line]:
+def draw_row(row: SnapshotRow, whole: int, by: str, width: int) -> list[Line]:
     head = f"  {format_bytes(row.size):>10}  {percent(row.size, whole):>6}  "
     cells = width - _HEAD
     first: Line = [(head, ""), (bar(row.size, whole, _BAR) + "  ", "green")]
@@ -165,7 +165,7 @@ def draw_printed(printed: PrintedPeak, size: int, width: int) -> list[Line]:
     return [*lines, [(f"  {format_bytes(size):>10}  ", "bold"), ("the peak above", "")]]
 
 
-def _origin(row: Row, columns: int) -> str:
+def _origin(row: SnapshotRow, columns: int) -> str:
     """A buffer's role, movement, source line and operation."""
     words = row.role
     if row.moved and len(words) + len(row.moved) + 2 <= columns // 2:

@@ -13,7 +13,7 @@ from hlomem.report.data import roles
 from hlomem.report.data.causes.cause import Finding
 from hlomem.report.data.causes.comparison import Comparison, at_line, name_arguments
 from hlomem.report.data.causes.ledger import AFTER, BEFORE, Entry
-from hlomem.report.data.causes.program import FLOATS, Program, array_of_buffer
+from hlomem.report.data.causes.program import FLOATS, ComparedProgram, array_of_buffer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
@@ -74,7 +74,7 @@ def find_casts(comparison: Comparison) -> Iterator[Finding]:
                 )
 
 
-def _casts_by_line(program: Program) -> set[tuple[str, str]]:
+def _casts_by_line(program: ComparedProgram) -> set[tuple[str, str]]:
     return {
         (operation.array.dtype, line)
         for operation in program.operations
@@ -116,7 +116,7 @@ def _new_casts(comparison: Comparison) -> _Casts | None:
     return _Casts(lines.pop() if len(lines) == 1 else None)
 
 
-def _lines(program: Program, name: str) -> Iterator[str]:
+def _lines(program: ComparedProgram, name: str) -> Iterator[str]:
     for operation in program.operations:
         if operation.name == name and (line := program.line(operation)):
             yield line

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from hlomem.report.data.causes.operations import OperationReader
-    from hlomem.report.data.causes.program import Argument, Program
+    from hlomem.report.data.causes.program import ComparedProgram, ProgramArgument
 
 _MAX_NAMES = 3
 _SAME_SHARE = 0.9
@@ -28,8 +28,8 @@ _MODEL_NAME = re.compile(
 class ArgumentPair(NamedTuple):
     """An argument on both sides."""
 
-    before: Argument
-    after: Argument
+    before: ProgramArgument
+    after: ProgramArgument
 
     @property
     def changed_dimensions(self) -> dict[int, tuple[int, int]]:
@@ -50,7 +50,11 @@ class Comparison:
     """Two programs, and the bytes their buffers hold in one memory space."""
 
     def __init__(
-        self, before: Program, after: Program, reader: OperationReader, entries: Sequence[Entry]
+        self,
+        before: ComparedProgram,
+        after: ComparedProgram,
+        reader: OperationReader,
+        entries: Sequence[Entry],
     ) -> None:
         self._reader = reader
         self.before = before
@@ -163,12 +167,12 @@ class Comparison:
         return not name or name in other.arguments or other.has_operation(name)
 
 
-def is_model(argument: Argument) -> bool:
+def is_model(argument: ProgramArgument) -> bool:
     """Whether an argument belongs to the model or its optimizer, by name."""
     return argument.role == roles.OPTIMIZER or _MODEL_NAME.search(argument.tree) is not None
 
 
-def name_arguments(wanted: Sequence[Argument], everything: Iterable[Argument]) -> str:
+def name_arguments(wanted: Sequence[ProgramArgument], everything: Iterable[ProgramArgument]) -> str:
     """The names of arguments; a tree whose leaves are all wanted is named as one."""
     leaves: dict[str, int] = {}
     for argument in everything:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from hlomem.machines.releases import LIBTPU
 from hlomem.report.data.causes.cause import Finding
 from hlomem.report.data.causes.ledger import AFTER, BEFORE, Entry
-from hlomem.report.data.causes.program import Program, array_of_buffer
+from hlomem.report.data.causes.program import ComparedProgram, array_of_buffer
 from hlomem.report.data.matching import operation_key
 from hlomem.report.data.names import short_line
 
@@ -37,7 +37,7 @@ def find_versions(comparison: Comparison) -> Iterator[Finding]:
         yield Finding(kind="version", text=text, is_certain=same, adds_operations=True)
 
 
-def _releases(program: Program) -> str:
+def _releases(program: ComparedProgram) -> str:
     """The releases that write dumps of this format."""
     eras = program.memory.dump.eras
     if program.memory.machine.package == LIBTPU and (libtpu := eras[-1].libtpu):

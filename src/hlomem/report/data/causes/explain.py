@@ -28,7 +28,7 @@ from hlomem.report.data.causes.compilers import (
 from hlomem.report.data.causes.kept import find_donation, find_offload, find_recomputation
 from hlomem.report.data.causes.ledger import Change, Entry, Ledger, SharedOut, booked
 from hlomem.report.data.causes.operations import OperationReader
-from hlomem.report.data.causes.program import Program
+from hlomem.report.data.causes.program import ComparedProgram
 from hlomem.report.data.causes.sizes import (
     find_dimensions,
     find_inner_dimensions,
@@ -52,7 +52,7 @@ def find_causes(before: SharedOut, after: SharedOut, changes: Sequence[Change]) 
     """The causes of a difference, or its source lines; their bytes add up to it."""
     ledger = Ledger(before, after, changes)
     reader = OperationReader()
-    programs = Program(before.memory, reader), Program(after.memory, reader)
+    programs = ComparedProgram(before.memory, reader), ComparedProgram(after.memory, reader)
     comparison = Comparison(*programs, reader, tuple(ledger.open))
     findings = find_all(comparison)
     shown = [ledger.take(finding.claims) for finding in findings]

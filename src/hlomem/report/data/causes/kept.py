@@ -22,7 +22,7 @@ from hlomem.report.data.causes.comparison import (
     name_arguments,
 )
 from hlomem.report.data.causes.ledger import AFTER, BEFORE, Entry
-from hlomem.report.data.causes.program import Argument, Program, array_of_buffer
+from hlomem.report.data.causes.program import ComparedProgram, ProgramArgument, array_of_buffer
 from hlomem.report.data.lines import Frame, users_frame
 from hlomem.report.data.names import short_line
 from hlomem.report.data.phases import REMATTED
@@ -60,13 +60,13 @@ def _find_policy(comparison: Comparison) -> Iterator[Finding]:
         yield _finding(before, fewer, AFTER, text)
 
 
-def _computed_once(names: Iterable[str], program: Program) -> frozenset[str]:
+def _computed_once(names: Iterable[str], program: ComparedProgram) -> frozenset[str]:
     """The operations a program has but does not recompute, so that it keeps their values."""
     plain = {name for name in program.operation_names if REMATTED not in name}
     return frozenset(name for name in names if any(has.endswith(f"/{name}") for has in plain))
 
 
-def _finding(program: Program, names: frozenset[str], side: int, text: str) -> Finding:
+def _finding(program: ComparedProgram, names: frozenset[str], side: int, text: str) -> Finding:
     """`side` keeps the values that the other recomputes."""
     line = _line(program, names)
     return Finding(
@@ -85,7 +85,7 @@ def _is_kept(buffer: Buffer | None) -> bool:
     return "transpose(jvp" not in (buffer.op_name or "")
 
 
-def _line(program: Program, names: frozenset[str]) -> str | None:
+def _line(program: ComparedProgram, names: frozenset[str]) -> str | None:
     common: list[Frame] | None = None
     for operation in program.operations:
         if operation.name.partition(f"{REMATTED}/")[2] not in names:
@@ -121,7 +121,7 @@ def find_donation(comparison: Comparison) -> Iterator[Finding]:
 
 
 def _donation_finding(
-    comparison: Comparison, arguments: Sequence[Argument], side: int, text: str
+    comparison: Comparison, arguments: Sequence[ProgramArgument], side: int, text: str
 ) -> Finding:
     """On `side` the arguments are not donated and results have memory of their own."""
     waiting = Counter(argument.size for argument in arguments)
@@ -148,7 +148,7 @@ def find_offload(comparison: Comparison) -> Iterator[Finding]:
             yield _offload_finding(moved, here, side, text)
 
 
-def _only_in(one: Program, other: Program) -> list[Buffer]:
+def _only_in(one: ComparedProgram, other: ComparedProgram) -> list[Buffer]:
     known = Counter(map(array_of_buffer, other.host_buffers))
     found = []
     for buffer in one.host_buffers:
@@ -160,7 +160,7 @@ def _only_in(one: Program, other: Program) -> list[Buffer]:
     return found
 
 
-def _offload_finding(moved: list[Buffer], device: Program, side: int, text: str) -> Finding:
+def _offload_finding(moved: list[Buffer], device: ComparedProgram, side: int, text: str) -> Finding:
     waiting = Counter(map(array_of_buffer, moved))
 
     def claims(entry: Entry) -> bool:
@@ -183,7 +183,7 @@ def _offload_finding(moved: list[Buffer], device: Program, side: int, text: str)
     )
 
 
-def _line_on_device(moved: list[Buffer], device: Program) -> str | None:
+def _line_on_device(moved: list[Buffer], device: ComparedProgram) -> str | None:
     """The line that computes the same array on the device."""
     arrays = set(map(array_of_buffer, moved))
     for buffer in device.memory.buffers:

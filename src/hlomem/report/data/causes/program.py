@@ -34,7 +34,7 @@ _HOST = 5
 """The memory space of the host on every backend (XLA: `Layout::kHostMemorySpace`)."""
 
 
-class Argument(NamedTuple):
+class ProgramArgument(NamedTuple):
     """An argument of the program, as one device holds it."""
 
     name: str
@@ -69,7 +69,7 @@ def _unwrapped(scope: str) -> str:
     return scope
 
 
-class Program:
+class ComparedProgram:
     """One side's program; everything is computed on demand."""
 
     def __init__(self, memory: MemoryView, reader: OperationReader) -> None:
@@ -129,10 +129,10 @@ class Program:
         return self._lines.origin(operation.text).line
 
     @cached_property
-    def arguments(self) -> dict[str, Argument]:
+    def arguments(self) -> dict[str, ProgramArgument]:
         return {argument.name: argument for argument in self._find_arguments()}
 
-    def _find_arguments(self) -> Iterator[Argument]:
+    def _find_arguments(self) -> Iterator[ProgramArgument]:
         module = self.memory.module
         declared = None if module is None else declared_donations(module)
         for allocation in self.memory.joined.allocations:
@@ -149,7 +149,7 @@ class Program:
                 name = buffer.parameter or f"parameter {parameter.number}"
                 is_carried = self.memory.is_carried(buffer)
                 sizes = parameter.number, array, allocation.size
-                yield Argument(name, *sizes, is_donated, is_carried, buffer.role)
+                yield ProgramArgument(name, *sizes, is_donated, is_carried, buffer.role)
                 break
 
     @cached_property

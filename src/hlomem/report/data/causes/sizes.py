@@ -23,7 +23,7 @@ from hlomem.report.data.causes.comparison import (
     is_model,
     name_arguments,
 )
-from hlomem.report.data.causes.program import FLOATS, Program, array_of_buffer, scopes
+from hlomem.report.data.causes.program import FLOATS, ComparedProgram, array_of_buffer, scopes
 from hlomem.report.screens.text import plural
 
 if TYPE_CHECKING:
@@ -203,7 +203,7 @@ def _is_stacked(old: int, new: int) -> Callable[[Entry], bool]:
     return claims
 
 
-def _count_layers(program: Program) -> dict[str, frozenset[int]]:
+def _count_layers(program: ComparedProgram) -> dict[str, frozenset[int]]:
     """The numbers of each stem that is numbered without gaps, from 0 or 1."""
     found: dict[str, set[int]] = {}
     for layer in _layers(program):
@@ -215,7 +215,7 @@ def _count_layers(program: Program) -> dict[str, frozenset[int]]:
     }
 
 
-def _layers(program: Program) -> Iterator[_Layer]:
+def _layers(program: ComparedProgram) -> Iterator[_Layer]:
     for argument in program.arguments.values():
         yield from _of_parts(_KEYS.findall(argument.name))
     for name in program.operation_names:
@@ -349,7 +349,7 @@ def _is_of_loop(entry: Entry) -> bool:
     return entry.buffer.role in _OF_LOOPS
 
 
-def _loop_line(program: Program) -> str | None:
+def _loop_line(program: ComparedProgram) -> str | None:
     for operation in program.operations:
         if operation.opcode == "while" and (line := program.line(operation)):
             return line

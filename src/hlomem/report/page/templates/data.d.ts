@@ -183,7 +183,7 @@ export interface FrontPoint {
 }
 
 /** A dimension that padding enlarges. */
-export type Growth = [number | null, number, number];
+export type GrownDimension = [number | null, number, number];
 
 /** A possible saving. */
 export interface Hint {
@@ -230,7 +230,7 @@ export interface PaddedShape {
   shape: string;
   size: number;
   padding: number;
-  growths: Growth[];
+  growths: GrownDimension[];
   count: number;
   count_at_peak: number;
   padding_at_peak: number;
