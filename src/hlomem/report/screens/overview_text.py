@@ -11,6 +11,7 @@ from hlomem.report.data.names import short_program
 from hlomem.report.screens.text import (
     Line,
     bar,
+    breakdown,
     percent,
     plural,
     shorten,
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
     from hlomem.report.data.overview import LiveBuffer, Overview, PeakOverview, Share
 
 _OWN_LIST = "of all memory spaces: no padding, shared bytes each time; not what must fit"
-_BAR = 20
-_FIGURES = 37
-"""Columns of a breakdown's row without its name and bar."""
 
 
 def draw_overview(overview: Overview, width: int) -> list[Line]:
@@ -38,7 +36,8 @@ def draw_overview(overview: Overview, width: int) -> list[Line]:
     if len(overview.spaces) > 1:
         lines += _spaces(overview.spaces)
     if overview.kinds:
-        lines += _breakdown("by kind", overview.kinds, overview.needs or 0, width)
+        rows = [(visible(share.name), share.size, str(share.count)) for share in overview.kinds]
+        lines += [[], *breakdown("  by kind", "allocations", rows, overview.needs or 0, width)]
     if overview.peak is not None:
         lines += _peak(overview.peak, width)
     if overview.notes:
@@ -62,23 +61,6 @@ def _spaces(spaces: tuple[Share, ...]) -> list[Line]:
         for share in spaces
     ]
     return [[], [("  by memory space", "bold")], *rows]
-
-
-def _breakdown(title: str, shares: tuple[Share, ...], total: int, width: int) -> list[Line]:
-    name_columns = max(len(visible(share.name)) for share in shares)
-    bar_columns = max(1, min(_BAR, width - name_columns - _FIGURES))
-    rows: list[Line] = [
-        [
-            (f"  {visible(share.name):<{name_columns}}  ", ""),
-            (f"{format_bytes(share.size):>10}", "cyan"),
-            (f"  {percent(share.size, total):>6}  ", ""),
-            (bar(share.size, total, bar_columns), "green"),
-            (f"  {share.count}", "dim"),
-        ]
-        for share in shares
-    ]
-    counts = 2 + name_columns + 2 + 10 + 2 + 6 + 2 + bar_columns + 2
-    return [[], [(f"  {title:<{counts - 2}}", "bold"), ("allocations", "dim")], *rows]
 
 
 def _peak(peak: PeakOverview, width: int) -> list[Line]:

@@ -15,19 +15,22 @@ from hlomem.report.screens.peak_text import (
     draw_rest,
     draw_row,
 )
-from hlomem.report.screens.text import Line, bar, percent, shorten, space_label, wrap, wrapped
+from hlomem.report.screens.text import (
+    Line,
+    bar,
+    breakdown,
+    percent,
+    shorten,
+    space_label,
+    wrap,
+    wrapped,
+)
 
 if TYPE_CHECKING:
     from hlomem.machines.capacity import Capacity
-    from hlomem.report.data.memory import Space
-    from hlomem.report.data.occupancy import RoleShare
     from hlomem.report.data.peak import Snapshot
     from hlomem.report.data.summary import Summary
     from hlomem.report.registry import Hint
-
-_BAR = 20
-_FIGURES = 33
-"""Columns of a role's row without its name and bar."""
 
 
 def draw_summary(summary: Summary, width: int) -> list[Line]:
@@ -45,7 +48,9 @@ def draw_summary(summary: Summary, width: int) -> list[Line]:
             f"{format_bytes(other.size)} of {space_label(visible(other.name))}" for other in others
         )
         lines += wrapped(f"and {words} (--space)", width, style="dim")
-    lines += _roles(summary.roles, space, summary.fullest_step is not None, width)
+    title = "  by role" + (", at the peak" if summary.fullest_step is not None else "")
+    rows = [(share.role, share.size, str(share.count or "")) for share in summary.roles]
+    lines += [[], *breakdown(title, "buffers", rows, space.size, width)]
     if summary.peak is not None:
         lines += _peak(summary.peak, width)
     if summary.hints:
@@ -70,25 +75,6 @@ def _capacity(capacity: Capacity, size: int, width: int) -> Line:
     style = "green" if left >= 0 else "red"
     full = bar(min(size, capacity.size), capacity.size, columns).replace(" ", "░")
     return [(full, style), (words, style)]
-
-
-def _roles(shares: tuple[RoleShare, ...], space: Space, has_peak: bool, width: int) -> list[Line]:
-    title = "  by role" + (", at the peak" if has_peak else "")
-    columns = max((len(share.role) for share in shares), default=0)
-    cells = max(1, min(_BAR, width - columns - _FIGURES))
-    counts = 2 + columns + 2 + 10 + 2 + 6 + 2 + cells + 2
-    lines: list[Line] = [[], [(f"{title:<{counts}}", "bold"), ("buffers", "dim")]]
-    lines += [
-        [
-            (f"  {share.role:<{columns}}  ", ""),
-            (f"{format_bytes(share.size):>10}", "cyan"),
-            (f"  {percent(share.size, space.size):>6}  ", ""),
-            (bar(share.size, space.size, cells), "green"),
-            (f"  {share.count or ''}", "dim"),
-        ]
-        for share in shares
-    ]
-    return lines
 
 
 def _peak(peak: Snapshot, width: int) -> list[Line]:

@@ -10,11 +10,12 @@ import os
 import sys
 from typing import TYPE_CHECKING, TypeAlias
 
+from hlomem.base.sizes import format_bytes
 from hlomem.base.source import visible
 from hlomem.report.data.names import short_line, short_operation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from rich.text import Text
 
@@ -23,6 +24,9 @@ Line: TypeAlias = list[tuple[str, str]]
 PIPED_WIDTH = 80
 _NARROWEST = 60
 _WIDEST = 120
+_BAR = 20
+_FIGURES = 26
+"""Columns of a breakdown's row without name, bar and count."""
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 _LEVELS = "▁▂▃▄▅▆▇█"
 
@@ -98,6 +102,26 @@ def plural(count: int, noun: str) -> str:
 def percent(part: int, whole: int) -> str:
     """A percentage with one decimal; `-` of nothing."""
     return f"{100 * part / whole:.1f}%" if whole else "-"
+
+
+def breakdown(
+    title: str, unit: str, rows: Sequence[tuple[str, int, str]], whole: int, width: int
+) -> list[Line]:
+    """Names, sizes, percentages, bars and counts below a title; `unit` is the title of counts."""
+    columns = max((len(name) for name, _, _ in rows), default=0)
+    cells = max(1, min(_BAR, width - columns - _FIGURES - len(unit)))
+    lines: list[Line] = [[(f"{title:<{columns + cells + 26}}", "bold"), (unit, "dim")]]
+    lines += [
+        [
+            (f"  {name:<{columns}}  ", ""),
+            (f"{format_bytes(size):>10}", "cyan"),
+            (f"  {percent(size, whole):>6}  ", ""),
+            (bar(size, whole, cells), "green"),
+            (f"  {count}", "dim"),
+        ]
+        for name, size, count in rows
+    ]
+    return lines
 
 
 _SPACES = {"default": "memory", "host": "host memory"}
