@@ -35,7 +35,7 @@ def test_folders_are_those_of_the_environment(tmp_path: Path) -> None:
     ]
     screen = plain(draw_health(health, 300))
     assert "1 found" in screen
-    assert "not there yet" in screen
+    assert "does not exist yet" in screen
 
 
 def test_what_is_missing_comes_with_its_command() -> None:

@@ -72,8 +72,8 @@ def test_plans_modules_and_texts_are_planned_alike() -> None:
 @pytest.mark.parametrize(
     ("subject", "says"),
     [
-        (5, "a `int` has no memory to look at: give a path"),
-        (SimpleNamespace(stages=1), "a `SimpleNamespace` has no memory"),
+        (5, "a `int` is not supported: give a path"),
+        (SimpleNamespace(stages=1), "a `SimpleNamespace` is not supported"),
         (Compiled(None), "gives no HLO"),
         (Compiled("module @jit_f {\n}\n"), "is not HLO: compile it first"),
     ],

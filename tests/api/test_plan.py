@@ -153,7 +153,7 @@ def test_what_is_given_is_not_inferred() -> None:
 
 
 def test_a_machine_that_cannot_be_told_is_asked_for() -> None:
-    with pytest.raises(CommandError, match=r"does not tell which machine.* as the backend"):
+    with pytest.raises(CommandError, match=r"does not tell for which machine.* as the backend"):
         hlomem.plan(BY_HAND.format(size=8))
 
 
@@ -210,5 +210,5 @@ def test_a_dump_that_lacks_what_is_asked_of_it_is_named() -> None:
     dump, text = hlomem.load(NESTED), _text(NESTED / "module.hlo")
     with pytest.raises(InputError, match="no live ranges, so no instruction sequence"):
         hlomem.plan(text, backend="cpu", schedule=rebuilt(dump, live_ranges=None))
-    with pytest.raises(InputError, match="no allocations, so nothing placed beforehand"):
+    with pytest.raises(InputError, match="no allocations, so no preset offsets"):
         hlomem.plan(text, backend="tpu", chip="v5e", preset=rebuilt(dump, assignment=None))

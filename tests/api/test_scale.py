@@ -115,13 +115,13 @@ def test_what_cannot_be_told_is_an_error() -> None:
 def test_a_dump_without_its_program_is_refused(tmp_path: Path) -> None:
     alone = tmp_path / "buffer-assignment.txt"
     alone.write_bytes((TRAIN_STEP / "2" / "buffer-assignment.txt").read_bytes())
-    with pytest.raises(InputError, match="no HLO text beside this dump"):
+    with pytest.raises(InputError, match="no HLO text next to this dump"):
         hlomem.scale(alone, TRAIN_STEP / "4", sizes=(2, 4))
 
 
 def test_a_program_without_an_order_is_refused() -> None:
     texts = [BODY.format(n=size, line="").replace(", is_scheduled=true", "") for size in (2, 3)]
-    with pytest.raises(InputError, match="which one it gets depends on sizes"):
+    with pytest.raises(InputError, match="without a schedule, which would depend on sizes"):
         hlomem.scale(hlo.parse(texts[0]), hlo.parse(texts[1]), sizes=(2, 3))
 
 

@@ -111,7 +111,7 @@ def test_a_question_that_cannot_be_answered_says_what_it_needs(store: Path, tmp_
         answer(str(store), "tip")
     with pytest.raises(CommandError, match="needs --since RUN"):
         answer(str(store), "grown")
-    with pytest.raises(CommandError, match="needs the names of programs"):
+    with pytest.raises(CommandError, match="needs names of programs"):
         answer(str(store), "together")
     shutil.copytree(store, tmp_path / "empty", ignore=shutil.ignore_patterns("*.json"))
     shutil.copy(store / MARKER, tmp_path / "empty" / MARKER)

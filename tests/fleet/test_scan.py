@@ -460,7 +460,7 @@ def test_a_folder_without_programs_is_said(
 def test_wrong_paths_and_names_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such file or folder"):
         scan([tmp_path / "nothing"], tmp_path / "store")
-    with pytest.raises(CommandError, match="no name for a run"):
+    with pytest.raises(CommandError, match="not a name for a run"):
         scan([tmp_path], tmp_path / "store", run="../x")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").touch()

@@ -48,7 +48,7 @@ def test_of_long_output_the_end_is_kept_and_all_is_passed_on(
 
 
 def test_what_is_no_command_has_a_shells_exit_code(tmp_path: Path) -> None:
-    with pytest.raises(CannotRunError, match="there is no such command") as missing:
+    with pytest.raises(CannotRunError, match="command not found") as missing:
         run_child(["no-such-command-here"], os.environ)
     assert missing.value.exit_code == 127
     (tmp_path / "plain").write_text("text")

@@ -55,7 +55,7 @@ def test_policies_that_need_no_less_are_not_advised() -> None:
 def test_lines_are_candidates_and_said_to_be_untried() -> None:
     [advice] = advise_code(sort_front([GIVEN, AGAIN]), None)
     assert not advice.is_tried
-    assert "computes again what these lines make: m.py:3 (tanh)" in advice.text
+    assert "rematerializes the values of these lines: m.py:3 (tanh)" in advice.text
     assert "not tried" in advice.text
     assert "save_only_these_names" in advice.code
     assert "m.py:2" in advice.code

@@ -25,13 +25,13 @@ def test_a_compile_that_does_not_fit_says_how_much_is_missing_and_where_to_look(
     assert failure is not None
     lines = draw_note(memory.memory, memory.space, failure, Remark(reason="named", page="page: x"))
     assert lines == [
-        "hlomem: train_step needs 23.90 GiB of HBM, 15.75 GiB there: 8.15 GiB too much",
+        "hlomem: train_step needs 23.90 GiB of HBM, 15.75 GiB available: 8.15 GiB too much",
         "  named",
         "    14.33 GiB   60.0%  stacked by a loop",
         "     3.02 GiB   12.6%  model parameters",
         "     3.02 GiB   12.6%  optimizer state",
         "     1.66 GiB    6.9%  carried by a loop",
-        "     1.88 GiB    7.9%  all else",
+        "     1.88 GiB    7.9%  the rest",
         "  page: x",
         PLACE,
     ]
@@ -68,7 +68,7 @@ def test_a_compile_nobody_saw_says_how_to_see_it() -> None:
     failure = find_failure(ERROR)
     assert failure is not None
     first, second = describe_unknown(failure, 3).splitlines()
-    assert first.startswith("hlomem: train_step needs 23.90 GiB, 15.75 GiB there; its plan cannot")
+    assert first.startswith("hlomem: train_step needs 23.90 GiB, 15.75 GiB available; its plan is not")
     assert second == "  `hlomem run -- COMMAND` reads the dump XLA writes before it fails"
 
 

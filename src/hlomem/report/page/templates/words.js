@@ -204,7 +204,7 @@ function describeLife(of, i) {
   const born = start[i] < of.steps ? of.sequence[start[i]] : "the end";
   const birth = `defined at instruction ${start[i]} (${shorten(born, 60)})`;
   const life = `${birth}, alive to instruction ${end[i]}`;
-  if (end[i] >= of.steps) return [life, "alive until the end: returned to the caller, or owned by it"];
+  if (end[i] >= of.steps) return [life, "alive until the end: returned to the caller, or its own"];
   const isRead = last[i] !== NONE;
   return [life, isRead ? `last read by ${shorten(of.text(last[i]), 80)}` : "nothing reads it"];
 }
