@@ -59,7 +59,7 @@ def test_nothing_in_the_scanned_folder_is_imported(folder: Path, tmp_path: Path)
 def test_a_name_that_is_not_utf8(folder: Path, tmp_path: Path, where: str) -> None:
     odd = os.fsencode(folder) + b"/a_\xff"
     if where == "folder":
-        shutil.copytree(os.fsencode(DUMP), odd)
+        shutil.copytree(DUMP, os.fsdecode(odd))
     else:
         Path(os.fsdecode(odd + b".hlo")).write_text("HloModule m\n")
     [error] = errors_of(folder, tmp_path / "store")

@@ -11,7 +11,6 @@ import errno
 import gzip
 import io
 import tarfile
-import tempfile
 import zipfile
 import zlib
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.base.errors import InputError
+from hlomem.base.scratch import scratch_folder
 from hlomem.base.source import visible
 from hlomem.fleet.storage import FileEntry, is_address, local_path, read_bytes
 
@@ -46,7 +46,7 @@ class _Member(NamedTuple):
 @contextmanager
 def unpacked(archive: FileEntry, limit: int) -> Iterator[tuple[str, list[FileEntry]]]:
     """A folder with an archive's files, and these; their stamps are the archive's."""
-    with tempfile.TemporaryDirectory(prefix="hlomem-archive-") as folder:
+    with scratch_folder("hlomem-archive-") as folder:
         try:
             files = list(_unpack(archive, Path(folder), limit))
         except (*_DAMAGE, *_ODD) as error:

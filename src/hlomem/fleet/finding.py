@@ -115,7 +115,9 @@ def _units_of_archive(
         with unpacked(archive, limit) as (folder, found):
             files, odd = _with_plain_names(found)
             if odd:
-                yield UnitError(whole, f"{visible(archive.path)}: {_ODD_NAME}: {odd[0][len(folder) + 1 :]}")
+                yield UnitError(
+                    whole, f"{visible(archive.path)}: {_ODD_NAME}: {odd[0][len(folder) + 1 :]}"
+                )
             for unit in group_folders(files, folder, begins):
                 data = tuple(read_bytes(file.path) for file in unit.files)
                 yield replace(unit, archive=archive.path, data=data)
