@@ -12,6 +12,7 @@ from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from hlomem.assign.footprint import footprint, reserved
 from hlomem.base.errors import InputError
 from hlomem.base.source import visible
 from hlomem.dump.records import Record
@@ -155,13 +156,13 @@ class MemoryView:
         return tuple(self._space(color, found[color]) for color in sorted(found))
 
     def _space(self, color: int, allocations: list[Allocation]) -> Space:
-        shared = [allocation.size for allocation in allocations if not allocation.is_thread_local]
+        size = footprint(allocations, color)
         return Space(
             color=color,
             name=self.machine.space_name(color),
-            size=sum(shared),
-            allocation_count=len(shared),
-            thread_local=sum(allocation.size for allocation in allocations) - sum(shared),
+            size=size,
+            allocation_count=len(reserved(allocations, color)),
+            thread_local=sum(allocation.size for allocation in allocations) - size,
         )
 
     def space_name(self, color: int) -> str:
