@@ -38,6 +38,7 @@ MAY_IMPORT = {
     "assign.best_fit": {"assign.interval_tree", "assign._heap", "base"},
     "assign._heap": set[str](),
     "assign.interval_tree": set[str](),
+    "assign.footprint": {"base"},  # the sum of what is needed, for everything that tells it
     "assign": PROGRAM | {"analysis", "assign"},
     "packer": {"base"},
     "api.pack": {"base", "assign", "packer"},
@@ -69,13 +70,14 @@ MAY_IMPORT = {
     "rebuild.listing": DUMPS | {"history", "rebuild", "view"},
     "rebuild": DUMPS | {"analysis", "view"},
     "report.page.notebook": DUMPS | {"report"},
-    "report.page.page": DUMPS | {"view", "machines", "report", "check.findings", "check.verify"},
+    "report.page.page": DUMPS
+    | {"assign.footprint", "view", "machines", "report", "check.findings", "check.verify"},
     "report.data.explain": DUMPS | {"view", "machines", "report", "analysis"},
     "report.screens.verdict_text": {"base", "report", "check.findings"},
-    "report": DUMPS | {"view", "machines"},
+    "report": DUMPS | {"assign.footprint", "view", "machines"},
     "api": {"base"},
-    "api.folder": {"base", "dump"},
-    "api.protos": {"base", "hlo", "dump", "proto"},
+    "api.folder": {"base", "dump", "assign.footprint"},
+    "api.protos": {"base", "hlo", "dump", "proto", "assign.footprint"},
     "api.load": {"base", "dump", "hlo", "api.folder", "api.protos", "proto"},
     "api.doctor": {"__version__", "jax.target_kinds", "report"},
     "api.tables": {"base", "dump"},
@@ -85,7 +87,16 @@ MAY_IMPORT = {
     | DUMPS
     | {"write", "view", "rebuild", "report.page.notebook", "opt.orders", "proto"},
     "api.fit_search": set[str](),
-    "api.scale": {"base", "dump", "hlo", "pipeline", "api.plan", "api.opening", "api.fit_search"}
+    "api.scale": {
+        "assign.footprint",
+        "base",
+        "dump",
+        "hlo",
+        "pipeline",
+        "api.plan",
+        "api.opening",
+        "api.fit_search",
+    }
     | {"machines.capacity", "machines.machine", "report"},
     "api.replan": PLANNER | DUMPS | {"write", "view", "rebuild", "api.plan"},
     "api.explain": DUMPS
@@ -104,7 +115,16 @@ MAY_IMPORT = {
     | {"opt.cheap_remat", "opt.order_search", "api.plan", "api.replan", "opt.tight_packing"}
     | {"report", "opt.orders"},
     "api.oom": {"base", "advice", "api.explain", "report"},
-    "run": {"base", "dump", "api.explain", "api.oom", "api.folder", "api.load", "report"},
+    "run": {
+        "assign.footprint",
+        "base",
+        "dump",
+        "api.explain",
+        "api.oom",
+        "api.folder",
+        "api.load",
+        "report",
+    },
     "testing": {"base", "hlo", "dump", "machines.capacity", "report"}
     | {"api.explain", "api.opening"},
     "pytest_plugin": {"base", "api.explain", "jax", "testing"},
@@ -112,8 +132,8 @@ MAY_IMPORT = {
     "opt.checks.order": {"base", "hlo", "check"},  # judges the search, and so knows nothing of it
     "opt.orders": PLANNER,
     "fleet.schema": set[str](),
-    "fleet.extras": {"base"},
-    "fleet": DUMPS | {"__version__", "advice", "api", "check", "fleet", "machines", "report"},
+    "fleet": DUMPS
+    | {"assign.footprint", "__version__", "advice", "api", "check", "fleet", "machines", "report"},
     "jax.capture": {"base", "api.load", "jax", "proto"},
     "jax.compiled_programs": DUMPS
     | {"api.explain", "api.load", "api.plan", "api.protos", "jax", "report"},
@@ -171,6 +191,7 @@ MAY_IMPORT = {
     "jax": PROGRAM
     | CHECKS
     | {
+        "assign.footprint",
         "__version__",
         "machines.registry",
         "machines.capacity",

@@ -12,6 +12,7 @@ from hlomem.fleet.asking import LockedTables
 from hlomem.fleet.growth import STEADY_PLACE
 from hlomem.fleet.questions import choose_run
 from hlomem.fleet.reopen import opened_memory
+from hlomem.fleet.storage import is_address
 from hlomem.fleet.tables import by_program, literal
 from hlomem.machines.registry import CHIPS, platform_of
 from hlomem.report.page.fleet import FleetError, FleetLine, FleetPage, FleetPrograms, FleetSeries
@@ -130,8 +131,12 @@ def write_fleet(
     capacity: Capacity | None = None,
     count: int = 0,
     force: bool = False,
+    fetch: str | None = None,
 ) -> Written:
-    """Write the page of a store, and those of its `count` largest programs."""
+    """Write the page of a store, and those of its `count` largest programs.
+
+    Remote programs are read again below the address `fetch`, by default the store's host.
+    """
     tables = LockedTables(store)
     wanted = choose_run(tables, run)
     folder = output.parent / f"{output.stem}.pages"
@@ -142,7 +147,7 @@ def write_fleet(
     worst = f"{compared} ORDER BY needs DESC, place, id LIMIT {count}"
     for row in _program_rows(tables, wanted, worst):
         try:
-            _write_page(row, folder, capacity)
+            _write_page(row, folder, capacity, fetch or _host_of(store))
             made.append(str(row["id"]))
         except HlomemError as error:
             problems.append(str(error))
@@ -161,14 +166,22 @@ def write_fleet(
     return Written(output, made, problems)
 
 
-def write_program(store: str, output: Path, id_: str, *, run: str | None = None) -> Path:
+def write_program(
+    store: str, output: Path, id_: str, *, run: str | None = None, fetch: str | None = None
+) -> Path:
     """Write the page of one program where the store's page links to it."""
     tables = LockedTables(store)
     rows = _program_rows(tables, choose_run(tables, run), f"AND id = {literal(id_)}")
     if not rows:
         raise UnknownNameError(f"no program `{visible(id_)}` in this run; ids: ask STORE"
                                " 'SELECT id, name FROM modules'")  # fmt: skip
-    return _write_page(rows[0], output.parent / f"{output.stem}.pages", None)
+    pages = output.parent / f"{output.stem}.pages"
+    return _write_page(rows[0], pages, None, fetch or _host_of(store))
+
+
+def _host_of(store: str) -> str:
+    """Protocol and host, or bucket, of a remote store; empty for a local one."""
+    return "/".join(store.split("/")[:3]) if is_address(store) else ""
 
 
 def _program_rows(tables: LockedTables, run: str, rest: str) -> list[dict[str, Any]]:
@@ -178,8 +191,8 @@ def _program_rows(tables: LockedTables, run: str, rest: str) -> list[dict[str, A
     )
 
 
-def _write_page(row: dict[str, Any], folder: Path, capacity: Capacity | None) -> Path:
-    with opened_memory(row) as memory:
+def _write_page(row: dict[str, Any], folder: Path, capacity: Capacity | None, fetch: str) -> Path:
+    with opened_memory(row, fetch) as memory:
         text = format_page([build_advised_page(memory, capacity)])
     write_files(folder, {f"{row['id']}.html": [text.encode()]}, force=True)
     return folder / f"{row['id']}.html"

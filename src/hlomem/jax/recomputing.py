@@ -19,7 +19,7 @@ from hlomem.jax.proven_moves import prove_moves
 from hlomem.opt.budget import choose_cheapest
 from hlomem.opt.cheap_remat import find_recomputed
 from hlomem.opt.orders.latency import model_time, module_time
-from hlomem.opt.orders.planned_orders import temporary_bytes
+from hlomem.opt.orders.planned_orders import needed_bytes, temporary_bytes
 from hlomem.opt.remat.origins import find_origins
 from hlomem.pipeline import in_text_order, start_stages
 
@@ -155,7 +155,7 @@ def _with_values(answer: Answer, written: bytes, found: BetterOrder, made: Recom
     after, total = made.temporaries, made.total
     if has_barriers(module):
         stages = _without_barriers(module, options)
-        after, total = temporary_bytes(stages), stages.assignment.total_bytes
+        after, total = temporary_bytes(stages), needed_bytes(stages)
     time = model_time(found.stages, {}).before
     outcome = answer.outcome._replace(
         kind="improved",

@@ -16,7 +16,7 @@ from hlomem.base.gc_pause import collector_off
 from hlomem.hlo.schedule import running_computations
 from hlomem.opt.checks.edit import find_edit_problems
 from hlomem.opt.order_search import improve_stages, new_findings
-from hlomem.opt.orders.planned_orders import in_orders, other_bytes, temporary_bytes
+from hlomem.opt.orders.planned_orders import in_orders, needed_bytes, other_bytes, temporary_bytes
 from hlomem.opt.remat.budget_search import Allowed, Budget, fit
 from hlomem.opt.remat.edit import Edit
 from hlomem.opt.remat.variants import (
@@ -120,7 +120,7 @@ class _Search:
                 yield from self._looked_at(inside, seen)
 
     def _looked_at(self, variant: Variant, seen: set[tuple[int, int]]) -> Iterator[Recomputed]:
-        key = variant.flops, variant.stages.assignment.total_bytes
+        key = variant.flops, needed_bytes(variant.stages)
         if key not in seen:  # else the same for another price
             seen.add(key)
             yield self._plain(variant, variant.stages, {})
@@ -173,7 +173,7 @@ class _Search:
                 variant.changes,
                 Edit(stages.module.entry.name, (), {}, names),
                 temporary_bytes(stages),
-                stages.assignment.total_bytes,
+                needed_bytes(stages),
                 variant.flops - self._flops,
                 self._flops,
                 variant.stacks,

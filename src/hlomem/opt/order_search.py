@@ -21,7 +21,7 @@ from hlomem.hlo.rewrite import Rewriter
 from hlomem.hlo.schedule import running_computations
 from hlomem.hlo.text.printer import format_module
 from hlomem.opt.checks.order import find_problems
-from hlomem.opt.orders.planned_orders import in_orders
+from hlomem.opt.orders.planned_orders import in_orders, needed_bytes
 from hlomem.opt.orders.search import EFFORTS, Effort, Improvement
 from hlomem.opt.orders.search import improve as search
 from hlomem.pipeline import in_text_order, start_stages
@@ -57,7 +57,7 @@ class BetterOrder(NamedTuple):
     @property
     def total(self) -> int:
         """Bytes of all allocations in the new order, as planned; nothing is computed again."""
-        return in_orders(self.stages, self.orders).assignment.total_bytes
+        return needed_bytes(in_orders(self.stages, self.orders))
 
     def text(self) -> str:
         """The program's text in the new order, scheduled, with what is computed again."""

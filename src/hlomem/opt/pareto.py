@@ -18,7 +18,7 @@ from hlomem.base.gc_pause import collector_off
 from hlomem.opt.budget import choose_cheapest, judge_edited, recompute_program
 from hlomem.opt.order_search import improve_stages
 from hlomem.opt.orders.latency import model_time, module_time
-from hlomem.opt.orders.planned_orders import in_orders, temporary_bytes
+from hlomem.opt.orders.planned_orders import in_orders, needed_bytes, temporary_bytes
 from hlomem.opt.remat.edit import apply_edit
 from hlomem.opt.remat.origins import find_kept, find_origins
 from hlomem.opt.remat.variants import PRICES, iter_variants, judge_changes, program_flops
@@ -94,7 +94,7 @@ def _free_point(found: BetterOrder) -> FrontPoint | None:
         name=f"{AGAIN}: {_amount(again.stacks, again.instructions)}, almost free",
         kind="recomputed",
         temporaries=found.report.after,
-        total=stages.assignment.total_bytes,
+        total=needed_bytes(stages),
         flops=again.flops,
         program_flops=again.program_flops,
         time=again.time,
@@ -180,7 +180,7 @@ def _points(found: BetterOrder, rules: Rules) -> Iterator[_Found]:
         name=GIVEN,
         kind="given",
         temporaries=temporary_bytes(stages),
-        total=stages.assignment.total_bytes,
+        total=needed_bytes(stages),
         flops=0,
         program_flops=work.flops,
         time=0,
@@ -195,7 +195,7 @@ def _points(found: BetterOrder, rules: Rules) -> Iterator[_Found]:
             name=ORDERED,
             kind="ordered",
             temporaries=temporary_bytes(start),
-            total=start.assignment.total_bytes,
+            total=needed_bytes(start),
             time=model_time(stages, found.orders).after - work.time,
         )
         yield _Found(ordered, None, found.orders)

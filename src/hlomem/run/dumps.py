@@ -8,18 +8,17 @@ removed at the end; if this process is killed, by a shell that waits for it and 
 from __future__ import annotations
 
 import shutil
-import subprocess
 import tempfile
 import threading
 import time
 from contextlib import suppress
-from os import close, pipe
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hlomem.api.folder import list_modules, measure_all
 from hlomem.api.load import read_source
 from hlomem.base.errors import CommandError, InputError
+from hlomem.base.scratch import Cleaner, start_cleaner
 from hlomem.base.source import visible
 from hlomem.dump.file_names import FILE_NAMES
 
@@ -36,8 +35,6 @@ _INTERVAL = 0.5
 _SETTLED = 2.0
 """Seconds after which an unchanged file is complete."""
 _KEPT = (*{name.suffix for name in FILE_NAMES.values()}, "after_optimizations.txt")
-_REMOVE = 'cat >/dev/null; rm -rf -- "$1"'
-"""The script of the cleaning shell, whose standard input ends with the last process."""
 
 
 class DumpFolder:
@@ -52,17 +49,14 @@ class DumpFolder:
         self.alive = -1
         """A descriptor for the command to inherit: the folder stays while it is open."""
         self._max_bytes = max_bytes
-        self._cleaner: subprocess.Popen[bytes] | None = None
+        self._cleaner: Cleaner | None = None
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._look_after, daemon=True)
 
     def __enter__(self) -> DumpFolder:
         if self.is_temporary:
-            reading, self.alive = pipe()
-            try:
-                self._cleaner = _start_cleaner(self.path, reading)
-            finally:
-                close(reading)
+            self._cleaner = start_cleaner(str(self.path))
+            self.alive = self._cleaner.alive
         self._thread.start()
         return self
 
@@ -75,12 +69,10 @@ class DumpFolder:
         self.settle()
         if self.is_temporary:
             shutil.rmtree(self.path, ignore_errors=True)
-            close(self.alive)
         elif self._is_new and not any(self.path.iterdir()):
             self.path.rmdir()
         if self._cleaner is not None:
-            self._cleaner.terminate()
-            self._cleaner.wait()
+            self._cleaner.stop()
 
     def settle(self) -> None:
         """Stop the thread after a final cleanup: everything is written."""
@@ -139,20 +131,6 @@ def _make_kept(folder: Path) -> Path:
     except OSError as error:
         raise InputError(f"{visible(str(folder))}: {error.strerror or error}") from error
     return folder.resolve()
-
-
-def _start_cleaner(folder: Path, reading: int) -> subprocess.Popen[bytes] | None:
-    try:
-        return subprocess.Popen(  # noqa: S603 - our own words
-            ["/bin/sh", "-c", _REMOVE, "sh", str(folder)],
-            stdin=reading,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            cwd="/",
-            start_new_session=True,
-        )
-    except OSError:  # no shell: if killed, the folder stays
-        return None
 
 
 def _remove(path: Path) -> None:

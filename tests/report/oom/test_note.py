@@ -68,7 +68,9 @@ def test_a_compile_nobody_saw_says_how_to_see_it() -> None:
     failure = find_failure(ERROR)
     assert failure is not None
     first, second = describe_unknown(failure, 3).splitlines()
-    assert first.startswith("hlomem: train_step needs 23.90 GiB, 15.75 GiB available; its plan is not")
+    assert first.startswith(
+        "hlomem: train_step needs 23.90 GiB, 15.75 GiB available; its plan is not"
+    )
     assert second == "  `hlomem run -- COMMAND` reads the dump XLA writes before it fails"
 
 

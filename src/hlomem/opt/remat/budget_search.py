@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.base.gc_pause import collector_off
-from hlomem.opt.orders.planned_orders import in_orders, temporary_bytes
+from hlomem.opt.orders.planned_orders import in_orders, needed_bytes, temporary_bytes
 from hlomem.opt.orders.search import improve
 from hlomem.opt.remat.calibration import anchor
 from hlomem.opt.remat.cut import cut_at_peak
@@ -347,7 +347,7 @@ class _Search:
         point = Point(
             edit,
             temporary_bytes(stages),
-            stages.assignment.total_bytes,
+            needed_bytes(stages),
             self._flops(state),
             len(edit.clones),
         )

@@ -18,7 +18,7 @@ from hlomem.hlo.schedule import running_computations
 from hlomem.opt.loops.pairs import find_pairs
 from hlomem.opt.orders.cost import Times
 from hlomem.opt.orders.latency import module_time
-from hlomem.opt.orders.planned_orders import in_orders, temporary_bytes
+from hlomem.opt.orders.planned_orders import in_orders, needed_bytes, temporary_bytes
 from hlomem.opt.orders.search import improve
 from hlomem.opt.remat.budget_search import plan_edit
 from hlomem.opt.remat.edit import Edit
@@ -161,7 +161,7 @@ class _Search:
             variant,
             Edit(stages.module.entry.name, clones, operands, names),
             temporary_bytes(stages),
-            stages.assignment.total_bytes,
+            needed_bytes(stages),
             variant.flops - self._flops,
             self._flops,
             len(clones),
