@@ -181,7 +181,7 @@ class _Scanner:
     def _found(
         self, paths: Sequence[str], rest: list[Iterator[Unit | UnitError]]
     ) -> Iterator[Unit]:
-        """What can be listed at once; `rest` gets what has to be unpacked for that."""
+        """The units that can be listed at once; `rest` gets the archives to unpack."""
         for path in paths:
             units = find_units(path, self._known.has_archive, self._options.max_input)
             for found in units:
@@ -263,9 +263,7 @@ class _Scanner:
         except Exception as error:
             if type(error).__name__ == "ClosedClientError":
                 problem = "the connection to the Dask scheduler was lost"
-                raise InputError(
-                    f"{problem}; start the same scan again, it goes on from here"
-                ) from error
+                raise InputError(f"{problem}; start the same scan again to continue") from error
             if type(error).__name__ != "KilledWorker":
                 raise
             return failed(task.unit, None, "every worker that took it was lost", kind="crash")
