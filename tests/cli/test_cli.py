@@ -233,4 +233,4 @@ def test_a_closed_stream_ends_no_command_in_a_traceback(closed: str) -> None:
         )
         assert done.returncode == code, done.stderr
         assert "Traceback" not in done.stderr
-        assert "bug of hlomem" not in done.stderr
+        assert "bug in hlomem" not in done.stderr

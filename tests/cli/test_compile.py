@@ -40,9 +40,9 @@ def test_a_program_is_compiled_shown_and_kept(run: Run, tmp_path: Path) -> None:
     ("options", "code", "said"),
     [
         (("--target", "tpu-v9"), 2, "no target `tpu-v9`: known are"),
-        (("--set", "batch"), 2, "`batch` is no setting: give NAME=VALUE"),
+        (("--set", "batch"), 2, "`batch` is not NAME=VALUE"),
         (("--set", "a=1", "--set", "a=2"), 2, "`a` is set twice"),
-        (("--set", "a={}"), 2, "`{}` is no value of a setting"),
+        (("--set", "a={}"), 2, "`{}` is not a valid setting"),
         (("--timeout", "0"), 2, "--timeout"),
         (("--capacity", "much"), 2, "no capacity"),
         (("-o", str(ROOT)), 2, "has files; give --force"),

@@ -31,10 +31,10 @@ def test_a_value_is_a_number_or_a_word(text: str, value: Any) -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("batch",), "is no setting: give NAME=VALUE"),
-        (("=8",), "is no setting: give NAME=VALUE"),
+        (("batch",), "is not NAME=VALUE"),
+        (("=8",), "is not NAME=VALUE"),
         (("batch=8", "batch=9"), "`batch` is set twice"),
-        (("batch={1: 2}",), "is no value of a setting"),
+        (("batch={1: 2}",), "is not a valid setting"),
     ],
 )
 def test_what_is_no_setting_is_refused(words: tuple[str, ...], says: str) -> None:

@@ -122,7 +122,7 @@ def test_a_module_whose_scheduler_is_unknown_says_what_to_do(run: Run) -> None:
     [
         (["--era", "Z"], 2, "no era `Z`"),
         (["--era", "K", "--like", "DUMP"], 2, "not both"),
-        (["--schedule", "DUMP/live-range.txt"], 3, "is not one of module"),
+        (["--schedule", "DUMP/live-range.txt"], 3, "does not match module"),
         (["--backend", "npu"], 2, "--backend"),
     ],
 )
@@ -139,7 +139,7 @@ def test_wrong_options_are_refused(
 def test_a_dump_is_not_a_module(run: Run, goldens: Path) -> None:
     result = run("plan", goldens / "seeds/000_d4bdf7378546cee1.txt")
     assert result.code == 3
-    assert "`plan` wants the HLO module" in result.err
+    assert "`plan` needs the HLO module" in result.err
 
 
 TPU = "xla/libtpu-0.0.51/tpu-v5e/donate_mixed"

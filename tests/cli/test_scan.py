@@ -96,4 +96,4 @@ def test_a_size_that_is_none_is_refused_before_anything_is_read(run: Run, tmp_pa
 def test_a_question_that_is_neither_ready_nor_sql_is_refused(run: Run, store: Path) -> None:
     result = run("ask", store, "biggest")
     assert result.code == 2
-    assert "the query was refused" in result.err
+    assert "the query was rejected" in result.err
