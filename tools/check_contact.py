@@ -4,7 +4,7 @@
 
 FOLDER/GROUP/PROGRAM is as `tools.compile_programs` leaves it. Asked of each: is it planned, does
 every value lie in an allocation of XLA's kind and size at XLA's offset, which files are XLA's to
-the byte or but for the order of lists, does `verify` raise an alarm with the module or without,
+the byte, lists of values sorted, does `verify` raise an alarm with the module or without,
 does `replan` make the same plan of the dump alone. Prints a line for each answer that is not
 perfect, then counts by group as a table.
 """
@@ -43,7 +43,6 @@ _COLUMNS = (
     "live ranges exact",
     "report exact",
     "values exact",
-    "values up to order",
     "values up to ids",
     "verified with the module",
     "verified alone",
@@ -100,7 +99,6 @@ def _planned(entry: Path) -> Iterator[tuple[str, str]]:
         word = verdict((entry / name).read_bytes().decode(), made.get(f"module{suffix}"))
         yield f"{column} exact", "" if word == "exact" else word
         if column == "values":
-            yield "values up to order", "" if word != "different" else word
             yield "values up to ids", _different_value(hlomem.load(entry), plan.dump)
 
 
