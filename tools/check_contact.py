@@ -22,7 +22,7 @@ import hlomem
 from hlomem import hlo
 from hlomem.base.errors import HlomemError
 from hlomem.dump.compare import find_differences
-from tools.check_plans import verdict
+from tools.check_plans import places, verdict
 from tools.corpus import check_all, write_counts
 
 if TYPE_CHECKING:
@@ -111,25 +111,6 @@ def _misplaced(dump: Dump, made: Dump) -> str:
         return ""
     name = names[0]
     return f"{len(names)} values, first {name}: {wanted.get(name)} is {found.get(name)}"
-
-
-def places(dump: Dump) -> dict[str, tuple[object, ...]]:
-    """Where every value lies, by its name: whatever the numbers of allocations and values."""
-    assert dump.assignment is not None
-    return {
-        f"{value.name}{tuple(value.index or ())}": (
-            allocation.size,
-            allocation.color,
-            allocation.parameter,
-            allocation.is_constant,
-            allocation.is_thread_local,
-            allocation.maybe_live_out,
-            value.offset,
-            value.size,
-        )
-        for allocation in dump.assignment.allocations
-        for value in allocation.values
-    }
 
 
 def _different_value(dump: Dump, made: Dump) -> str:

@@ -35,7 +35,13 @@ CHECKS = {
     "replans": check_replans,
     "verdicts": check_verdicts,
 }
-FILES = ("buffer-assignment.txt", "values.txt", "live-range.txt", "memory-usage-report.txt")
+VERDICTS = (
+    "offsets",
+    "buffer-assignment.txt",
+    "values.txt",
+    "live-range.txt",
+    "memory-usage-report.txt",
+)
 REPLAN_STAGES = ("values", "live ranges", "assignment", "report", "not planned")
 
 TEMPLATE = """\
@@ -60,9 +66,11 @@ that command.
 
 Every module planned from its text and compared with what that release of XLA wrote, byte for byte;
 but the lines inside a value's lists of positions and uses are sorted first, on both sides (below).
+In the first column, every value lies in an allocation of XLA's kind and size at XLA's offset,
+whatever its id.
 
-| group | allocations, or all in one file | values | live ranges | usage report |
-|---|---|---|---|---|
+| group | offsets | allocations, or all in one file | values | live ranges | usage report |
+|---|---|---|---|---|---|
 {plan_rows}
 
 ### Why some differ
@@ -81,10 +89,12 @@ but the lines inside a value's lists of positions and uses are sorted first, on 
 - **GPU: maps in configurations.** cuDNN's `tuning_knobs` is a protobuf map, printed in the order of
   a hash with a seed of its own; it is sorted, too.
 - **TPU: ids.** Until January 2025 (libtpu 0.0.2, 0.0.4) computations of equal size are numbered
-  by a fingerprint that hlomem does not compute. `pjit_fsdp_train` (0.0.51): four clones are
-  numbered the other way. Offsets are the same in all but `decode_scan_donate` (v5p 0.0.2), where
-  one fusion shares with an operand of another shape. [tpu-rules.md](tpu-rules.md#not-known) says
-  what was tried. Usage reports up to 0.0.24 are in a hash map's order, as on CPU.
+  by a fingerprint that hlomem does not compute. Where values of equal size wait for a position
+  the smaller id is first, so that seven values of `sm_permute_ring` (v5p 0.0.2) change places.
+  `pjit_fsdp_train` (0.0.51): four clones are numbered the other way. `decode_scan_donate` (v5p
+  0.0.2): one fusion shares with an operand of another shape.
+  [tpu-rules.md](tpu-rules.md#not-known) says what was tried. Usage reports up to 0.0.24 are in a
+  hash map's order, as on CPU.
 - **Compact text** (`%fusion.5#1`) has no names and no places in the schedule for its
   get-tuple-elements. Alone it is planned soundly, sizes agree, names and times do not; with a dump
   of the program (`--schedule`) all but the order of some lists is that of the explicit text.
@@ -123,7 +133,7 @@ def cell(words: dict[str, int] | None) -> str:
 def render(counts: dict[str, Any]) -> str:
     """The page."""
     rows = [
-        f"| {group} | " + " | ".join(cell(row.get(name)) for name in FILES) + " |"
+        f"| {group} | " + " | ".join(cell(row.get(name)) for name in VERDICTS) + " |"
         for group, row in sorted(counts["plans"].items())
     ]
     replan_rows = [

@@ -29,7 +29,7 @@ from tests.parity.dumps import (
     with_sorted_rows,
 )
 from tests.places import GOLDENS
-from tools.check_contact import places
+from tools.check_plans import places
 
 XLA_GOLDENS = GOLDENS / "xla"
 HOMES = sorted(path.parent for path in XLA_GOLDENS.glob("*/*/*/origin.json"))

@@ -19,7 +19,7 @@ from hlomem.schedule.planned_orders import temporary_bytes
 from tests.places import GOLDENS
 from tests.remat.programs import HOST, MEBIBYTE, gpu_chain
 from tests.schedule.programs import GPU, stages_of
-from tools.check_contact import places
+from tools.check_plans import places
 
 if TYPE_CHECKING:
     from pathlib import Path
