@@ -36,12 +36,9 @@ class Options(Struct, frozen=True):
     sorts_computations_incrementally: bool = True
     """Whether XLA keeps its computations sorted as they are made (`online_topsort.h`, since jaxlib
     0.5.3) instead of sorting them when asked. Decides the order of value ids."""
-    sorts_computations_by_content: bool = False
+    sorts_computations_by_size: bool = False
     """Whether values are numbered from small computations to large ones
     (`content_aware_computation_sorting`; TPU until January 2025)."""
-    reparses_module: bool = False
-    """Whether the module was written out and read again before its last passes (libtpu 0.0.51), so
-    that its computations stand callees first. Decides the order of positions."""
     rewrites_reductions_last: bool = False
     """Whether the rewriters of reductions clone computations after all other passes (until jaxlib
     0.9.0.1). Decides the order of value ids."""

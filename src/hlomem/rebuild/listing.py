@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 def lists_by_id(options: Options) -> bool:
     """Whether the order of computations is that of the ids in them."""
-    return not (options.sorts_computations_incrementally or options.sorts_computations_by_content)
+    return not (options.sorts_computations_incrementally or options.sorts_computations_by_size)
 
 
 def age(caller: Draft) -> tuple[bool, bool, list[tuple[int, str]]]:
     """The age of a caller: the program's own loops, then rewritten ones, then calls.
 
-    Passes number their instructions (`history/instructions` has their order).
+    Passes number the instructions they make; those that make calls are the last.
     """
     is_rewritten = any(CLONE in callee for callee in caller.callees)
     return caller.opcode == "call", is_rewritten, natural_key(caller.name)
