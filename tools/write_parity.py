@@ -77,24 +77,22 @@ whatever its id.
 
 - **Lists of positions and uses** are compared sorted. XLA prints them in the order of lists in
   memory, and every pass that replaces an instruction changes those: a removed user's position is
-  taken by the last one (`HloInstruction::Users::RemoveUser`). The text of the final module does
-  not tell that history. The goldens `twin_users_one` and `twin_users_other` prove it: two
-  programs whose modules, allocations, live ranges and reports are the same to the byte, and whose
-  lists of uses are not. hlomem takes the order of the text, calls last.
+  taken by the last one (`HloInstruction::Users::RemoveUser`). The text of the final module does not
+  tell that history. The goldens `twin_users_one` and `twin_users_other` prove it: two programs whose
+  modules, allocations, live ranges and reports are the same to the byte, and whose lists of uses are
+  not. hlomem takes the order of the text, calls last.
 - **Usage reports up to jaxlib 0.8.0** list values of equal size, and shapes of equal count, in the
   order of a hash map (`absl::flat_hash_map`); since October 2025 XLA sorts them.
 - **GPU: ids.** Value ids follow from names: bodies of all passes since fusion share one count
-  (`param_0.N`), and what was there before carries a suffix (`.0`). What they leave open: what
-  fusion made and merged into others moved its callers and left no trace.
+  (`param_0.N`), and what was there before carries a suffix (`.0`). What they leave open: what fusion
+  made and merged into others moved its callers and left no trace.
 - **GPU: maps in configurations.** cuDNN's `tuning_knobs` is a protobuf map, printed in the order of
   a hash with a seed of its own; it is sorted, too.
-- **TPU: ids.** Until January 2025 (libtpu 0.0.2, 0.0.4) computations of equal size are numbered
-  by a fingerprint that hlomem does not compute. Where values of equal size wait for a position
-  the smaller id is first, so that seven values of `sm_permute_ring` (v5p 0.0.2) change places.
-  `pjit_fsdp_train` (0.0.51): four clones are numbered the other way. `decode_scan_donate` (v5p
-  0.0.2): one fusion shares with an operand of another shape.
-  [tpu-rules.md](tpu-rules.md#not-known) says what was tried. Usage reports up to 0.0.24 are in a
-  hash map's order, as on CPU.
+- **TPU: five entries.** `nested_while` (v5p 0.0.2), `flash_attention_blocked` (v5e, v6e 0.0.4): two
+  computations of equal size are numbered the other way. `pjit_fsdp_train` (0.0.51): so are four
+  clones. `decode_scan_donate` (v5p 0.0.2): one fusion shares with an operand of another shape.
+  [tpu-rules.md](tpu-rules.md#not-known) says what was tried, and how often programs compiled after
+  the rules were found agree. Usage reports up to 0.0.24 are in a hash map's order, as on CPU.
 - **Compact text** (`%fusion.5#1`) has no names and no places in the schedule for its
   get-tuple-elements. Alone it is planned soundly, sizes agree, names and times do not; with a dump
   of the program (`--schedule`) all but the order of some lists is that of the explicit text.

@@ -164,6 +164,8 @@ class Stages(Struct, frozen=True, eq=False, dict=True):
             return "values were placed before, for the sizes they had"
         if options.machine.alias_rules(options).counts_elements:
             return "the rules of its machine for writing over operands count elements"
+        if options.sorts_computations_by_content and self.order_lists is not in_text_order:
+            return "its lists are ordered by the text of the program"
         if not all(map(_differ_in_extents, shapes, shapes.values())):
             return "arrays would differ in more than extents"
         if len({shapes.get(array, array) for array in self.arrays}) != len(self.arrays):

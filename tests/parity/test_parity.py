@@ -36,9 +36,7 @@ HOMES = sorted(path.parent for path in XLA_GOLDENS.glob("*/*/*/origin.json"))
 
 KNOWN_IDS = frozenset(
     {
-        "libtpu-0.0.2/tpu-v5e/embed_scatter_add",
         "libtpu-0.0.2/tpu-v5p/nested_while",
-        "libtpu-0.0.4/tpu-v5p/nested_while",
         "libtpu-0.0.51/tpu-tpu7x/pipelined_attention",
     }
 )

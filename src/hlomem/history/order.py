@@ -63,24 +63,11 @@ def order_by(tables: Tables, call_graph: CallGraph, options: Options) -> ListOrd
             lost_calls=tables.count_lost_calls(traces),
             vanished=tables.find_vanished(created, traces),
         )
-    elif options.sorts_computations_by_size:
-        computations = _sorted_by_size(call_graph)
+    elif options.sorts_computations_by_content:
+        from hlomem.history.computations.by_content import sorted_by_content  # noqa: PLC0415 - start-up
+
+        computations = sorted_by_content(call_graph)
     return ListOrder(computations, _listed(created, call_graph, _is_call), {})
-
-
-def _sorted_by_size(call_graph: CallGraph) -> list[HloComputation]:
-    """Small computations first, as libtpu numbered values until January 2025.
-
-    `SortComputationsByContent` of `hlo/ir/hlo_module.cc` as it was then sorts those of one size by
-    a fingerprint of their text; here they stand as in the text.
-    """
-
-    def size(computation: HloComputation) -> int:
-        if call_graph.is_fused(computation):
-            return call_graph.bodies[computation].instruction_count
-        return len(computation.instructions)
-
-    return sorted(call_graph.module.computations, key=size)
 
 
 def _order_of_ids(call_graph: CallGraph, creation: Creation) -> ListOrder:

@@ -36,7 +36,7 @@ class Options(Struct, frozen=True):
     sorts_computations_incrementally: bool = True
     """Whether XLA keeps its computations sorted as they are made (`online_topsort.h`, since jaxlib
     0.5.3) instead of sorting them when asked. Decides the order of value ids."""
-    sorts_computations_by_size: bool = False
+    sorts_computations_by_content: bool = False
     """Whether values are numbered from small computations to large ones
     (`content_aware_computation_sorting`; TPU until January 2025)."""
     rewrites_reductions_last: bool = False
