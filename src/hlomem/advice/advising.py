@@ -1,67 +1,29 @@
-"""`hlomem.advise`: what would make a program need less memory, and by how much.
+"""The rules asked: what would make a program need less memory, and by how much.
 
-In: a program, or a dump of one. Out: advice, what saves most and is surest first. Where a change
-can be made in the module (a donation, another layout), it is made and the edited module is planned:
-the saving is the difference between two plans. What cannot be tried is counted: the temporaries are
-replayed without what would go. Either way bytes are a range; `hlomem.advice.rules` say what is
-behind it. A rule that fails is left out, and a note says so.
+In: a program, its memory and its planner. Out: advice, what saves most and is surest first. Where a
+change can be made in the module (a donation, another layout), it is made and the edited module is
+planned: the saving is the difference between two plans. What cannot be tried is counted: the
+temporaries are replayed without what would go. Either way bytes are a range; `hlomem.advice.rules`
+say what is behind it. A rule that fails is left out, and a note says so.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hlomem import hlo
-from hlomem.advice.case import (
-    Subject,
-    subject_of_dump,
-    subject_of_memory,
-    subject_of_program,
-)
-from hlomem.advice.registry import RULES
 from hlomem.base.errors import HlomemError
-from hlomem.dump.dump import Dump
-from hlomem.machines.registry import given_machine
 from hlomem.report.data.advice import Advice, AdviceReport
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from hlomem.advice.case import Subject
     from hlomem.advice.registry import Rule
-    from hlomem.hlo.ir import HloModule
-    from hlomem.machines.machine import Machine
-    from hlomem.report.data.memory import MemoryView
 
 _WORTH_SAYING = 0.01
 """Share of the memory below which nothing is advised."""
 _WEIGHT = {"high": 1.0, "medium": 0.7, "low": 0.4}
 """The weight of a saved byte, by confidence."""
-
-
-def advise(
-    subject: Dump | HloModule | str,
-    *,
-    module: HloModule | None = None,
-    backend: str | Machine = "",
-    chip: str = "",
-    era: str = "",
-    space: str | None = None,
-) -> AdviceReport:
-    """Changes that would save memory in a program (HLO text or a module) or a dump's program.
-
-    `module` is the dump's program where it is at hand; else it is rebuilt from the dump. `backend`
-    and `chip` are inferred where they are not given.
-    """
-    if not isinstance(subject, Dump):
-        program = hlo.parse(subject) if isinstance(subject, str) else subject
-        return advise_with(RULES, subject_of_program(program, backend, chip, era, space))
-    machine = given_machine(backend, chip)
-    return advise_with(RULES, subject_of_dump(subject, module or subject.module, machine, space))
-
-
-def advise_on(memory: MemoryView) -> AdviceReport:
-    """Advice for the program of a memory that is looked at already."""
-    return advise_with(RULES, subject_of_memory(memory))
 
 
 def advise_with(rules: Mapping[str, Rule], subject: Subject) -> AdviceReport:

@@ -1,7 +1,8 @@
 """The state of an installation: packages, targets, folders of dumps; for `hlomem doctor`.
 
-In: the environment. Out: `Health`. Nothing is imported to find out; versions are read from what pip
-wrote, and a folder of dumps is listed, not read.
+In: the environment, and what can be compiled for (`hlomem.jax.doctor`). Out: `Health`. Nothing is
+imported to find out; versions are read from what pip wrote, and a folder of dumps is listed, not
+read.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hlomem import __version__
-from hlomem.jax.target_kinds import targets
-from hlomem.report.data.health import Health, Package, Place, TargetHealth
+from hlomem.report.data.health import Health, Package, Place
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
+
+    from hlomem.report.data.health import TargetHealth
 
 CORE = ("click", "msgspec", "protobuf", "rich")
 OPTIONAL = {
@@ -38,8 +40,10 @@ _CACHE = "JAX_COMPILATION_CACHE_DIR"
 _MAX_LISTED = 10_000
 
 
-def examine(environment: Mapping[str, str] = os.environ) -> Health:
-    """Looks at this interpreter and its environment."""
+def examine(
+    targets: Iterable[TargetHealth] = (), environment: Mapping[str, str] = os.environ
+) -> Health:
+    """Looks at this interpreter and its environment; `targets` are told by who compiles."""
     return Health(
         version=__version__,
         python=f"{platform.python_implementation()} {platform.python_version()}, {sys.executable}",
@@ -48,7 +52,7 @@ def examine(environment: Mapping[str, str] = os.environ) -> Health:
         optional=tuple(
             Package(name=name, version=_version(name), use=use) for name, use in OPTIONAL.items()
         ),
-        targets=tuple(TargetHealth(name=row.name, install=row.install) for row in targets()),
+        targets=tuple(targets),
         places=tuple(_places(environment)),
     )
 

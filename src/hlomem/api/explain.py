@@ -73,7 +73,9 @@ def explain(
     where it does not lie beside the dump. `space` names a memory space or its color. `results` are
     the paths of what the program returns, `[0]['w']`, in order; arguments bring theirs along.
     """
-    memory = open_memory(subject, module=module, program=program, machine=machine, results=results)
+    memory = open_memory(
+        subject, module=module, program=program, backend=machine or "", results=results
+    )
     return MemoryExplanation(memory, find_space(memory, space))
 
 
@@ -195,7 +197,7 @@ class MemoryExplanation(_Screen):
         return in_frame(self._page())
 
     def _page(self) -> str:
-        from hlomem.advice.page import build_advised_page  # noqa: PLC0415 - as above
+        from hlomem.api.advise import build_advised_page  # noqa: PLC0415 - as above
         from hlomem.report.page.html import format_page  # noqa: PLC0415 - as above
 
         return format_page([build_advised_page(self.memory, self.capacity)])

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from functools import cached_property
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -99,9 +98,10 @@ class Plan(Struct, frozen=True, eq=False, dict=True):
         return "".join(map(self.text, self.files))
 
     def _repr_html_(self) -> str:
-        """The report, for notebooks; found by name, as nothing here knows of reports."""
-        notebook = import_module("hlomem.report.page.notebook")
-        return str(notebook.format_frame(self.dump, self.stages.module, is_planned=True))
+        """The report, for notebooks."""
+        from hlomem.report.page.notebook import format_frame  # noqa: PLC0415 - few ask for it
+
+        return format_frame(self.dump, self.stages.module, is_planned=True)
 
 
 def plan(

@@ -7,6 +7,7 @@ import click
 from hlomem.api.doctor import examine
 from hlomem.cli.arguments import write
 from hlomem.cli.options import AS_JSON
+from hlomem.jax.doctor import examine_targets
 from hlomem.report.screens.health_text import draw_health
 
 
@@ -18,4 +19,4 @@ def command(as_json: bool) -> int:
     What is missing for a target comes with the command that installs it. Nothing is imported or
     changed.
     """
-    return write("health", examine(), draw_health, as_json)
+    return write("health", examine(examine_targets()), draw_health, as_json)

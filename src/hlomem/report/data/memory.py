@@ -76,16 +76,17 @@ def build_memory(
     *,
     is_planned: bool = False,
     results: Sequence[str] = (),
+    notes: Sequence[str] = (),
 ) -> MemoryView:
     """The view of a dump, XLA's or ours; without allocations there is nothing to see.
 
     `module` is the program, by default the one found beside the dump; `results` are the paths of
-    what it returns, in order.
+    what it returns, in order; `notes` say what was assumed where it is a plan of ours.
     """
     if dump.assignment is None:
         where = visible(dump.name)
         raise InputError(f"{where}: no allocations; they are in the file *-buffer-assignment.txt")
-    return MemoryView(dump, module or dump.module, machine, is_planned, results)
+    return MemoryView(dump, module or dump.module, machine, is_planned, results, notes)
 
 
 def share_view(before: MemoryView, after: MemoryView) -> MemoryView:
@@ -120,8 +121,10 @@ class MemoryView:
         machine: Machine | None,
         is_planned: bool,
         results: Sequence[str] = (),
+        notes: Sequence[str] = (),
     ) -> None:
         self.dump = dump
+        self.notes = tuple(notes)
         self.is_planned = is_planned
         self.module = module
         self.joined: JoinedDump = join_dump(dump)
