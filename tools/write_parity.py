@@ -78,14 +78,14 @@ whatever its id.
 - **Lists of positions and uses** are compared sorted. XLA prints them in the order of lists in
   memory, and every pass that replaces an instruction changes those: a removed user's position is
   taken by the last one (`HloInstruction::Users::RemoveUser`). The text of the final module does not
-  tell that history. The goldens `twin_users_one` and `twin_users_other` prove it: two programs whose
-  modules, allocations, live ranges and reports are the same to the byte, and whose lists of uses are
-  not. hlomem takes the order of the text, calls last.
+  tell that history. The goldens `twin_users_one` and `twin_users_other` prove it: two programs
+  whose modules, allocations, live ranges and reports are the same to the byte, and whose lists of
+  uses are not. hlomem takes the order of the text, calls last.
 - **Usage reports up to jaxlib 0.8.0** list values of equal size, and shapes of equal count, in the
   order of a hash map (`absl::flat_hash_map`); since October 2025 XLA sorts them.
 - **GPU: ids.** Value ids follow from names: bodies of all passes since fusion share one count
-  (`param_0.N`), and what was there before carries a suffix (`.0`). What they leave open: what fusion
-  made and merged into others moved its callers and left no trace.
+  (`param_0.N`), and what was there before carries a suffix (`.0`). What they leave open: what
+  fusion made and merged into others moved its callers and left no trace.
 - **GPU: maps in configurations.** cuDNN's `tuning_knobs` is a protobuf map, printed in the order of
   a hash with a seed of its own; it is sorted, too.
 - **TPU: five entries.** `nested_while` (v5p 0.0.2), `flash_attention_blocked` (v5e, v6e 0.0.4): two
