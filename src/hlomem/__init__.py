@@ -48,7 +48,8 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from hlomem.api.compare import advise, diff
+    from hlomem.api.advise import advise
+    from hlomem.api.diff import diff
     from hlomem.api.explain import BufferExplanation, MemoryExplanation, explain
     from hlomem.api.improve import improve
     from hlomem.api.load import load
@@ -80,8 +81,8 @@ _HOME = {
     "Plan": "hlomem.api.plan",
     "ScaledProgram": "hlomem.api.scale",
     "Verdict": "hlomem.check.findings",
-    "advise": "hlomem.api.compare",
-    "diff": "hlomem.api.compare",
+    "advise": "hlomem.api.advise",
+    "diff": "hlomem.api.diff",
     "explain": "hlomem.api.explain",
     "improve": "hlomem.api.improve",
     "load": "hlomem.api.load",

@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 import hlomem
-from hlomem.advice.advising import RULES, advise, advise_with
-from hlomem.advice.case import subject_of_dump
+from hlomem.advice.advising import RULES, advise_with
+from hlomem.api.advise import advise, case_of
 from hlomem.api.load import find_program, load
 from hlomem.base.errors import InputError
 from hlomem.report.screens.advice_text import draw_advice
@@ -82,7 +82,7 @@ def _raise_an_error(_subject: Subject) -> Iterator[Advice]:
 
 def test_a_rule_that_fails_is_left_out_with_a_note() -> None:
     folder = PAIRS / "donation_dropped/after"
-    subject = subject_of_dump(load(folder), hlomem.hlo.parse(_module(folder)), None, None)
+    subject = case_of(hlomem.explain(folder, program=_module(folder)).memory)
     rules = {"bad": _raise_a_bug, "worse": _raise_an_error, "donate": RULES["donate"]}
     report = advise_with(rules, subject)
     assert [each.rule for each in report.advice] == ["donate"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hlomem.advice.advising import advise
+from hlomem.api.advise import advise
 from hlomem.api.load import find_program, load
 from tests.conftest import GOLDENS
 

@@ -9,12 +9,13 @@ import pytest
 
 import hlomem
 from hlomem.api.doctor import CORE, OPTIONAL, examine
+from hlomem.jax.doctor import examine_targets
 from hlomem.report.screens.health_text import draw_health
 from hlomem.report.screens.text import plain
 
 
 def test_versions_are_those_that_are_installed() -> None:
-    health = examine({})
+    health = examine(environment={})
     assert health.version == hlomem.__version__
     assert {row.name: row.version for row in health.core} == {name: version(name) for name in CORE}
     assert [row.name for row in health.optional] == list(OPTIONAL)
@@ -24,7 +25,7 @@ def test_folders_are_those_of_the_environment(tmp_path: Path) -> None:
     (tmp_path / "m-buffer-assignment.txt").write_text("BufferAssignment:\n")
     cache = tmp_path / "no such folder"
     health = examine(
-        {
+        environment={
             "XLA_FLAGS": f"--xla_dump_hlo_as_text --xla_dump_to={tmp_path}",
             "JAX_COMPILATION_CACHE_DIR": str(cache),
         }
@@ -39,7 +40,8 @@ def test_folders_are_those_of_the_environment(tmp_path: Path) -> None:
 
 
 def test_what_is_missing_comes_with_its_command() -> None:
-    health = examine({})
+    health = examine(examine_targets(), {})
+    assert health.targets
     screen = plain(draw_health(health, 200))
     for target in health.targets:
         assert target.name in screen
@@ -49,5 +51,5 @@ def test_what_is_missing_comes_with_its_command() -> None:
 
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_names_of_the_environment_are_data(width: int) -> None:
-    health = examine({"JAX_COMPILATION_CACHE_DIR": "/x\x1b[31m\u202e"})
+    health = examine(environment={"JAX_COMPILATION_CACHE_DIR": "/x\x1b[31m\u202e"})
     assert "\x1b[31m" not in plain(draw_health(health, width))

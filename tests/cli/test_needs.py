@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import hlomem
-from hlomem.advice.case import subject_of_memory
+from hlomem.api.advise import case_of
 from hlomem.api.folder import Module, files_of, measure_all
 from hlomem.api.load import read_source
 from hlomem.api.opening import open_memory
@@ -73,7 +73,7 @@ def test_every_report_of_a_dump_says_the_same(path: Path) -> None:
         "show DIR": listed.size,
         "scan": scanned["needs"],
         "roles": sum(share.size for share in build_role_shares(memory, space.color)),
-        "advise": subject_of_memory(memory).space.size,
+        "advise": case_of(memory).space.size,
     } == dict.fromkeys(("summary", "show", "show DIR", "scan", "roles", "advise"), space.size)
 
 
@@ -94,7 +94,7 @@ _BELOW_HEADERS = {"values", "reused_across_colors"}
 @pytest.mark.parametrize("golden", GOLDEN_PROGRAMS, ids=str)
 def test_a_plan_is_measured_as_the_dump_of_it_is(golden: GoldenProgram) -> None:
     memory = _memory(golden.home)
-    subject = subject_of_memory(memory)
+    subject = case_of(memory)
     stages = subject.stages
     assert subject.planned_size == needed_bytes(stages)
     assert other_bytes(stages) + temporary_bytes(stages) == needed_bytes(stages)

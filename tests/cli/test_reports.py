@@ -87,7 +87,7 @@ def test_a_module_is_planned_as_plan_plans_it(run: Run, goldens: Path) -> None:
     era = ("--era", "jaxlib-0.4.13", "--schedule", old)
     planned = json.loads(run("peak", old / "module.hlo", *era, "--json").out)
     assert planned["size"] == json.loads(run("peak", old, "--json").out)["size"]
-    assert "`--schedule` is for an HLO module" in run("peak", old, "--schedule", old).err
+    assert "`schedule` is for an HLO module" in run("peak", old, "--schedule", old).err
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -125,7 +125,7 @@ def test_live_ranges_alone_are_refused_with_the_file_that_is_missing(
 
 
 def test_options_that_do_not_go_together(run: Run, goldens: Path) -> None:
-    assert "`--era` is for an HLO module" in run("peak", goldens / SEED, "--era", "K").err
+    assert "`era` is for an HLO module" in run("peak", goldens / SEED, "--era", "K").err
     assert "no rules for chip `v9`" in run("peak", goldens / SEED, "--chip", "v9").err
     assert run("peak", goldens / SEED, "--chip", "v5p").code == 0
     assert run("peak", goldens / SEED, "--backend", "tpu", "--chip", "v5p").code == 0

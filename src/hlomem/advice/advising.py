@@ -1,4 +1,4 @@
-"""`hlomem.advise`: changes that would reduce a program's memory, and by how much.
+"""Asks the rules which changes would reduce a program's memory, and by how much.
 
 A change that can be made in the module (a donation, another layout) is made and planned: the saving
 is the difference of two plans. Other savings are counted by replaying the temporaries without the
@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hlomem import hlo
-from hlomem.advice.case import Subject, subject_of_dump, subject_of_memory, subject_of_program
 from hlomem.advice.rules.carry import advise_carry
 from hlomem.advice.rules.checkpoint import advise_checkpoint
 from hlomem.advice.rules.donate import advise_donate
@@ -22,16 +20,12 @@ from hlomem.advice.rules.offload import advise_offload
 from hlomem.advice.rules.order import advise_order
 from hlomem.advice.rules.padding import advise_padding
 from hlomem.base.errors import HlomemError
-from hlomem.dump.dump import Dump
-from hlomem.machines.registry import given_machine
 from hlomem.report.data.advice import Advice, AdviceReport
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from hlomem.hlo.ir import HloModule
-    from hlomem.machines.machine import Machine
-    from hlomem.report.data.memory import MemoryView
+    from hlomem.advice.case import Subject
 
     Rule = Callable[[Subject], Iterator[Advice]]
 
@@ -54,32 +48,6 @@ _WORTH_SAYING = 0.01
 """Smallest fraction of memory worth an advice."""
 _WEIGHT = {"high": 1.0, "medium": 0.7, "low": 0.4}
 """The weight of a saved byte, by confidence."""
-
-
-def advise(
-    subject: Dump | HloModule | str,
-    *,
-    module: HloModule | None = None,
-    backend: str | Machine = "",
-    chip: str = "",
-    era: str = "",
-    space: str | None = None,
-) -> AdviceReport:
-    """Changes that would save memory in a program (HLO text or module) or a dump's program.
-
-    `module` is the dump's program; without it, the program is rebuilt from the dump. `backend` and
-    `chip` are inferred by default.
-    """
-    if not isinstance(subject, Dump):
-        program = hlo.parse(subject) if isinstance(subject, str) else subject
-        return advise_with(RULES, subject_of_program(program, backend, chip, era, space))
-    machine = given_machine(backend, chip)
-    return advise_with(RULES, subject_of_dump(subject, module or subject.module, machine, space))
-
-
-def advise_on(memory: MemoryView) -> AdviceReport:
-    """Advice for the program of a `MemoryView`."""
-    return advise_with(RULES, subject_of_memory(memory))
 
 
 def advise_with(rules: Mapping[str, Rule], subject: Subject) -> AdviceReport:

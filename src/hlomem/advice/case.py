@@ -1,7 +1,7 @@
 """The program under advice: its module, its memory, and how to plan variations of it.
 
 The memory of a dump is XLA's plan; hlomem's own plans are made only for rules that change the
-program, and compared with its plan of the unchanged program.
+program, by a given planner, and compared with its plan of the unchanged program.
 """
 
 from __future__ import annotations
@@ -11,20 +11,15 @@ from typing import TYPE_CHECKING
 
 from hlomem.advice.layers import Layers, find_layers
 from hlomem.advice.trial import Replay
-from hlomem.api.plan import Plan, plan
-from hlomem.api.replan import replan
 from hlomem.assign.footprint import footprint
 from hlomem.hlo.ir import HloModule
-from hlomem.machines.releases import NEWEST_LETTER
-from hlomem.report.data.lookup import find_space
-from hlomem.report.data.memory import MemoryView, Space, build_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hlomem.dump.dump import Dump
     from hlomem.machines.machine import Machine
     from hlomem.pipeline import Stages
+    from hlomem.report.data.memory import MemoryView, Space
 
 _TOLERANCE = 0.001
 """The relative difference up to which our plan counts as equal to XLA's."""
@@ -38,7 +33,7 @@ class Subject:
         program: HloModule | Callable[[], HloModule],
         memory: MemoryView,
         space: Space,
-        plan_module: Callable[[HloModule], Plan],
+        plan_module: Callable[[HloModule], Stages],
         *,
         is_rebuilt: bool = False,
         notes: tuple[str, ...] = (),
@@ -72,13 +67,13 @@ class Subject:
     def reserved(self, varied: HloModule | Stages) -> int:
         """The bytes our plan of a variation reserves in the space."""
         if isinstance(varied, HloModule):
-            varied = self._plan_module(varied).stages
+            varied = self._plan_module(varied)
         return footprint(varied.assignment.allocations, self.space.color)
 
     @cached_property
     def stages(self) -> Stages:
         """Our plan of the program as it is."""
-        return self._plan_module(self.module).stages
+        return self._plan_module(self.module)
 
     @cached_property
     def planned_size(self) -> int:
@@ -98,55 +93,3 @@ class Subject:
             if note not in self.notes:
                 self.notes.append(note)
         return self.planned_size - self.reserved(varied)
-
-
-def subject_of_program(
-    program: HloModule, backend: str | Machine, chip: str, era: str, space: str | None
-) -> Subject:
-    """A program that is planned first."""
-    base = plan(program, backend=backend, chip=chip, era=era, name=program.name)
-    machine = base.stages.options.machine
-    memory = build_memory(base.dump, program, machine, is_planned=True)
-    planner = _planner(machine, era, None, program.name)
-    return Subject(program, memory, find_space(memory, space), planner, notes=base.notes)
-
-
-def subject_of_dump(
-    dump: Dump, module: HloModule | None, machine: Machine | None, space: str | None
-) -> Subject:
-    """The program of a dump, rebuilt on demand if its module is unknown."""
-    return subject_of_memory(build_memory(dump, module, machine), space)
-
-
-def subject_of_memory(memory: MemoryView, space: str | None = None) -> Subject:
-    """The program of a memory that is looked at already."""
-    dump, module, machine = memory.dump, memory.module, memory.machine
-    era = NEWEST_LETTER if dump.era.letter == "?" else dump.era.letter
-    is_given = machine.preset_color is not None and not memory.is_planned
-    planner = _planner(machine, era, dump if is_given else None, dump.name)
-    chosen = find_space(memory, space)
-    if module is not None and module.is_scheduled:
-        return Subject(module, memory, chosen, planner)
-
-    def rebuild() -> HloModule:
-        made = replan(dump, backend=machine)
-        return made.stages.module
-
-    notes = ("the program was rebuilt from the dump",)
-    return Subject(rebuild, memory, chosen, planner, is_rebuilt=True, notes=notes)
-
-
-def _planner(
-    machine: Machine, era: str, preset: Dump | None, name: str
-) -> Callable[[HloModule], Plan]:
-    def plan_module(module: HloModule) -> Plan:
-        return plan(
-            module,
-            backend=machine,
-            era=era,
-            preset=preset,
-            order="text",
-            name=name,
-        )
-
-    return plan_module

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hlomem import __version__
-from hlomem.jax.target_kinds import targets
-from hlomem.report.data.health import Health, NamedFolder, Package, TargetHealth
+from hlomem.report.data.health import Health, NamedFolder, Package
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
+
+    from hlomem.report.data.health import TargetHealth
 
 CORE = ("click", "msgspec", "protobuf", "rich")
 OPTIONAL = {
@@ -34,8 +35,10 @@ _CACHE = "JAX_COMPILATION_CACHE_DIR"
 _MAX_LISTED = 10_000
 
 
-def examine(environment: Mapping[str, str] = os.environ) -> Health:
-    """The state of this interpreter and its environment."""
+def examine(
+    targets: Iterable[TargetHealth] = (), environment: Mapping[str, str] = os.environ
+) -> Health:
+    """The state of this interpreter and its environment; `targets` are the compile targets."""
     return Health(
         version=__version__,
         python=f"{platform.python_implementation()} {platform.python_version()}, {sys.executable}",
@@ -44,7 +47,7 @@ def examine(environment: Mapping[str, str] = os.environ) -> Health:
         optional=tuple(
             Package(name=name, version=_version(name), use=use) for name, use in OPTIONAL.items()
         ),
-        targets=tuple(TargetHealth(name=row.name, install=row.install) for row in targets()),
+        targets=tuple(targets),
         places=tuple(_places(environment)),
     )
 

@@ -63,7 +63,9 @@ def explain(
     it is not next to the dump. `space` is the name or color of a memory space. `results` are the
     paths of the program's outputs, `[0]['w']`, in order.
     """
-    memory = open_memory(subject, module=module, program=program, machine=machine, results=results)
+    memory = open_memory(
+        subject, module=module, program=program, backend=machine or "", results=results
+    )
     return MemoryExplanation(memory, find_space(memory, space))
 
 
@@ -181,7 +183,7 @@ class MemoryExplanation(_Screen):
         return in_frame(self._page())
 
     def _page(self) -> str:
-        from hlomem.advice.page import build_advised_page  # noqa: PLC0415 - as above
+        from hlomem.api.advise import build_advised_page  # noqa: PLC0415 - as above
         from hlomem.report.page.html import format_page  # noqa: PLC0415 - as above
 
         return format_page([build_advised_page(self.memory, self.capacity)])

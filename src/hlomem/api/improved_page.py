@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from hlomem import hlo
-from hlomem.api.plan import plan
+from hlomem.api.opening import open_memory
 from hlomem.base.source import visible
 from hlomem.report.data.diff import build_diff, name_sides
-from hlomem.report.data.memory import build_memory
 from hlomem.report.page.front import build_front
 from hlomem.report.page.html import format_page
 from hlomem.report.page.page import build_page
@@ -71,7 +70,4 @@ def _computed_again(found: BetterOrder, made: Waterfall, diff: Diff) -> Waterfal
 
 def _memory(found: BetterOrder, name: str, text: str) -> MemoryView:
     machine = found.stages.options.machine
-    made = plan(
-        hlo.parse(text), backend=machine.platform, chip=machine.chip_name, name=name, order="text"
-    )
-    return build_memory(made.dump, made.stages.module, machine, is_planned=True)
+    return open_memory(hlo.parse(text), backend=machine, name=name, order="text")

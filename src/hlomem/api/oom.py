@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hlomem.advice.advising import advise
+from hlomem.api.advise import advise_on
 from hlomem.base.errors import HlomemError
 from hlomem.base.sizes import format_bytes
 from hlomem.report.data.summary import build_hints
@@ -74,7 +74,7 @@ def _best_advice(explanation: MemoryExplanation) -> str:
     memory, space = explanation.memory, explanation.space
     if len(memory.buffers) <= MAX_ADVISED:
         try:
-            found = advise(memory.dump, module=memory.module, space=space.name).advice
+            found = advise_on(memory, space=space.name).advice
         except HlomemError:
             found = ()
         if found:

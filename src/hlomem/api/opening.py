@@ -1,7 +1,7 @@
-"""Opens the inputs of `explain`, `diff` and `advise` as a dump or a module.
+"""Opens any supported input as a `MemoryView`: a dump is read, a module is planned first.
 
 An input is a path, a text, a dump, a plan, a module, or anything with `as_text()`, such as
-`jax.jit(f).lower(x).compile()`; JAX is not imported.
+`jax.jit(f).lower(x).compile()`; JAX is not imported. Dumps are opened without the planner.
 """
 
 from __future__ import annotations
@@ -11,17 +11,18 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, runtime_check
 
 from hlomem import hlo
 from hlomem.api.load import load_any
-from hlomem.api.plan import Plan, plan
 from hlomem.base.errors import CommandError
 from hlomem.dump.dump import Dump
 from hlomem.hlo.ir import HloModule
-from hlomem.machines.registry import find_device
+from hlomem.machines.registry import find_device, given_machine
 from hlomem.report.data.memory import MemoryView, build_memory
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from hlomem.api.plan import Plan
     from hlomem.machines.machine import Machine
+    from hlomem.pipeline import Stages
 
 
 @runtime_checkable
@@ -53,11 +54,13 @@ def open_subject(subject: Subject, *, module: str | None = None) -> OpenedSubjec
         raise CommandError("a module is chosen from a folder; no folder was given")
     if isinstance(subject, Dump):
         return OpenedSubject(subject, subject.module)
+    if isinstance(subject, HloModule):
+        return OpenedSubject(None, subject)
+    from hlomem.api.plan import Plan  # noqa: PLC0415 - dumps are opened without the planner
+
     if isinstance(subject, Plan):
         options = subject.stages.options
         return OpenedSubject(subject.dump, subject.stages.module, options.machine, is_planned=True)
-    if isinstance(subject, HloModule):
-        return OpenedSubject(None, subject)
     text = _text_of(subject)
     machine = machine_of(subject)
     return OpenedSubject(None, hlo.parse(text, f"<{type(subject).__name__}>"), machine)
@@ -68,25 +71,68 @@ def open_memory(
     *,
     module: str | None = None,
     program: str | HloModule | None = None,
-    machine: Machine | None = None,
+    backend: str | Machine = "",
+    chip: str = "",
+    era: str = "",
+    schedule: Dump | None = None,
+    order: str = "xla",
+    name: str = "",
     results: Sequence[str] = (),
 ) -> MemoryView:
-    """The memory of a subject; a program without a plan is planned first."""
+    """The memory of a subject; a program without a plan is planned as by `hlomem.plan`.
+
+    `module` chooses a program of a folder; `program` is the module of a dump without HLO text next
+    to it. `backend` and the arguments after it are those of `hlomem.plan`; `results` are the paths
+    of the program's outputs, in order.
+    """
     opened = open_subject(subject, module=module)
-    if opened.dump is None:
-        assert opened.program is not None
-        wanted = machine or opened.machine or ""
-        made = plan(opened.program, backend=wanted, name=opened.program.name)
-        opened = open_subject(made)
-        assert opened.dump is not None
     given = hlo.parse(program) if isinstance(program, str) else program
-    return build_memory(
-        opened.dump,
-        given or opened.program,
-        machine or opened.machine,
-        is_planned=opened.is_planned,
-        results=results,
+    if opened.dump is not None:
+        for word, value in (("era", era), ("schedule", schedule)):
+            if value:
+                raise CommandError(f"`{word}` is for an HLO module; a dump has its own")
+        return build_memory(
+            opened.dump,
+            given or opened.program,
+            given_machine(backend, chip) or opened.machine,
+            is_planned=opened.is_planned,
+            results=results,
+        )
+    assert opened.program is not None
+    from hlomem.api.plan import plan  # noqa: PLC0415 - as above
+
+    made = plan(
+        opened.program,
+        backend=backend if backend or chip else opened.machine or "",
+        chip=chip,
+        era=era,
+        schedule=schedule,
+        order=order,
+        name=name or opened.program.name,
     )
+    return build_memory(
+        made.dump,
+        given or (made.stages.module if schedule is None else _scheduled(made.stages)),
+        made.stages.options.machine,
+        is_planned=True,
+        results=results,
+        notes=made.notes,
+    )
+
+
+def _scheduled(stages: Stages) -> HloModule:
+    """The program in the order that it was given, as text that carries one."""
+    from hlomem.hlo.rewrite import Rewriter  # noqa: PLC0415 - few need it
+    from hlomem.hlo.schedule import running_computations  # noqa: PLC0415 - as above
+
+    rewriter = Rewriter(stages.module)
+    rewriter.schedule(
+        {
+            computation: stages.schedule.sequence(computation)
+            for computation in running_computations(stages.module)
+        }
+    )
+    return rewriter.finish()
 
 
 def machine_of(compiled: object) -> Machine | None:

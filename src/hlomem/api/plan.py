@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from functools import cached_property
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -93,9 +92,10 @@ class Plan(Struct, frozen=True, eq=False, dict=True):
         return "".join(map(self.text, self.files))
 
     def _repr_html_(self) -> str:
-        """The report, for notebooks; imported by name, to keep reports out of the imports."""
-        notebook = import_module("hlomem.report.page.notebook")
-        return str(notebook.format_frame(self.dump, self.stages.module, is_planned=True))
+        """The report, for notebooks."""
+        from hlomem.report.page.notebook import format_frame  # noqa: PLC0415 - few ask for it
+
+        return format_frame(self.dump, self.stages.module, is_planned=True)
 
 
 def plan(

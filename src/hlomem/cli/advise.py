@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
-from hlomem.advice.advising import advise
-from hlomem.api.load import load_any, load_program
+from hlomem.api.advise import advise_on
+from hlomem.api.load import load_program
+from hlomem.api.opening import open_memory
 from hlomem.cli.options import AS_JSON, BACKEND, CHIP, HLO_TEXT, MODULE_ERA, SPACE, WHICH_DUMP
 from hlomem.cli.progress import working
 from hlomem.cli.screen import write
-from hlomem.dump.dump import Dump
 from hlomem.report.screens.advice_text import draw_advice
 
 
@@ -39,15 +39,14 @@ def command(
     cross-entropy, caches, padding, precision) the temporaries are replayed without the values that
     would go. Without its HLO module, the program of a DUMP is rebuilt first.
     """
-    loaded = load_any(path, module=module)
+    memory = open_memory(
+        path,
+        module=module,
+        program=load_program(hlo) if hlo else None,
+        backend=backend or "",
+        chip=chip or "",
+        era=era or "",
+    )
     with working(f"trying changes of {path}"):
-        advised = advise(
-            loaded,
-            module=load_program(hlo) if hlo else None,
-            backend=backend or "",
-            chip=chip or "",
-            era=era or "",
-            space=space,
-        )
-    dump = loaded if isinstance(loaded, Dump) else None
-    return write("advice", advised, draw_advice, as_json, dump)
+        advised = advise_on(memory, space=space, era=era or "")
+    return write("advice", advised, draw_advice, as_json, memory.dump)

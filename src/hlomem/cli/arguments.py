@@ -6,8 +6,8 @@ from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hlomem.api.load import load, load_any, load_program, reading_once
-from hlomem.base.errors import CommandError
+from hlomem.api import opening
+from hlomem.api.load import load, load_program, reading_once
 from hlomem.cli.options import (
     AS_JSON,
     BACKEND,
@@ -16,13 +16,11 @@ from hlomem.cli.options import (
     MODULE_ERA,
     SPACE,
     WHICH_DUMP,
-    chosen_machine,
 )
 from hlomem.cli.parameters import argument, option
 from hlomem.cli.process import keep, say
-from hlomem.hlo.ir import HloModule
 from hlomem.report.data.lookup import find_space
-from hlomem.report.data.memory import MemoryView, build_memory, share_view
+from hlomem.report.data.memory import MemoryView, share_view
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -94,15 +92,20 @@ def open_memory(
     era: str | None = None,
     schedule: str | None = None,
 ) -> MemoryView:
-    """The memory of a dump, or of a module as XLA would plan it."""
-    loaded = load_any(path, module=module)
-    if isinstance(loaded, HloModule):
-        return _planned(loaded, path, backend or "", chip or "", era or "", schedule)
-    for name, value in (("era", era), ("schedule", schedule)):
-        if value is not None:
-            raise CommandError(f"`--{name}` is for an HLO module; a dump has its own")
-    program = load_program(hlo) if hlo else None
-    return build_memory(loaded, program, chosen_machine(backend, chip))
+    """The memory of a dump, or of a module as XLA would plan it; what was assumed is said."""
+    memory = opening.open_memory(
+        path,
+        module=module,
+        program=load_program(hlo) if hlo else None,
+        backend=backend or "",
+        chip=chip or "",
+        era=era or "",
+        schedule=load(schedule) if schedule else None,
+        name="module" if path == "-" else Path(path).name,
+    )
+    for note in memory.notes:
+        say(f"note: {note}")
+    return memory
 
 
 def open_both(path: str, other: str, **subject: str | None) -> tuple[MemoryView, MemoryView]:
@@ -110,21 +113,3 @@ def open_both(path: str, other: str, **subject: str | None) -> tuple[MemoryView,
     with reading_once():
         before, after = open_memory(path, **subject), open_memory(other, **subject)
     return before, share_view(before, after)
-
-
-def _planned(
-    program: HloModule, path: str, backend: str, chip: str, era: str, schedule: str | None
-) -> MemoryView:
-    from hlomem.api.plan import plan  # noqa: PLC0415 - dumps are read without the planner
-
-    planned = plan(
-        program,
-        backend=backend,
-        chip=chip,
-        era=era,
-        schedule=load(schedule) if schedule else None,
-        name="module" if path == "-" else Path(path).name,
-    )
-    for note in planned.notes:
-        say(f"note: {note}")
-    return build_memory(planned.dump, program, planned.stages.options.machine, is_planned=True)

@@ -97,7 +97,7 @@ def _exceeds(planned: PlannedProgram, summary: Summary) -> bool:
 
 
 def _write_page(planned: PlannedProgram, summary: Summary, html: Path, *, force: bool) -> None:
-    from hlomem.advice.page import build_advised_page  # noqa: PLC0415 - only a page needs it
+    from hlomem.api.advise import build_advised_page  # noqa: PLC0415 - only a page needs it
     from hlomem.report.page.html import format_page  # noqa: PLC0415 - as above
 
     text = format_page([build_advised_page(planned.memory.memory, summary.capacity)])

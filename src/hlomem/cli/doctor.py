@@ -7,6 +7,7 @@ import click
 from hlomem.api.doctor import examine
 from hlomem.cli.options import AS_JSON
 from hlomem.cli.screen import write
+from hlomem.jax.doctor import examine_targets
 from hlomem.report.screens.health_text import draw_health
 
 
@@ -17,4 +18,4 @@ def command(as_json: bool) -> int:
 
     For targets that are not ready, the install command is shown. Nothing is imported or changed.
     """
-    return write("health", examine(), draw_health, as_json)
+    return write("health", examine(examine_targets()), draw_health, as_json)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hlomem.advice.page import build_advised_page
+from hlomem.api.advise import build_advised_page
 from hlomem.base.atomic_files import write_files
 from hlomem.base.errors import EXIT_OK, CommandError
 from hlomem.base.gc_pause import collector_off

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from hlomem.cli.parameters import option
-from hlomem.machines.registry import PLATFORMS, find_chip, find_machine
-
-if TYPE_CHECKING:
-    from hlomem.machines.machine import Machine
+from hlomem.machines.registry import PLATFORMS
 
 WHICH_DUMP = option(
     "--module",
@@ -21,10 +16,3 @@ CHIP = option("--chip", metavar="CHIP", help="The chip of the backend: v5e, h200
 MODULE_ERA = option("--era", metavar="ERA", help="Plan a MODULE as this XLA: K, jaxlib-0.7.2, …")
 SPACE = option("--space", metavar="SPACE", help="Memory space: hbm, vmem, host, … or its color.")
 AS_JSON = option("--json", "as_json", is_flag=True, help="As JSON (schema hlomem/1).")
-
-
-def chosen_machine(platform: str | None, chip: str | None) -> Machine | None:
-    """The machine of `--backend` and `--chip`; None if neither is given."""
-    if platform is not None:
-        return find_machine(platform, chip or "")
-    return None if chip is None else find_chip(chip)

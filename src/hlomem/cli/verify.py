@@ -12,11 +12,12 @@ from hlomem.base.atomic_files import write_files
 from hlomem.base.errors import EXIT_FINDING, EXIT_OK
 from hlomem.base.gc_pause import collector_off
 from hlomem.check.verify import verify
-from hlomem.cli.options import BACKEND, CHIP, HLO_TEXT, WHICH_DUMP, chosen_machine
+from hlomem.cli.options import BACKEND, CHIP, HLO_TEXT, WHICH_DUMP
 from hlomem.cli.parameters import argument, declare, option
 from hlomem.cli.process import say
 from hlomem.cli.progress import working
 from hlomem.cli.screen import write
+from hlomem.machines.registry import given_machine
 from hlomem.report.screens.text import width
 from hlomem.report.screens.verdict_text import draw_verdict
 
@@ -58,7 +59,7 @@ def command(
     dump = load(path, module=module)
     program = load_program(hlo) if hlo else None
     with working(f"checking {path}"):
-        verdict = verify(dump, module=program, machine=chosen_machine(backend, chip))
+        verdict = verify(dump, module=program, machine=given_machine(backend or "", chip or ""))
     if sarif is not None:
         import json  # noqa: PLC0415 - few ask for it
 

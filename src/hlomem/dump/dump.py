@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import cached_property
-from importlib import import_module
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from msgspec import Struct
@@ -134,8 +133,10 @@ class Dump(Struct, frozen=True, eq=False, dict=True):
         return f"<Dump {name!r}{chosen}: {len(allocations)} allocations, era {self.era.letter}>"
 
     def _repr_html_(self) -> str:
-        """The report, for notebooks; found by name, as a dump knows nothing of reports."""
-        return str(import_module("hlomem.report.page.notebook").format_frame(self))
+        """The report, for notebooks."""
+        from hlomem.base.notebook import in_notebook  # noqa: PLC0415 - only a notebook needs it
+
+        return in_notebook(self)
 
 
 def _first(found: Iterable[T | None]) -> T | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hlomem.advice.page import build_advised_page
+from hlomem.api.advise import build_advised_page
 from hlomem.base.atomic_files import write_files
 from hlomem.base.errors import HlomemError, UnknownNameError
 from hlomem.base.source import visible

@@ -19,7 +19,8 @@ import msgspec
 from msgspec import Struct
 
 from hlomem import __version__
-from hlomem.advice.advising import advise
+from hlomem.api import opening
+from hlomem.api.advise import advise_on
 from hlomem.api.folder import Module
 from hlomem.api.load import (
     MAX_BYTES,
@@ -29,22 +30,21 @@ from hlomem.api.load import (
     load_module,
     max_input,
 )
-from hlomem.api.plan import plan
 from hlomem.base.errors import CommandError, HlomemError, InputError, UnsupportedError
 from hlomem.base.source import visible, visible_lines
 from hlomem.check.verify import verify_joined
-from hlomem.dump.dump import Dump
 from hlomem.dump.program_name import program_name
 from hlomem.fleet.rows import Row, build_rows
 from hlomem.fleet.schema import SCHEMA
 from hlomem.fleet.storage import is_address, local_path, read_bytes
 from hlomem.fleet.units import Unit  # noqa: TC001 - msgspec reads it
 from hlomem.hlo.ir import HloModule  # noqa: TC001 - msgspec reads it
-from hlomem.report.data.memory import MemoryView, build_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from hlomem.dump.dump import Dump
+    from hlomem.report.data.memory import MemoryView
 
 _MAX_MESSAGE = 2000
 
@@ -168,15 +168,12 @@ def open_memory(loaded: Dump | HloModule, name: str, chip: str = "") -> MemoryVi
 
     `chip` counts where the program's text does not tell it.
     """
-    if isinstance(loaded, Dump):
-        return build_memory(loaded)
     try:
-        made = plan(loaded, name=name)
+        return opening.open_memory(loaded, name=name)
     except CommandError:
         if not chip:
             raise
-        made = plan(loaded, chip=chip, name=name)
-    return build_memory(made.dump, loaded, made.stages.options.machine, is_planned=True)
+        return opening.open_memory(loaded, chip=chip, name=name)
 
 
 def _read_all(task: Task, key: str, programs: list[UnitProgram], folder: Path) -> UnitOutcome:
@@ -213,11 +210,9 @@ def _rows_of(program: UnitProgram, options: ScanOptions) -> dict[str, list[Row]]
             for finding in verdict.findings
         ]
     if options.advise:
-        given = memory.module if memory.is_planned and memory.module else memory.dump
-        report = advise(given, module=None if given is memory.module else memory.module)
         names = ("rule", "title", "argument", "least", "most", "method", "confidence", "how")
         rows["advice"] = [
-            {name: getattr(advice, name) for name in names} for advice in report.advice
+            {name: getattr(advice, name) for name in names} for advice in advise_on(memory).advice
         ]
     return rows
 

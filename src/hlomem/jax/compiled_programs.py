@@ -16,11 +16,8 @@ from hlomem.api.load import MAX_BYTES
 from hlomem.api.plan import plan
 from hlomem.api.protos import programs_in
 from hlomem.base.sizes import format_bytes
-from hlomem.dump.dump import Dump
 from hlomem.jax.module_proto import text_of
 from hlomem.machines.registry import find_device, platform_machine
-from hlomem.report.data.lookup import find_space
-from hlomem.report.data.memory import build_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -83,10 +80,7 @@ class CompiledProgram:
     def explanation(self) -> MemoryExplanation:
         """The explanation of its memory."""
         if self._found is not None and self._found.assignment is not None:
-            dump = self._found.open()
-            assert isinstance(dump, Dump)
-            memory = build_memory(dump)
-            return MemoryExplanation(memory, find_space(memory, None))
+            return explain(self._found.open())
         return explain(self._plan)
 
     def write_page(self, path: str | Path, *, force: bool = False) -> None:

@@ -11,23 +11,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from hlomem.base.named_tuples import NamedTuple
-from hlomem.dump.records import Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from hlomem.dump.records import Record
+    from hlomem.report.data.hints import Hint
     from hlomem.report.data.memory import MemoryView, Space
     from hlomem.report.screens.text import Line
-
-
-class Hint(Record, frozen=True, kw_only=True):
-    """A possible saving."""
-
-    size: int
-    """An upper bound of the bytes saved."""
-    what: str
-    command: str
-    """The command that shows the details."""
 
 
 class Report(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hlomem.advice.advising import advise
+from hlomem.api.advise import advise
 from tests.advice.trial_goldens import advice_of, advised
 from tests.conftest import GOLDENS
 

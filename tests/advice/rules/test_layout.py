@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hlomem.advice.advising import advise
+from hlomem.api.advise import advise
 
 RESULT = """HloModule m, is_scheduled=true
 

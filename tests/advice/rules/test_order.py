@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hlomem.advice.advising import advise
+from hlomem.api.advise import advise
 from hlomem.api.improve import improve
 from tests.opt.orders.programs import CPU
 from tests.places import GOLDENS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hlomem.api.compare import diff
+from hlomem.api.diff import diff
 from hlomem.report.page.waterfall import build_waterfall
 
 

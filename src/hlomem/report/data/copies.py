@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from hlomem.dump.records import Record
 from hlomem.report.data import allocation_kinds, roles
-from hlomem.report.registry import Hint
+from hlomem.report.data.hints import Hint
 from hlomem.report.screens.text import plural
 
 if TYPE_CHECKING:

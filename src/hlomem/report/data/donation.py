@@ -16,7 +16,7 @@ from hlomem.base.sizes import format_bytes
 from hlomem.dump.records import Allocation, Record
 from hlomem.hlo.opcodes import MOVES
 from hlomem.report.data.buffers import iter_results
-from hlomem.report.registry import Hint
+from hlomem.report.data.hints import Hint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

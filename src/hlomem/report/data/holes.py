@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from hlomem.dump.records import Allocation, Record
-from hlomem.report.registry import Hint
+from hlomem.report.data.hints import Hint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

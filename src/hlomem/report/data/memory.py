@@ -74,16 +74,17 @@ def build_memory(
     *,
     is_planned: bool = False,
     results: Sequence[str] = (),
+    notes: Sequence[str] = (),
 ) -> MemoryView:
     """The view of a dump, which must have allocations.
 
     `module` is the program, by default the one next to the dump; `results` are the paths of its
-    outputs, in order.
+    outputs, in order; `notes` are the assumptions of a plan of ours.
     """
     if dump.assignment is None:
         where = visible(dump.name)
         raise InputError(f"{where}: no allocations; they are in the file *-buffer-assignment.txt")
-    return MemoryView(dump, module or dump.module, machine, is_planned, results)
+    return MemoryView(dump, module or dump.module, machine, is_planned, results, notes)
 
 
 def share_view(before: MemoryView, after: MemoryView) -> MemoryView:
@@ -115,8 +116,10 @@ class MemoryView:
         machine: Machine | None,
         is_planned: bool,
         results: Sequence[str] = (),
+        notes: Sequence[str] = (),
     ) -> None:
         self.dump = dump
+        self.notes = tuple(notes)
         self.is_planned = is_planned
         self.module = module
         self.joined: JoinedDump = join_dump(dump)

@@ -8,7 +8,7 @@ from hlomem.base.named_tuples import NamedTuple
 from hlomem.dump.records import Record
 from hlomem.hlo.padding import padded_dimensions, padded_size
 from hlomem.report.data.buffers import padding_of
-from hlomem.report.registry import Hint
+from hlomem.report.data.hints import Hint
 from hlomem.view.shapes import parse_shape_or_none
 
 if TYPE_CHECKING:

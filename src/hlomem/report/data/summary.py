@@ -9,9 +9,10 @@ from hlomem.dump.eras import describe
 from hlomem.dump.records import Record
 from hlomem.report.data import roles
 from hlomem.report.data.branches import ARGUMENTS
+from hlomem.report.data.hints import Hint
 from hlomem.report.data.occupancy import RoleShare, build_role_shares
 from hlomem.report.data.peak import NOWHERE, Snapshot, build_snapshot, group, require_timeline
-from hlomem.report.registry import REPORTS, Hint
+from hlomem.report.registry import REPORTS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

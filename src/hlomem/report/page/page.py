@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from hlomem.check.findings import Verdict
     from hlomem.machines.capacity import Capacity
     from hlomem.report.data.advice import AdviceReport
+    from hlomem.report.data.hints import Hint
     from hlomem.report.data.memory import Buffer, MemoryView, Space
     from hlomem.report.data.roles import Role
-    from hlomem.report.registry import Hint
 
 _TOP = 200
 """Rows of a table; the commands list all."""

@@ -28,9 +28,9 @@ from hlomem.report.screens.text import (
 
 if TYPE_CHECKING:
     from hlomem.machines.capacity import Capacity
+    from hlomem.report.data.hints import Hint
     from hlomem.report.data.peak import Snapshot
     from hlomem.report.data.summary import Summary
-    from hlomem.report.registry import Hint
 
 
 def draw_summary(summary: Summary, width: int) -> list[Line]:

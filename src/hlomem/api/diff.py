@@ -1,4 +1,4 @@
-"""`hlomem.diff` and `hlomem.advise`, for the same inputs as `hlomem.explain`."""
+"""`hlomem.diff`: what changed in memory between two compiles."""
 
 from __future__ import annotations
 
@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from hlomem.advice.advising import advise as advise_program
 from hlomem.api.load import is_given_as_text
-from hlomem.api.opening import Subject, open_memory, open_subject
+from hlomem.api.opening import Subject, open_memory
 from hlomem.report.data.diff import GROUPINGS, Diff, Grouping, build_diff
 from hlomem.report.data.lookup import check_choice
 
 if TYPE_CHECKING:
     from hlomem.hlo.ir import HloModule
-    from hlomem.report.data.advice import AdviceReport
 
 
 def diff(
@@ -52,32 +50,3 @@ def _name(subject: Subject, title: str) -> str:
         isinstance(subject, str) and not is_given_as_text(subject)
     )
     return str(subject) if is_path else title
-
-
-def advise(
-    subject: Subject,
-    *,
-    module: str | HloModule | None = None,
-    backend: str = "",
-    chip: str = "",
-    era: str = "",
-    space: str | None = None,
-) -> AdviceReport:
-    """Changes that would save memory in a program, or in the program of a dump.
-
-    `module` chooses a program of a folder by name, or is the program of a dump without HLO text
-    next to it. `backend` and `chip` are inferred by default.
-    """
-    name = module if isinstance(module, str) else None
-    opened = open_subject(subject, module=name)
-    given = opened.dump or opened.program
-    assert given is not None
-    program = opened.program if module is None or isinstance(module, str) else module
-    return advise_program(
-        given,
-        module=None if opened.dump is None else program,
-        backend=backend if backend or chip else opened.machine or "",
-        chip=chip,
-        era=era,
-        space=space,
-    )

@@ -10,12 +10,15 @@ import zlib
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import hlomem
-from hlomem.advice.advising import advise_on
-from hlomem.advice.page import build_advised_page
+from hlomem.api.advise import advise_on, build_advised_page, case_of
 from hlomem.api.explain import MemoryExplanation
+from hlomem.api.opening import open_memory
+from hlomem.base.errors import CommandError
 from hlomem.machines.capacity import parse_capacity
-from tests.places import ROOT
+from tests.places import GOLDENS, ROOT
 
 BEFORE = ROOT / "examples" / "oom" / "before"
 
@@ -44,3 +47,19 @@ def test_pages_of_an_explanation_have_advice_and_its_capacity(tmp_path: Path) ->
         held = _held(text)
         assert held["chip"] == "v5e"
         assert "jax.checkpoint(layer)" in held["advice"]["advice"][0]["how"]
+
+
+def test_a_program_ordered_by_a_dump_is_varied_in_that_order() -> None:
+    home = GOLDENS / "xla/jaxlib-0.4.13/cpu/nested_while"
+    memory = open_memory(
+        home / "module.hlo", backend="cpu", era="jaxlib-0.4.13", schedule=hlomem.load(home)
+    )
+    case = case_of(memory, era="jaxlib-0.4.13")
+    assert not case.is_rebuilt
+    assert case.planned_size == case.space.size == hlomem.explain(home).space.size
+
+
+@pytest.mark.parametrize("given", [{"era": "K"}, {"schedule": hlomem.load(BEFORE)}])
+def test_what_only_a_module_can_be_told_is_refused_for_a_dump(given: dict[str, Any]) -> None:
+    with pytest.raises(CommandError, match="is for an HLO module; a dump has its own"):
+        open_memory(BEFORE, **given)

@@ -1,0 +1,90 @@
+"""`hlomem.advise`: what would make a program need less memory, of whatever users have.
+
+In: what `hlomem.explain` takes, or memory that is looked at already. Out: the report of `hlomem
+advise`, or a page with it. The rules are in `hlomem.advice`, which gets the planner from here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hlomem.api.opening import open_memory
+from hlomem.api.plan import plan
+from hlomem.machines.releases import NEWEST_LETTER
+from hlomem.report.data.lookup import find_space
+from hlomem.report.page.page import build_page, is_quick
+
+if TYPE_CHECKING:
+    from hlomem.advice.case import Subject as Case
+    from hlomem.api.opening import Subject
+    from hlomem.hlo.ir import HloModule
+    from hlomem.machines.capacity import Capacity
+    from hlomem.machines.machine import Machine
+    from hlomem.pipeline import Stages
+    from hlomem.report.data.advice import AdviceReport
+    from hlomem.report.data.memory import MemoryView
+    from hlomem.report.page.page import Page
+
+
+def advise(
+    subject: Subject,
+    *,
+    module: str | HloModule | None = None,
+    backend: str | Machine = "",
+    chip: str = "",
+    era: str = "",
+    space: str | None = None,
+) -> AdviceReport:
+    """Changes that would save memory in a program, or in the program of a dump.
+
+    `module` chooses a program of a folder by name, or is the program of a dump whose text does not
+    lie beside it. `backend` and `chip` are inferred where they are not given.
+    """
+    memory = open_memory(
+        subject,
+        module=module if isinstance(module, str) else None,
+        program=None if isinstance(module, str) else module,
+        backend=backend,
+        chip=chip,
+        era=era,
+    )
+    return advise_on(memory, space=space, era=era)
+
+
+def advise_on(memory: MemoryView, *, space: str | None = None, era: str = "") -> AdviceReport:
+    """Advice for the program of a memory that is looked at already, planned as `era`."""
+    from hlomem.advice.advising import RULES, advise_with  # noqa: PLC0415 - imports the planner
+
+    return advise_with(RULES, case_of(memory, space=space, era=era))
+
+
+def case_of(memory: MemoryView, *, space: str | None = None, era: str = "") -> Case:
+    """The program of a memory, and how variations of it are planned.
+
+    A dump whose scheduled module is not at hand has its program rebuilt when a rule needs it.
+    """
+    from hlomem.advice.case import Subject as Case  # noqa: PLC0415 - as above
+
+    dump, module, machine = memory.dump, memory.module, memory.machine
+    era = era or (NEWEST_LETTER if dump.era.letter == "?" else dump.era.letter)
+    preset = None if memory.is_planned or machine.preset_color is None else dump
+
+    def plan_module(varied: HloModule) -> Stages:
+        made = plan(varied, backend=machine, era=era, preset=preset, order="text", name=dump.name)
+        return made.stages
+
+    def rebuild() -> HloModule:
+        from hlomem.api.replan import replan  # noqa: PLC0415 - few need it
+
+        return replan(dump, backend=machine).stages.module
+
+    chosen = find_space(memory, space)
+    if module is not None and (module.is_scheduled or memory.is_planned):
+        return Case(module, memory, chosen, plan_module, notes=memory.notes)
+    notes = (*memory.notes, "the program was rebuilt from the dump")
+    return Case(rebuild, memory, chosen, plan_module, is_rebuilt=True, notes=notes)
+
+
+def build_advised_page(memory: MemoryView, capacity: Capacity | None = None) -> Page:
+    """The data of a page, with advice unless the program is too large to try changes in passing."""
+    return build_page(memory, capacity, advise_on(memory) if is_quick(memory) else None)
