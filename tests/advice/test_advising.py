@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from hlomem.advice.case import Subject
+    from hlomem.advice.case import Case
     from hlomem.report.data.advice import Advice
 
 PAIRS = GOLDENS / "pairs"
@@ -72,11 +72,11 @@ def test_what_saves_most_and_is_surest_comes_first(name: str) -> None:
     assert worth == sorted(worth, reverse=True)
 
 
-def _raise_a_bug(_subject: Subject) -> Iterator[Advice]:
+def _raise_a_bug(_subject: Case) -> Iterator[Advice]:
     raise KeyError("fusion.2")
 
 
-def _raise_an_error(_subject: Subject) -> Iterator[Advice]:
+def _raise_an_error(_subject: Case) -> Iterator[Advice]:
     raise InputError("no such thing")
 
 

@@ -49,7 +49,7 @@ def test_what_stays_open_is_said(run: Run) -> None:
     assert b"\nunknown within effort: a smaller heap may exist" in open_heap.out
     open_question = run("pack", "-", "--effort", "0", "--capacity", "17", stdin=text)
     assert open_question.code == 1
-    assert b"\nunknown within effort: no packing found, and no proof" in open_question.out
+    assert b"\nunknown within effort: neither a packing nor a proof" in open_question.out
     assert run("pack", "-", "--capacity", "17", stdin=text).code == 0
     proven = run("pack", "-", "--capacity", "16", stdin=text)
     assert proven.code == 1

@@ -17,8 +17,8 @@ from tests.places import ROOT
 BEFORE = ROOT / "examples" / "oom" / "before"
 ERROR = ROOT / "examples" / "oom" / "error.txt"
 TOGETHER = (
-    "must fit together: 23.90 GiB while train_step runs, and 9 B of constants of the others as"
-    " long as loaded"
+    "must fit together: 23.90 GiB while train_step runs, plus 9 B of constants of the others while"
+    " loaded"
 )
 COMPILE = f"""
 import os, re, shutil, sys
@@ -150,4 +150,4 @@ def test_memory_that_no_program_asked_for_is_said_to_be_nobodys(
 ) -> None:
     message = "RESOURCE_EXHAUSTED: Out of memory allocating 77 bytes."
     assert _run(COMPILE + f"sys.exit({message!r})") == 1
-    assert "none of the 2 programs seen asks for so much" in capfd.readouterr().err
+    assert "none of the 2 programs seen requests as much" in capfd.readouterr().err

@@ -25,9 +25,9 @@ from hlomem.report.data.advice import Advice, AdviceReport
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from hlomem.advice.case import Subject
+    from hlomem.advice.case import Case
 
-    Rule = Callable[[Subject], Iterator[Advice]]
+    Rule = Callable[[Case], Iterator[Advice]]
 
 
 RULES: Mapping[str, Rule] = {
@@ -50,7 +50,7 @@ _WEIGHT = {"high": 1.0, "medium": 0.7, "low": 0.4}
 """The weight of a saved byte, by confidence."""
 
 
-def advise_with(rules: Mapping[str, Rule], subject: Subject) -> AdviceReport:
+def advise_with(rules: Mapping[str, Rule], subject: Case) -> AdviceReport:
     """The advice of some rules, sorted by bytes saved and confidence."""
     least = _WORTH_SAYING * subject.space.size
     advice = [
@@ -69,7 +69,7 @@ def advise_with(rules: Mapping[str, Rule], subject: Subject) -> AdviceReport:
     )
 
 
-def _ask(subject: Subject, name: str, rule: Rule) -> Iterator[Advice]:
+def _ask(subject: Case, name: str, rule: Rule) -> Iterator[Advice]:
     """The advice of one rule, or a note if it fails."""
     try:
         yield from rule(subject)

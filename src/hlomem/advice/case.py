@@ -25,7 +25,7 @@ _TOLERANCE = 0.001
 """The relative difference up to which our plan counts as equal to XLA's."""
 
 
-class Subject:
+class Case:
     """A program, its plan, and how to plan variations of it; computed on demand."""
 
     def __init__(

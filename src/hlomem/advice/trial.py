@@ -19,7 +19,7 @@ from hlomem.report.data.timeline import bytes_over_time
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from hlomem.advice.case import Subject
+    from hlomem.advice.case import Case
     from hlomem.base.quantities import ValueId
     from hlomem.hlo.ir import HloModule
     from hlomem.pipeline import Stages
@@ -52,7 +52,7 @@ class Trial(NamedTuple):
     advice: Advice
     spread: Spread = EXACT
 
-    def evaluate(self, subject: Subject) -> Advice:
+    def evaluate(self, subject: Case) -> Advice:
         """The advice with the bytes it saves."""
         saved = subject.saved_by(self.varied)
         return replace(
@@ -62,7 +62,7 @@ class Trial(NamedTuple):
             confidence=self._confidence(subject),
         )
 
-    def _confidence(self, subject: Subject) -> Confidence:
+    def _confidence(self, subject: Case) -> Confidence:
         """The confidence, lower if the program is not fully known."""
         if not subject.is_xlas:
             return "low"

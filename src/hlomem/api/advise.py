@@ -1,29 +1,26 @@
-"""`hlomem.advise`: what would make a program need less memory, of whatever users have.
+"""`hlomem.advise`: changes that would reduce a program's memory, and the page with them.
 
-In: what `hlomem.explain` takes, or memory that is looked at already. Out: the report of `hlomem
-advise`, or a page with it. The rules are in `hlomem.advice`, which gets the planner from here.
+The rules are in `hlomem.advice`, which gets the planner from here.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hlomem.api.opening import open_memory
+from hlomem.api.opening import Subject, open_memory
 from hlomem.api.plan import plan
 from hlomem.machines.releases import NEWEST_LETTER
 from hlomem.report.data.lookup import find_space
-from hlomem.report.page.page import build_page, is_quick
+from hlomem.report.page.page import Page, build_page, is_quick
 
 if TYPE_CHECKING:
-    from hlomem.advice.case import Subject as Case
-    from hlomem.api.opening import Subject
+    from hlomem.advice.case import Case
     from hlomem.hlo.ir import HloModule
     from hlomem.machines.capacity import Capacity
     from hlomem.machines.machine import Machine
     from hlomem.pipeline import Stages
     from hlomem.report.data.advice import AdviceReport
     from hlomem.report.data.memory import MemoryView
-    from hlomem.report.page.page import Page
 
 
 def advise(
@@ -37,8 +34,8 @@ def advise(
 ) -> AdviceReport:
     """Changes that would save memory in a program, or in the program of a dump.
 
-    `module` chooses a program of a folder by name, or is the program of a dump whose text does not
-    lie beside it. `backend` and `chip` are inferred where they are not given.
+    `module` chooses a program of a folder by name, or is the program of a dump without HLO text
+    next to it. `backend` and `chip` are inferred by default.
     """
     memory = open_memory(
         subject,
@@ -52,7 +49,7 @@ def advise(
 
 
 def advise_on(memory: MemoryView, *, space: str | None = None, era: str = "") -> AdviceReport:
-    """Advice for the program of a memory that is looked at already, planned as `era`."""
+    """Advice for the program of a `MemoryView`, planned as `era`."""
     from hlomem.advice.advising import RULES, advise_with  # noqa: PLC0415 - imports the planner
 
     return advise_with(RULES, case_of(memory, space=space, era=era))
@@ -61,9 +58,9 @@ def advise_on(memory: MemoryView, *, space: str | None = None, era: str = "") ->
 def case_of(memory: MemoryView, *, space: str | None = None, era: str = "") -> Case:
     """The program of a memory, and how variations of it are planned.
 
-    A dump whose scheduled module is not at hand has its program rebuilt when a rule needs it.
+    Without a scheduled module, the program of a dump is rebuilt on demand.
     """
-    from hlomem.advice.case import Subject as Case  # noqa: PLC0415 - as above
+    from hlomem.advice.case import Case  # noqa: PLC0415 - as above
 
     dump, module, machine = memory.dump, memory.module, memory.machine
     era = era or (NEWEST_LETTER if dump.era.letter == "?" else dump.era.letter)
@@ -86,5 +83,5 @@ def case_of(memory: MemoryView, *, space: str | None = None, era: str = "") -> C
 
 
 def build_advised_page(memory: MemoryView, capacity: Capacity | None = None) -> Page:
-    """The data of a page, with advice unless the program is too large to try changes in passing."""
+    """The data of a page, with advice unless the program is too large."""
     return build_page(memory, capacity, advise_on(memory) if is_quick(memory) else None)

@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hlomem import __version__
-from hlomem.report.data.health import Health, NamedFolder, Package
+from hlomem.report.data.health import Health, NamedFolder, Package, TargetHealth
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from hlomem.report.data.health import TargetHealth
 
 CORE = ("click", "msgspec", "protobuf", "rich")
 OPTIONAL = {

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
     from hlomem.api.explain import MemoryExplanation
     from hlomem.report.data.memory import MemoryView
-    from hlomem.testing.baseline import Measurement
 
 
 class Settings(NamedTuple):

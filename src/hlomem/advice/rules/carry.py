@@ -19,7 +19,7 @@ from hlomem.view.shapes import parse_shape_or_none
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hlomem.advice.case import Subject
+    from hlomem.advice.case import Case
     from hlomem.report.data.memory import Buffer
 
 LINK = "https://docs.jax.dev/en/latest/_autosummary/jax.lax.scan.html"
@@ -32,7 +32,7 @@ inputs = (weights, jnp.arange(layers))
 (x, cache), _ = jax.lax.scan(layer, (x, cache), inputs)"""
 
 
-def advise_carry(subject: Subject) -> Iterator[Advice]:
+def advise_carry(subject: Case) -> Iterator[Advice]:
     """One advice for all caches."""
     if any(is_backward(buffer.op_name) for buffer in subject.memory.buffers):
         return  # gradients are stacked, too, and have the shapes of arguments
@@ -63,7 +63,7 @@ def _count(buffer: Buffer) -> int:
     return shape.dimensions[0] if shape is not None and shape.dimensions else 1
 
 
-def _stacked_like_arguments(subject: Subject) -> list[tuple[Buffer, list[str]]]:
+def _stacked_like_arguments(subject: Case) -> list[tuple[Buffer, list[str]]]:
     """Stacked values shaped like an argument, one per storage, with the arguments' names."""
     arguments: dict[str, list[str]] = {}
     for buffer in subject.memory.buffers:

@@ -18,7 +18,7 @@ from hlomem.report.data.advice import Advice
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hlomem.advice.case import Subject
+    from hlomem.advice.case import Case
     from hlomem.advice.layers import Layers
     from hlomem.base.quantities import ValueId
     from hlomem.report.data.memory import Buffer
@@ -30,7 +30,7 @@ _NUMBER = re.compile(r"\d+")
 DOTS = "dots_with_no_batch_dims_saveable"
 
 
-def advise_checkpoint(subject: Subject) -> Iterator[Advice]:
+def advise_checkpoint(subject: Case) -> Iterator[Advice]:
     """Everything of a layer recomputed, and everything but matrix products."""
     layers = subject.layers
     if layers is None:
@@ -48,7 +48,7 @@ def advise_checkpoint(subject: Subject) -> Iterator[Advice]:
         yield _advice(layers, least - kept, min(most, saved) - kept // 2, DOTS)
 
 
-def _repeated(subject: Subject) -> dict[ValueId, tuple[Buffer, ...]]:
+def _repeated(subject: Case) -> dict[ValueId, tuple[Buffer, ...]]:
     """Values that both passes compute several times."""
     made = Counter(map(_likeness, subject.replay.buffers))
     return {

@@ -24,7 +24,7 @@ from hlomem.report.screens.text import plural
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hlomem.advice.case import Subject
+    from hlomem.advice.case import Case
     from hlomem.hlo.ir import HloInstruction, HloModule
     from hlomem.pipeline import Stages
 
@@ -46,7 +46,7 @@ _IN_PLACE = re.compile(
 """Opcodes that may write over what they read."""
 
 
-def advise_donate(subject: Subject) -> Iterator[Advice]:
+def advise_donate(subject: Case) -> Iterator[Advice]:
     """One advice for all arguments that could be donated."""
     donation = build_donation(subject.memory, subject.space)
     names = _names_to_donate(donation.rows)
@@ -86,7 +86,7 @@ def _names_to_donate(rows: tuple[Argument, ...]) -> list[str]:
     return [name for name in taken if name in possible and taken[name] >= _WHOLE * whole[name]]
 
 
-def _may_overwrite(subject: Subject, row: Argument) -> bool:
+def _may_overwrite(subject: Case, row: Argument) -> bool:
     """Whether the instruction that writes the result may overwrite the argument it reads."""
     name = (row.result or "").partition("{")[0]
     text = subject.memory.joined.printed.get(name)
@@ -102,7 +102,7 @@ def _may_overwrite(subject: Subject, row: Argument) -> bool:
     )
 
 
-def _trial(subject: Subject, rows: list[Argument], names: list[str]) -> Trial:
+def _trial(subject: Case, rows: list[Argument], names: list[str]) -> Trial:
     module = subject.module
     advice = Advice(
         rule="donate",
@@ -122,7 +122,7 @@ def _trial(subject: Subject, rows: list[Argument], names: list[str]) -> Trial:
     return Trial(_varied(subject, rows), advice, spread)
 
 
-def _varied(subject: Subject, rows: list[Argument]) -> HloModule | Stages:
+def _varied(subject: Case, rows: list[Argument]) -> HloModule | Stages:
     """The program with the donations, edited if copies become redundant, else only planned."""
     module = subject.module
     parameters = {parameter.parameter_number: parameter for parameter in module.entry.parameters}
@@ -141,7 +141,7 @@ def _varied(subject: Subject, rows: list[Argument]) -> HloModule | Stages:
     return rewriter.finish()
 
 
-def _spread(subject: Subject, rows: list[Argument]) -> Spread:
+def _spread(subject: Case, rows: list[Argument]) -> Spread:
     """Exact if results share their memory with no other value."""
     memory = subject.memory
     names = {row.result for row in rows}

@@ -17,7 +17,7 @@ from hlomem.report.data.advice import Advice
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hlomem.advice.case import Subject
+    from hlomem.advice.case import Case
     from hlomem.hlo.ir import HloInstruction
     from hlomem.hlo.shape import Shape
 
@@ -27,7 +27,7 @@ _WORTH = 0.01
 """Smallest fraction of the space that a copy must have."""
 
 
-def advise_layout(subject: Subject) -> Iterator[Advice]:
+def advise_layout(subject: Case) -> Iterator[Advice]:
     """One advice per copy, for the largest."""
     size_of = {
         buffer.name: buffer.size
@@ -47,7 +47,7 @@ def _changes_layout(copy: HloInstruction) -> bool:
     return _order(source.shape) != _order(copy.shape)
 
 
-def _without(subject: Subject, copy: HloInstruction) -> Iterator[Advice]:
+def _without(subject: Case, copy: HloInstruction) -> Iterator[Advice]:
     [source] = copy.operands
     if source.opcode == "parameter" and source.users == [copy]:
         name = source.metadata.op_name or f"argument {source.parameter_number}"
@@ -84,7 +84,7 @@ def _is_default(shape: Shape) -> bool:
     return _order(shape) == tuple(reversed(range(len(shape.dimensions))))
 
 
-def _requested(subject: Subject, copy: HloInstruction, result: HloInstruction) -> Advice:
+def _requested(subject: Case, copy: HloInstruction, result: HloInstruction) -> Advice:
     """Advice against requesting a result in a layout that requires a copy."""
     ids = [buffer.id for buffer in subject.memory.buffers if buffer.name == copy.name]
     saved = subject.replay.saved(dict.fromkeys(ids, ()))
@@ -101,7 +101,7 @@ def _requested(subject: Subject, copy: HloInstruction, result: HloInstruction) -
 
 
 def _trial(
-    subject: Subject, copy: HloInstruction, advice: Advice, *, takes_layout_of_copy: bool
+    subject: Case, copy: HloInstruction, advice: Advice, *, takes_layout_of_copy: bool
 ) -> Trial:
     rewriter = Rewriter(subject.module)
     rewriter.drop_copy(copy, takes_layout_of_copy=takes_layout_of_copy)

@@ -23,7 +23,7 @@ from hlomem.view.shapes import parse_shape_or_none
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hlomem.advice.case import Subject
+    from hlomem.advice.case import Case
     from hlomem.report.data.memory import Buffer
 
 LINK = "https://docs.jax.dev/en/latest/gradient-checkpointing.html"
@@ -44,7 +44,7 @@ class _Head(NamedTuple):
     dimensions: tuple[int, ...]
 
 
-def advise_logits(subject: Subject) -> Iterator[Advice]:
+def advise_logits(subject: Case) -> Iterator[Advice]:
     """One advice for the largest logits."""
     heads = dict.fromkeys(_heads(subject))  # layers repeat them
     found = [(head, _logits(subject, head)) for head in heads]
@@ -86,7 +86,7 @@ def split(x):
 total, _ = jax.lax.scan(chunk, 0.0, (split(hidden), split(labels)))"""
 
 
-def _heads(subject: Subject) -> Iterator[_Head]:
+def _heads(subject: Case) -> Iterator[_Head]:
     """Arguments that are matrices with many rows or columns."""
     for buffer in subject.memory.buffers:
         shape = parse_shape_or_none(buffer.shape)
@@ -97,7 +97,7 @@ def _heads(subject: Subject) -> Iterator[_Head]:
                 yield _Head(vocabulary, buffer.size, tuple(shape.dimensions))
 
 
-def _logits(subject: Subject, head: _Head) -> list[Buffer]:
+def _logits(subject: Case, head: _Head) -> list[Buffer]:
     """Values of the loss and its gradient with the vocabulary and all positions as dimensions."""
     found: list[tuple[int, Buffer]] = []
     for buffer in subject.replay.buffers:

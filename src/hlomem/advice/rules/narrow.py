@@ -15,7 +15,7 @@ from hlomem.report.data.advice import Advice
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hlomem.advice.case import Subject
+    from hlomem.advice.case import Case
     from hlomem.report.data.memory import Buffer
 
 LINK = "https://docs.jax.dev/en/latest/jax.numpy.html"
@@ -24,7 +24,7 @@ _MIN_SHARE, _MAX_SHARE = 0.6, 1.8
 """Bounds of what XLA saved in compiled programs, relative to the counted bytes."""
 
 
-def advise_narrow(subject: Subject) -> Iterator[Advice]:
+def advise_narrow(subject: Case) -> Iterator[Advice]:
     """One advice for the widest computed type."""
     computed = [buffer for buffer in subject.replay.buffers if "jvp(" in (buffer.op_name or "")]
     old = next((old for old in _NARROWER if _size(computed, old)), "")

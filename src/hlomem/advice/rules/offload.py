@@ -16,7 +16,7 @@ from hlomem.report.data.phases import is_recomputed
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hlomem.advice.case import Subject
+    from hlomem.advice.case import Case
 
 LINK = "https://docs.jax.dev/en/latest/notebooks/host-offloading.html"
 _LEAST = 5 / 8
@@ -27,7 +27,7 @@ policy = jax.checkpoint_policies.save_and_offload_only_these_names(
 jax.checkpoint({function}, policy=policy){where}"""
 
 
-def advise_offload(subject: Subject) -> Iterator[Advice]:
+def advise_offload(subject: Case) -> Iterator[Advice]:
     """One advice for everything the loop stacks."""
     layers = subject.layers
     if (
@@ -54,5 +54,5 @@ def advise_offload(subject: Subject) -> Iterator[Advice]:
     )
 
 
-def _is_checkpointed(subject: Subject) -> bool:
+def _is_checkpointed(subject: Case) -> bool:
     return any(is_recomputed(buffer.op_name) for buffer in subject.memory.buffers)

@@ -14,14 +14,14 @@ from hlomem.report.data.advice import Advice
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hlomem.advice.case import Subject
+    from hlomem.advice.case import Case
 
 LINK = "https://docs.jax.dev/en/latest/jax.extend.html"
 _HOW = """import hlomem.jax
 hlomem.jax.optimize()  # before it is compiled; jax 0.10.2 or later"""
 
 
-def advise_order(subject: Subject) -> Iterator[Advice]:
+def advise_order(subject: Case) -> Iterator[Advice]:
     """One advice, unless fast memory was already assigned for the given order."""
     if subject.machine.preset_color is not None or subject.space.color:
         return

@@ -16,14 +16,14 @@ from hlomem.report.data.padding import build_padding
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hlomem.advice.case import Subject
+    from hlomem.advice.case import Case
 
 LINK = "https://openxla.org/xla/tiled_layout"
 _LEAST = 0.8
 """The fraction of padding that is saved at least: other dimensions round up, too."""
 
 
-def advise_padding(subject: Subject) -> Iterator[Advice]:
+def advise_padding(subject: Case) -> Iterator[Advice]:
     """One advice for all padding, with the fix of the worst."""
     padding = build_padding(subject.memory, subject.space)
     worst = next((row for row in padding.rows if row.fix and row.padding_at_peak), None)

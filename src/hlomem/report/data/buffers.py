@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
     from hlomem.hlo.ir import HloModule
     from hlomem.hlo.opcodes import Opcode
-    from hlomem.view.joined import JoinedDump, PlacedValue
 
 
 class Buffer(Record, frozen=True):
