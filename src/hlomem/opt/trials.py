@@ -17,22 +17,19 @@ from msgspec.structs import replace
 
 from hlomem.base.errors import HlomemError
 from hlomem.opt.candidate import Program, choose_cheapest, start_text
-from hlomem.opt.goal import (
+from hlomem.opt.constants import (
     CLOSE,
     LEAST_RATIO,
     LEAST_SAVING,
     LEAST_STEP,
     MARGIN,
     MAX_AT_ONCE,
-    MAX_FITS,
-    MAX_OFFLOADS,
-    MAX_ORDERS,
     MAX_OTHERS,
     NEAR_TRIED,
     NEARLY,
     SAME,
-    Offload,
 )
+from hlomem.opt.goal import MAX_FITS, MAX_OFFLOADS, MAX_ORDERS, Offload
 from hlomem.opt.orders.candidates import iter_orders
 from hlomem.opt.orders.planned_orders import needed_bytes, other_bytes
 from hlomem.opt.search import (

@@ -29,7 +29,8 @@ from hlomem.machines.capacity import parse_capacity
 from hlomem.machines.options import options_for
 from hlomem.machines.registry import find_device, find_machine, machines_of
 from hlomem.machines.releases import Release
-from hlomem.opt.goal import RECOMPUTE, Rules, check_rules
+from hlomem.opt.constants import RECOMPUTE
+from hlomem.opt.goal import Rules, check_rules
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

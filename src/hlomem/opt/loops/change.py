@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from hlomem import hlo
 from hlomem.opt.candidate import planned, start_text
 from hlomem.opt.checks import Change
+from hlomem.opt.constants import MAX_PAIRS
 from hlomem.opt.loops.backward_body import LoopEditError
 from hlomem.opt.loops.choice import kept_stacks, plan_loops
 from hlomem.opt.loops.edit import apply_loop_plan
@@ -24,9 +25,6 @@ if TYPE_CHECKING:
     from hlomem.hlo.ir import HloModule
     from hlomem.opt.candidate import Candidate
     from hlomem.pipeline import Stages
-
-MAX_PAIRS = 8
-"""Pairs of loops that are changed in one program."""
 
 
 def change_loops(candidate: Candidate, price: int) -> Candidate | None:

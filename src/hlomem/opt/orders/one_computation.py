@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from hlomem.opt.constants import MAX_PROVEN_NODES, MAX_STARTS
 from hlomem.opt.orders.bound import lower_bound
 from hlomem.opt.orders.exact import prove
 from hlomem.opt.orders.list_schedules import iter_constructions
@@ -24,9 +25,6 @@ if TYPE_CHECKING:
 
     Allows = Callable[[Sequence[int]], bool]
 
-_MAX_STARTS = 3
-"""Constructions that moves are made from: the best, no two with the same peak."""
-_MAX_PROVEN_NODES = 160
 _RANKS = 100
 """More than there are constructions."""
 
@@ -72,7 +70,7 @@ class OrderFinder:
 
     def move(self, flow: Flow, order: list[int]) -> list[int]:
         """An order that keeps no more alive, found with less work."""
-        return improve_order(flow, order, self._share(flow, 4 * _MAX_STARTS))[-1]
+        return improve_order(flow, order, self._share(flow, 4 * MAX_STARTS))[-1]
 
     def _share(self, flow: Flow, count: int) -> Budget:
         return self._budget.share(self._limits.moves_per_node * len(flow.nodes) // count)
@@ -88,8 +86,8 @@ class OrderFinder:
         if is_proven:
             return Searched(made, is_proven)
         by_peak = {candidate.peak: candidate for candidate in reversed(made)}
-        for start in sorted(by_peak.values())[:_MAX_STARTS]:
-            share = self._share(flow, _MAX_STARTS)
+        for start in sorted(by_peak.values())[:MAX_STARTS]:
+            share = self._share(flow, MAX_STARTS)
             for order in reversed(improve_order(flow, start.order, share, floor)):
                 if order != start.order and allows(order):
                     peak = peak_of(flow, order).size
@@ -100,7 +98,7 @@ class OrderFinder:
     def _prove(self, flow: Flow, made: list[Candidate], floor: int) -> bool:
         """Look through all orders of a small computation; whether the best is proven to be so."""
         best = made[0]
-        if len(flow.nodes) > _MAX_PROVEN_NODES or not self._limits.steps_per_node:
+        if len(flow.nodes) > MAX_PROVEN_NODES or not self._limits.steps_per_node:
             return False
         steps = self._limits.steps_per_node * len(flow.nodes)
         proof = prove(flow, best.order, floor, steps)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 from msgspec.structs import replace
 
 from hlomem.base.gc_pause import collector_off
+from hlomem.opt.constants import NEAR_BOUND
 from hlomem.opt.goal import DEFAULT_RULES, LIMITS
 from hlomem.opt.orders.bound import NO_MOMENT, Moment, find_moment
 from hlomem.opt.orders.cost import Delays
@@ -38,8 +39,6 @@ Orders: TypeAlias = "Mapping[HloComputation, Sequence[HloInstruction]]"
 Verdict: TypeAlias = Literal["at the bound", "proven", "open"]
 _GIVEN = "as given"
 _DEPTH_FIRST = "xla, depth first"
-_NEAR = 1.005
-"""How near to the bound no better plan is looked for."""
 
 
 class Found(NamedTuple):
@@ -157,7 +156,7 @@ class _Search:
         before = temporary_bytes(self._stages)
         moment = self._bounds[self._flows[-1].computation]
         bound = None if moment is None else moment.size
-        floor = round((bound or 0) * _NEAR)
+        floor = round((bound or 0) * NEAR_BOUND)
         judge = PlanJudge(self._stages, self._flows, self._chosen, self._count_plans(), floor)
         judged = judge.choose(searched.candidates)
         best = Best(judged[0].cost, judged[0].name)
