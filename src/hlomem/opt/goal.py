@@ -97,7 +97,7 @@ Goal: TypeAlias = Order | Share | Budget | Front | Offload
 # The work of an effort.
 
 
-class Limits(NamedTuple):
+class OrderWork(NamedTuple):
     """The work on orders that an effort allows."""
 
     moves_per_node: int
@@ -111,10 +111,10 @@ class Limits(NamedTuple):
     max_plans: int
 
 
-LIMITS: Mapping[Effort, Limits] = {
-    "low": Limits(0, 0, 0, 0, 3),
-    "default": Limits(400, 500_000, 40, 16_000, 60),
-    "high": Limits(10_000, 25_000_000, 2_000, 1_000_000, 4_000),
+ORDER_WORK: Mapping[Effort, OrderWork] = {
+    "low": OrderWork(0, 0, 0, 0, 3),
+    "default": OrderWork(400, 500_000, 40, 16_000, 60),
+    "high": OrderWork(10_000, 25_000_000, 2_000, 1_000_000, 4_000),
 }
 AS_IS = -1
 """In the place of a price: nothing is cut to begin with."""

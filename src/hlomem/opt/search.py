@@ -30,7 +30,7 @@ from hlomem.opt.candidate import (
     with_schedule,
 )
 from hlomem.opt.checks import Change, find_problems
-from hlomem.opt.constants import MAX_REJECTED, NEAR_CHANGED, PRICES
+from hlomem.opt.constants import MAX_REJECTED, NEAR, PRICES
 from hlomem.opt.goal import Budget, Front, Order, WorkLeft
 from hlomem.opt.orders.planned_orders import temporary_bytes
 from hlomem.opt.strategies import propose, propose_priced, strategies_for
@@ -252,7 +252,7 @@ class _Fits:
         if ordered is not made:
             yield self._note(ordered)
         room = room_for(ordered.plan, self._goal.limit)
-        if ordered.temporaries <= NEAR_CHANGED * room and not self._is_dear(ordered):
+        if ordered.temporaries <= NEAR * room and not self._is_dear(ordered):
             yield from self._single(ordered)
 
     def _single(self, start: Candidate) -> Iterator[Candidate]:

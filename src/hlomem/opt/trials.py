@@ -25,7 +25,7 @@ from hlomem.opt.constants import (
     MARGIN,
     MAX_AT_ONCE,
     MAX_OTHERS,
-    NEAR_TRIED,
+    NEAR,
     NEARLY,
     SAME,
 )
@@ -249,7 +249,7 @@ class _Fits:
             return min(fitting, key=lambda one: (one.flops, one.temporaries))
         smaller = [one for one in self._tried if one.temporaries < before]
         best = min(smaller, key=lambda one: one.temporaries, default=None)
-        if best is not None and best.temporaries <= NEAR_TRIED * self._room:
+        if best is not None and best.temporaries <= NEAR * self._room:
             best = _in_tried_order(best, best.temporaries, self._rules, self._compiler)
         return best
 

@@ -21,7 +21,7 @@ from hlomem.opt.candidate import planned
 from hlomem.opt.constants import LEAST_SIZES, MAX_MOVED, MOVES_PER_NODE, SMALL_SHARE
 from hlomem.opt.orders.flow import FlowBuilder
 from hlomem.opt.orders.list_schedules import iter_constructions
-from hlomem.opt.orders.local_search import Budget, improve_order
+from hlomem.opt.orders.local_search import MovesLeft, improve_order
 from hlomem.opt.orders.model import peak_of
 from hlomem.opt.orders.planned_orders import in_orders
 
@@ -80,7 +80,7 @@ def _orders_of(flow: Flow) -> list[tuple[str, list[int]]]:
     made = list(iter_constructions(flow))
     best = sorted(made, key=lambda found: peak_of(flow, found[1]).size)[:MAX_MOVED]
     for name, order in (made[0], *best):
-        budget = Budget(MOVES_PER_NODE * len(flow.nodes))
+        budget = MovesLeft(MOVES_PER_NODE * len(flow.nodes))
         made += [(f"{name}, moved", moved) for moved in improve_order(flow, order, budget)[-1:]]
     return made
 

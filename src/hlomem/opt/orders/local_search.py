@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 _SEED = 20261115
 
 
-class Budget:
+class MovesLeft:
     """Work that may be done: nodes evaluated."""
 
-    def __init__(self, nodes: int, whole: Budget | None = None) -> None:
+    def __init__(self, nodes: int, whole: MovesLeft | None = None) -> None:
         self.left = nodes
         self._whole = whole
 
-    def share(self, nodes: int) -> Budget:
+    def share(self, nodes: int) -> MovesLeft:
         """A part of it, for one purpose."""
-        return Budget(min(nodes, self.left), self)
+        return MovesLeft(min(nodes, self.left), self)
 
     def spend(self, nodes: int) -> bool:
         """Take some of it; whether there was any left."""
@@ -56,7 +56,7 @@ Score = tuple[int, int]
 
 
 def improve_order(
-    flow: Flow, order: Sequence[int], budget: Budget, floor: int = 0
+    flow: Flow, order: Sequence[int], budget: MovesLeft, floor: int = 0
 ) -> list[list[int]]:
     """Move cones away from the peak until it is at the floor or the budget is spent.
 
@@ -67,7 +67,7 @@ def improve_order(
 
 
 class _LocalSearch:
-    def __init__(self, flow: Flow, order: Sequence[int], budget: Budget, floor: int) -> None:
+    def __init__(self, flow: Flow, order: Sequence[int], budget: MovesLeft, floor: int) -> None:
         self._chance = random.Random(_SEED)  # noqa: S311 - not for secrets
         self._flow = flow
         self._budget = budget

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from hlomem.assign.allocation import BufferAllocation
     from hlomem.hlo.ir import HloComputation, HloInstruction
     from hlomem.opt.orders.flow import Flow
-    from hlomem.opt.orders.one_computation import Candidate, OrderFinder
+    from hlomem.opt.orders.one_computation import Constructed, OrderFinder
     from hlomem.opt.orders.search import Orders
     from hlomem.pipeline import Stages
 
@@ -78,7 +78,7 @@ class PlanJudge:
         self._plans = max(plans, MIN_FINALISTS)
         self._floor = floor
 
-    def choose(self, candidates: Sequence[Candidate]) -> list[Judged]:
+    def choose(self, candidates: Sequence[Constructed]) -> list[Judged]:
         """Plan the most promising orders of the entry, and the given one; the best first."""
         count = max(MIN_FINALISTS, self._plans // 8)
         given = next(candidate for candidate in candidates if not candidate.rank)

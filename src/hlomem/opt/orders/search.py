@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from hlomem.base.gc_pause import collector_off
 from hlomem.opt.constants import NEAR_BOUND
-from hlomem.opt.goal import DEFAULT_RULES, LIMITS
+from hlomem.opt.goal import DEFAULT_RULES, ORDER_WORK
 from hlomem.opt.orders.bound import NO_MOMENT, Moment, find_moment
 from hlomem.opt.orders.cost import Delays
 from hlomem.opt.orders.flow import FlowBuilder
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from hlomem.hlo.ir import HloComputation, HloInstruction
-    from hlomem.opt.goal import Limits, Rules
+    from hlomem.opt.goal import OrderWork, Rules
     from hlomem.opt.orders.flow import Flow
     from hlomem.opt.orders.one_computation import Searched
     from hlomem.pipeline import Stages
@@ -86,12 +86,12 @@ def improve(stages: Stages, rules: Rules = DEFAULT_RULES) -> Improvement:
             may_reorder_collectives=rules.may_reorder_collectives,
             keeps_overlap=not rules.max_slowdown,
         )
-        return _Search(stages, builder, LIMITS[rules.effort], rules.max_slowdown).run()
+        return _Search(stages, builder, ORDER_WORK[rules.effort], rules.max_slowdown).run()
 
 
 class _Search:
     def __init__(
-        self, stages: Stages, builder: FlowBuilder, limits: Limits, max_slowdown: float
+        self, stages: Stages, builder: FlowBuilder, limits: OrderWork, max_slowdown: float
     ) -> None:
         self._stages = stages
         self._builder = builder

@@ -21,7 +21,7 @@ from hlomem.opt.constants import (
     HOPE,
     LEAST_LOOSENED,
     MORE_MARGIN,
-    NEAR_PLAN,
+    NEAR,
     PLAN_MARGIN,
     PLANS_OF_ORDER,
     TOO_MUCH,
@@ -125,7 +125,7 @@ class _Search:
             if self._is_dear(state) or not state.clone_nodes():
                 return
             planned = self._plan(state)
-            is_near = planned.size <= NEAR_PLAN * self._target or reached > wanted
+            is_near = planned.size <= NEAR * self._target or reached > wanted
             if planned.size > self._target and is_near:
                 planned = self._order(planned)
             if planned.size <= self._target:
