@@ -141,6 +141,7 @@ MAY_IMPORT = {
     "jax.function_memory": DUMPS | {"api.explain", "api.load", "api.opening", "jax", "machines"},
     "jax.executables": DUMPS | {"api.protos"},
     "jax.target_kinds": {"base", "machines"},
+    "jax.doctor": {"jax.target_kinds", "report"},
     "jax.flops": set[str](),
     "jax.compile.messages": set[str](),
     "jax.compile.with_dump": set[str](),
