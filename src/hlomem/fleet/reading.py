@@ -23,8 +23,15 @@ from hlomem import __version__
 from hlomem.api import opening
 from hlomem.api.advise import advise_on
 from hlomem.api.folder import Module
-from hlomem.api.load import MAX_BYTES, limited_to, list_programs_of, load_any, load_module
-from hlomem.base.errors import CommandError, HlomemError, UnsupportedError
+from hlomem.api.load import (
+    MAX_BYTES,
+    limited_to,
+    list_programs_of,
+    load_any,
+    load_module,
+    max_input,
+)
+from hlomem.base.errors import CommandError, HlomemError, InputError, UnsupportedError
 from hlomem.base.source import visible, visible_lines
 from hlomem.check.verify import verify_joined
 from hlomem.dump.program_name import program_name
@@ -129,6 +136,8 @@ def key_of(unit: Unit, files: list[Path], recipe: str) -> str:
     for text in (recipe, unit.kind, unit.name, number):
         made.update(text.encode("utf-8", "surrogateescape") + b"\0")
     for path in files:
+        if path.stat().st_size > max_input():
+            raise InputError(f"{visible(str(path))}: larger than the limit of inputs (--max-input)")
         data = read_bytes(str(path))
         made.update(f"{path.name}\0{len(data)}\0".encode("utf-8", "surrogateescape"))
         made.update(data)

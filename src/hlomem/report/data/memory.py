@@ -20,7 +20,12 @@ from hlomem.report.data import roles
 from hlomem.report.data.buffers import Buffer, BufferBuilder
 from hlomem.report.data.occupancy import OwnedBytes, share_out
 from hlomem.report.data.places import HELD_WHOLE, kind_of
-from hlomem.report.data.timeline import Timeline, build_timeline, bytes_over_time
+from hlomem.report.data.timeline import (
+    Timeline,
+    build_timeline,
+    bytes_over_time,
+    fullest_step_of,
+)
 from hlomem.report.data.uses import iter_held, iter_uses
 from hlomem.view.guess_machine import choose_machine, platform_of_names
 from hlomem.view.joined import join_dump
@@ -259,8 +264,9 @@ class MemoryView:
 
     def fullest_step_of(self, allocation: Allocation) -> int | None:
         """The first step at which most of an allocation is in use."""
-        sizes = self._bytes_over_time(self._counted([allocation]))
-        return sizes.index(max(sizes)) if sizes else None
+        if self.dump.live_ranges is None:
+            return None
+        return fullest_step_of(self._counted([allocation]))
 
     def _bytes_over_time(self, uses: Iterable[Usage]) -> list[int]:
         """The bytes in use at each step; none where the dump has no live ranges."""
