@@ -145,7 +145,7 @@ native: $(READY)
 parity: $(READY)
 	$(BIN)/python -m tools.write_parity --corpus $(CORPUS)
 
-# Measures what each rule about the order of XLA's lists rests on; writes the tables of
+# Measures what each rule about the order of XLA's computations rests on; writes the tables of
 # docs/history.md.
 support: $(READY)
 	$(BIN)/python -m tools.support --corpus $(CORPUS)

@@ -25,7 +25,7 @@ MAY_START = {
     "fleet/workers.py": "starts hlomem itself, one process an input",
     "jax/plan_only.py": "the factory the user names is compiled in a process of its own",
     "run/child.py": "runs the command the user gives",
-    "run/dumps.py": "starts the shell that removes our own temporary folder",
+    "base/scratch.py": "starts the shell that removes our own temporary folder",
 }
 """Modules that start a process, never one that an input names."""
 EVALUATES = {"eval", "exec", "compile", "__import__"}

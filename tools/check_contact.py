@@ -4,7 +4,7 @@
 
 FOLDER/GROUP/PROGRAM is as `tools.compile_programs` leaves it. Asked of each: is it planned, does
 every value lie in an allocation of XLA's kind and size at XLA's offset, which files are XLA's to
-the byte or but for the order of lists, does `verify` raise an alarm with the module or without,
+the byte, lists of values sorted, does `verify` raise an alarm with the module or without,
 does `replan` make the same plan of the dump alone. Prints a line for each answer that is not
 perfect, then counts by group as a table.
 """
@@ -22,7 +22,7 @@ import hlomem
 from hlomem import hlo
 from hlomem.base.errors import HlomemError
 from hlomem.dump.compare import find_differences
-from tools.check_plans import verdict
+from tools.check_plans import places, verdict
 from tools.corpus import check_all, write_counts
 
 if TYPE_CHECKING:
@@ -43,7 +43,6 @@ _COLUMNS = (
     "live ranges exact",
     "report exact",
     "values exact",
-    "values up to order",
     "values up to ids",
     "verified with the module",
     "verified alone",
@@ -100,7 +99,6 @@ def _planned(entry: Path) -> Iterator[tuple[str, str]]:
         word = verdict((entry / name).read_bytes().decode(), made.get(f"module{suffix}"))
         yield f"{column} exact", "" if word == "exact" else word
         if column == "values":
-            yield "values up to order", "" if word != "different" else word
             yield "values up to ids", _different_value(hlomem.load(entry), plan.dump)
 
 
@@ -113,25 +111,6 @@ def _misplaced(dump: Dump, made: Dump) -> str:
         return ""
     name = names[0]
     return f"{len(names)} values, first {name}: {wanted.get(name)} is {found.get(name)}"
-
-
-def places(dump: Dump) -> dict[str, tuple[object, ...]]:
-    """Where every value lies, by its name: whatever the numbers of allocations and values."""
-    assert dump.assignment is not None
-    return {
-        f"{value.name}{tuple(value.index or ())}": (
-            allocation.size,
-            allocation.color,
-            allocation.parameter,
-            allocation.is_constant,
-            allocation.is_thread_local,
-            allocation.maybe_live_out,
-            value.offset,
-            value.size,
-        )
-        for allocation in dump.assignment.allocations
-        for value in allocation.values
-    }
 
 
 def _different_value(dump: Dump, made: Dump) -> str:

@@ -2,10 +2,9 @@
 
     python -m tools.check_plans [--corpus ../shared] [--json FILE]
 
-A file can be exact; the same but for the order of the lines inside the lists of positions and
-uses (which XLA prints in the order its passes left behind, see docs/parity.md), or of the entries
-of a map in a configuration (which protobuf prints in the order of a hash); or different.
-Prints a table per group and exits 1 where anything is different.
+Compared with the lines inside the lists of positions and uses sorted (XLA prints them in the order
+its passes left behind, see docs/parity.md), and the entries of a map in a configuration (protobuf
+prints them in the order of a hash). Prints a table per group and exits 1 where anything differs.
 """
 
 from __future__ import annotations
@@ -24,7 +23,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from hlomem.dump.dump import Dump
 
+
+OFFSETS = "offsets"
+"""The first verdict: whether every value lies where XLA put it, whatever its number."""
 FILES = {
     "-buffer-assignment-values.txt": "values.txt",
     "-live-range.txt": "live-range.txt",
@@ -45,30 +48,50 @@ def verdict(wanted: str, made: str | None) -> str:
     """How a file we made compares with XLA's."""
     if made is None:
         return "not written"
-    if made == wanted:
-        return "exact"
-    return "order of lists" if sort_lists(made) == sort_lists(wanted) else "different"
+    return "exact" if sort_lists(made) == sort_lists(wanted) else "different"
+
+
+def places(dump: Dump) -> dict[str, tuple[object, ...]]:
+    """Where every value lies, by its name: whatever the numbers of allocations and values."""
+    assert dump.assignment is not None
+    return {
+        f"{value.name}{tuple(value.index or ())}": (
+            allocation.size,
+            allocation.color,
+            allocation.parameter,
+            allocation.is_constant,
+            allocation.is_thread_local,
+            allocation.maybe_live_out,
+            value.offset,
+            value.size,
+        )
+        for allocation in dump.assignment.allocations
+        for value in allocation.values
+    }
 
 
 def check_entry(entry: Path) -> tuple[str, dict[str, str]]:
-    """The group of an entry, and the verdict on each of its files."""
+    """The group of an entry, and the verdicts on its offsets and on each of its files."""
     meta = json.loads((entry / "meta.json").read_text())
     is_tpu = meta["backend"] == "tpu"
     package = "libtpu" if is_tpu else "jaxlib"
-    dump = hlomem.load(entry / "buffer-assignment.txt") if is_tpu or not meta["scheduled"] else None
+    dump = hlomem.load(entry / "buffer-assignment.txt")
+    made: dict[str, str] = {}
+    verdicts = {OFFSETS: "different"}
     try:
-        made = hlomem.plan(
+        planned = hlomem.plan(
             (entry / "module.hlo").read_text(encoding="utf-8"),
             backend=meta["backend"],
             chip=meta.get("chip") or "",
             era=f"{package}-{meta['versions'][package]}",
             schedule=None if meta["scheduled"] else dump,
             preset=dump if is_tpu else None,
-        ).dump.texts()
+        ).dump
+        made = planned.texts()
+        if places(planned) == places(dump):
+            verdicts[OFFSETS] = "exact"
     except HlomemError as error:
-        made = {}
         sys.stderr.write(f"{entry.parent.name}/{entry.name}: {str(error).splitlines()[0]}\n")
-    verdicts = {}
     for suffix, name in FILES.items():
         path = entry / name
         if path.exists():

@@ -95,7 +95,7 @@ def machine_of(path: Path, values: list[Value]) -> tuple[Machine, str]:
     if meta.exists():
         facts = json.loads(meta.read_text())
         versions = facts["versions"]
-        machine = find_machine(facts["backend"], facts["chip"])
+        machine = find_machine(facts["backend"], facts.get("chip") or "")
         return machine, f"{machine.name} {versions.get('libtpu') or versions['jax']}"
     chip = _TPU_FOLDER.search(path.parent.name)
     if chip:

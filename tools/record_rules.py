@@ -1,4 +1,4 @@
-"""Compiles the programs that show what rules about the order of XLA's lists rest on.
+"""Compiles the programs that show what rules about the order of XLA's computations rest on.
 
     python -m tools.record_rules cpu | gpu --target SPEC | tpu [--chip CHIP] [PROGRAM...]
 
@@ -196,8 +196,8 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[str, ...], tuple[tuple[Any, 
 RECORDED = {
     "cpu": (
         "top_k_loop",
-        "sorts_in_loops",
         "sharded_loops",
+        "convolution_gradient",
         "pooling_gradient",
         "deep_loops",
         "functions_with_loops",

@@ -1,4 +1,4 @@
-"""The support of each rule about the order of XLA's lists, measured.
+"""The support of each rule about the order of XLA's computations, measured.
 
     python -m tools.support [--corpus ../shared] [--json FILE]
 
@@ -51,11 +51,6 @@ MAX_BYTES = 1_500_000
 """Larger modules take minutes each, and repeat their layers."""
 MAX_NAMED = 3
 PARTS = ("assignment", "live ranges", "values")
-CONSTANTS = {
-    "users.cpu._RESULT_AND_READER": (1, 3, 4),
-    "users.gpu._RESULT_AND_READER": (1, 3, 4),
-}
-"""Fitted numbers, and others to try."""
 DELTAS = (0, 1, 2, 4, 6, 7, 8, 12, 32, 1024)
 """Other limits of the search for an order to try."""
 
@@ -148,19 +143,6 @@ def answered(question: str, answer: bool) -> Iterator[None]:
         function.__code__ = kept
 
 
-@contextmanager
-def with_constant(name: str, value: int) -> Iterator[None]:
-    """A fitted number replaced by another one."""
-    home, _, constant = name.rpartition(".")
-    module = importlib.import_module(f"hlomem.history.{home}")
-    kept = getattr(module, constant)
-    setattr(module, constant, value)
-    try:
-        yield
-    finally:
-        setattr(module, constant, kept)
-
-
 # Measuring.
 
 
@@ -183,15 +165,9 @@ class _Comparison:
 
 
 def _same(one: ListOrder, other: ListOrder) -> bool:
-    return (
-        list(one.computations) == list(other.computations)
-        and list(one.instructions) == list(other.instructions)
-        and _reordered(one) == _reordered(other)
+    return list(one.computations) == list(other.computations) and list(one.instructions) == list(
+        other.instructions
     )
-
-
-def _reordered(order: ListOrder) -> dict[object, object]:
-    return {each: users for each, users in order.users.items() if users != each.users}
 
 
 def measure(entry: Path) -> list[str]:
@@ -220,11 +196,6 @@ def _measure_code(platform: str, compare: _Comparison) -> Iterator[str]:
             with answered(question, answer):
                 if compare.changes(partial(order_by, tables)):
                     yield f"{question} = {answer}"
-    for constant, values in CONSTANTS.items():
-        for value in values:
-            with with_constant(constant, value):
-                if compare.changes(partial(order_by, tables)):
-                    yield f"{constant} = {value}"
     for delta in DELTAS if tables.limits else ():
         other = replace(tables, limits=(replace(tables.limits[0], delta=delta),))
         if compare.changes(partial(order_by, other)):
@@ -238,20 +209,9 @@ def _in_text_order(call_graph: CallGraph, _options: Options) -> ListOrder:
     return text_order(call_graph)
 
 
-def _with_computations_as_in_text(call_graph: CallGraph, options: Options) -> ListOrder:
-    computations = call_graph.module.computations
-    return replace(infer_order(call_graph, options), computations=computations)
-
-
-def _with_users_as_in_text(call_graph: CallGraph, options: Options) -> ListOrder:
-    return replace(infer_order(call_graph, options), users={})
-
-
 ORDERS: Mapping[str, OrderLists] = {
-    "full": infer_order,
-    "computations text": _with_computations_as_in_text,
-    "users text": _with_users_as_in_text,
-    "all text": _in_text_order,
+    "rules": infer_order,
+    "text": _in_text_order,
 }
 
 
@@ -372,10 +332,6 @@ def constant_table(found: Mapping[str, Support]) -> str:
         for platform in PLATFORMS
         for limit in tables_of(platform).limits
     ]
-    for name, values in CONSTANTS.items():
-        home, _, constant = name.rpartition(".")
-        value = getattr(importlib.import_module(f"hlomem.history.{home}"), constant)
-        tried.append((f"`{name}`", value, values, name))
     for shown, value, others, variant in tried:
         cells = [
             f"{other} ({len(found[f'{variant} = {other}'].goldens)})"
@@ -411,7 +367,9 @@ def order_table(found: Mapping[str, Support], totals: Mapping[str, Counter[str]]
             f"{totals[kind][platform] - count} of {totals[kind][platform]}"
             for platform, count in zip(PLATFORMS, moved, strict=True)
         ]
-        lines.append(row([f"{kind}: every value in the same place, all text", *cells]))
+        lines.append(
+            row([f"{kind}: every value at the same offset, in the order of the text", *cells])
+        )
     return "\n".join(lines)
 
 

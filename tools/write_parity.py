@@ -35,7 +35,13 @@ CHECKS = {
     "replans": check_replans,
     "verdicts": check_verdicts,
 }
-FILES = ("buffer-assignment.txt", "values.txt", "live-range.txt", "memory-usage-report.txt")
+VERDICTS = (
+    "offsets",
+    "buffer-assignment.txt",
+    "values.txt",
+    "live-range.txt",
+    "memory-usage-report.txt",
+)
 REPLAN_STAGES = ("values", "live ranges", "assignment", "report", "not planned")
 
 TEMPLATE = """\
@@ -58,33 +64,30 @@ that command.
 
 ## Planning
 
-Every module planned from its text and compared with what that release of XLA wrote. "+ n" counts
-files that hold the same lines, but some lists of positions or uses in another order (below).
+Every module planned from its text and compared with what that release of XLA wrote, byte for byte;
+but the lines inside a value's lists of positions and uses are sorted first, on both sides (below).
+In the first column, every value lies in an allocation of XLA's kind and size at XLA's offset,
+whatever its id.
 
-| group | allocations, or all in one file | values | live ranges | usage report |
-|---|---|---|---|---|
+| group | offsets | allocations, or all in one file | values | live ranges | usage report |
+|---|---|---|---|---|---|
 {plan_rows}
 
 ### Why some differ
 
-- **Order of uses** (and, for a handful of values, of positions). XLA prints users in the order of
-  lists in memory, and every pass that replaces an instruction changes them: a removed user's place
-  is taken by the last one (`HloInstruction::Users::RemoveUser`). The text of the final module does
-  not tell that history. The goldens `twin_users_one` and `twin_users_other` prove it: two programs
+- **Lists of positions and uses** are compared sorted. XLA prints them in the order of lists in
+  memory, and every pass that replaces an instruction changes those: a removed user's position is
+  taken by the last one (`HloInstruction::Users::RemoveUser`). The text of the final module does not
+  tell that history. The goldens `twin_users_one` and `twin_users_other` prove it: two programs
   whose modules, allocations, live ranges and reports are the same to the byte, and whose lists of
-  uses are not. hlomem follows what the text implies (the scheduler's walk over users, copies that
-  are inserted last) and the order of the text otherwise.
+  uses are not. hlomem takes the order of the text, calls last.
 - **Usage reports up to jaxlib 0.8.0** list values of equal size, and shapes of equal count, in the
   order of a hash map (`absl::flat_hash_map`); since October 2025 XLA sorts them.
-- **GPU: which fusion came first.** Fusion takes users out of lists and puts others in as it goes
-  through the program by estimated cost (`priority_fusion.cc`), so the order of uses is open there
-  even more often. Positions and value ids follow from names: bodies of all passes since fusion
-  share one count (`param_0.N`), and what was there before carries a suffix (`.0`). What they leave
-  open: what fusion made and merged into others moved its callers and left no trace. Of 30 programs
-  written to be hard in this respect (functions called often, with loops, branches and sorts in
-  them), from which the last rules come, 29 agree, and all of 10 others compiled afterwards.
+- **GPU: ids.** Value ids follow from names: bodies of all passes since fusion share one count
+  (`param_0.N`), and what was there before carries a suffix (`.0`). What they leave open: what
+  fusion made and merged into others moved its callers and left no trace.
 - **GPU: maps in configurations.** cuDNN's `tuning_knobs` is a protobuf map, printed in the order of
-  a hash with a seed of its own. Counted as a difference in order.
+  a hash with a seed of its own; it is sorted, too.
 - **TPU: five entries.** `nested_while` (v5p 0.0.2), `flash_attention_blocked` (v5e, v6e 0.0.4): two
   computations of equal size are numbered the other way. `pjit_fsdp_train` (0.0.51): so are four
   clones. `decode_scan_donate` (v5p 0.0.2): one fusion shares with an operand of another shape.
@@ -121,17 +124,14 @@ that are wrong.
 
 
 def cell(words: dict[str, int] | None) -> str:
-    """How many files of a group are exact, the same but for order, and all."""
-    if not words:
-        return ""
-    same, total = words.get("order of lists", 0), sum(words.values())
-    return f"{words.get('exact', 0)}{f' + {same}' if same else ''} of {total}"
+    """How many files of a group are exact, of all."""
+    return f"{words.get('exact', 0)} of {sum(words.values())}" if words else ""
 
 
 def render(counts: dict[str, Any]) -> str:
     """The page."""
     rows = [
-        f"| {group} | " + " | ".join(cell(row.get(name)) for name in FILES) + " |"
+        f"| {group} | " + " | ".join(cell(row.get(name)) for name in VERDICTS) + " |"
         for group, row in sorted(counts["plans"].items())
     ]
     replan_rows = [

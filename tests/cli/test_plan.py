@@ -146,7 +146,7 @@ TPU = "xla/libtpu-0.0.51/tpu-v5e/donate_mixed"
 
 
 def test_a_tpu_with_what_was_placed_beforehand(run: Run, goldens: Path, tmp_path: Path) -> None:
-    entry = goldens / TPU
+    entry = goldens / "xla/libtpu-0.0.51/tpu-v5e/pjit_tp_mlp"
     chip = ("--backend", "tpu", "--chip", "v5e", "--era", "libtpu-0.0.51")
     preset = ("--preset", entry / "buffer-assignment.txt")
     result = run("plan", entry / "module.hlo", *chip, *preset, "-o", tmp_path / "out")

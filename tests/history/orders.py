@@ -31,21 +31,3 @@ def created(platform: str, traces: Traces, options: Options = NEWEST) -> list[Hl
 def created_names(platform: str, text: str, options: Options = NEWEST) -> list[str]:
     """Their names."""
     return [computation.name for computation in created(platform, traces_of(text), options)]
-
-
-def listed(platform: str, text: str, computation: str = "", options: Options = NEWEST) -> list[str]:
-    """The instructions of a computation, by default the entry's."""
-    traces = traces_of(text)
-    trace = traces.by_name[computation] if computation else traces.entry
-    tables = tables_of(platform).in_force(options)
-    return [instruction.name for instruction in tables.instructions_of(trace)]
-
-
-def users(platform: str, text: str, computation: str = "") -> dict[str, list[str]]:
-    """The users of its instructions, where a rule is about them."""
-    traces = traces_of(text)
-    trace = traces.by_name[computation] if computation else traces.entry
-    return {
-        instruction.name: [user.name for user in found]
-        for instruction, found in tables_of(platform).users_in(trace).items()
-    }

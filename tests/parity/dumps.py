@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -75,11 +74,6 @@ def first_difference(want: str, got: str) -> str:
 def with_sorted_lists(values: str) -> str:
     """The values, with the lines of every list of positions or uses sorted."""
     return "\n".join(_sort_runs(values.split("\n"), _is_list_line, sorted))
-
-
-def without_uses(values: str) -> str:
-    """The values, with the lists of uses left out."""
-    return re.sub(r"( uses:\n)(?:  [^\n]*\n)+", r"\1", values)
 
 
 def with_sorted_rows(report: str) -> str:

@@ -24,12 +24,12 @@ def both(sample: Sample) -> tuple[Dump, Dump]:
 
 
 def without_order(dump: Dump) -> list[Any]:
-    """The values with their uses in no order, which no proto has; and the lines without configs."""
+    """The values with their positions and uses in no order, which no proto has."""
     assert dump.values is not None
     return [
-        (value.id, value.name, value.index, value.is_phi, value.color, value.positions, uses)
+        (value.id, value.name, value.index, value.is_phi, value.color, *lists)
         for value in dump.values.values
-        for uses in [frozenset(value.uses or ())]
+        for lists in [(frozenset(value.positions), frozenset(value.uses or ()))]
     ]
 
 

@@ -193,7 +193,7 @@ class _Scanner:
     def _found(
         self, paths: Sequence[str], rest: list[Iterator[Unit | UnitError]]
     ) -> Iterator[Unit]:
-        """What can be listed at once; `rest` gets what has to be unpacked for that."""
+        """The units that can be listed at once; `rest` gets what must be unpacked first."""
         for path in paths:
             units = find_units(path, self._known.has_archive, self._options.max_input)
             for found in units:

@@ -40,7 +40,7 @@ _here = threading.local()
 
 
 def _search_path() -> list[str]:
-    """Where a child imports from: as here, but not from the current folder, which may be scanned.
+    """The import path of a child: ours without the current folder, which may be scanned.
 
     The current folder stays if hlomem itself is imported from there.
     """

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from hlomem.history.computations.cpu_passes import CPU_PASSES
 from hlomem.history.computations.lost_calls import count_lost_calls
-from hlomem.history.instructions.cpu import CPU_STEPS
 from hlomem.history.rules import CITED
 from hlomem.history.tables import LostCalls, Tables
-from hlomem.history.users.cpu import CPU_USERS
 
 TABLES = Tables(
     stages=CPU_PASSES,
@@ -20,6 +18,4 @@ TABLES = Tables(
             count=count_lost_calls,
         ),
     ),
-    steps=CPU_STEPS,
-    users=CPU_USERS,
 )

@@ -245,14 +245,6 @@ class Trace:
         }
 
     @Fact
-    def is_loop_body(self) -> bool:
-        """True if it is the body of a loop."""
-        return any(
-            site.opcode == "while" and site.called_computations[0] is self.computation
-            for site in self.sites
-        )
-
-    @Fact
     def loop_number(self) -> int:
         """The number of the first part of its state that the condition of its loop reads.
 

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from hlomem.history.computations.gpu_collectives import synchronized_collectives
 from hlomem.history.computations.gpu_passes import GPU_PASSES
-from hlomem.history.instructions.gpu import GPU_STEPS
 from hlomem.history.rules import CITED
 from hlomem.history.tables import Tables, Vanishing
-from hlomem.history.users.gpu import GPU_USERS
 
 TABLES = Tables(
     stages=GPU_PASSES,
-    steps=GPU_STEPS,
-    users=GPU_USERS,
     vanishing=(
         Vanishing(
             "collectives that are synchronous again",

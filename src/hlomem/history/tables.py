@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -10,17 +9,13 @@ from msgspec.structs import replace
 
 from hlomem.history.computations.engine import Stage, in_text_order
 from hlomem.history.computations.incremental_order import NONE_VANISHED, Vanished
-from hlomem.history.instructions.steps import Steps
 from hlomem.history.rules import Rule
-from hlomem.history.users.lists import UserRules
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from hlomem.history.evidence import Trace, Traces
-    from hlomem.history.instructions.steps import Arrangement, Step
-    from hlomem.history.users.lists import UserRule, Users
-    from hlomem.hlo.ir import HloComputation, HloInstruction
+    from hlomem.history.evidence import Traces
+    from hlomem.hlo.ir import HloComputation
     from hlomem.machines.options import Options
 
 
@@ -42,7 +37,7 @@ class SearchLimit(Rule, frozen=True, kw_only=True):
     delta: int
 
 
-class Tables(Struct, frozen=True, kw_only=True, dict=True):
+class Tables(Struct, frozen=True, kw_only=True):
     """The rules for the compiler of one platform."""
 
     stages: tuple[Stage, ...]
@@ -50,44 +45,22 @@ class Tables(Struct, frozen=True, kw_only=True, dict=True):
     vanishing: tuple[Vanishing, ...] = ()
     limits: tuple[SearchLimit, ...] = ()
     lost_calls: tuple[LostCalls, ...] = ()
-    steps: tuple[Step, ...]
-    """The passes that make instructions."""
-    arrangements: tuple[Arrangement, ...] = ()
-    """Later changes to the order of whole lists of instructions."""
-    users: tuple[UserRule, ...]
-    """Changes to the order of users."""
 
     def rules(self) -> Iterator[Rule]:
         """All of them."""
         for stage in self.stages:
             yield from stage.passes
-        for others in (
-            self.vanishing,
-            self.limits,
-            self.lost_calls,
-            self.steps,
-            self.arrangements,
-            self.users,
-        ):
-            yield from others
+        yield from (*self.vanishing, *self.limits, *self.lost_calls)
 
     def in_force(self, options: Options) -> Tables:
         """Only those that a release has."""
         return self._only(lambda rule: rule.applies(options))
 
     def without(self, name: str) -> Tables:
-        """All but one.
-
-        What the program came with cannot be left out: its computations stand as in the text then,
-        its instructions after those of all passes.
-        """
+        """All but one; without that of the program its computations stand as in the text."""
         own = self.stages[0]
         if own.passes[0].name == name:
             return replace(self, stages=(Stage(own.passes, in_text_order), *self.stages[1:]))
-        program = [step for step in self.steps if not step.opcodes]
-        if program[0].name == name:
-            others = [step for step in self.steps if step.opcodes]
-            return replace(self, steps=(*others, *program))
         return self._only(lambda rule: rule.name != name)
 
     def _only(self, keep: Callable[[Rule], bool]) -> Tables:
@@ -98,9 +71,6 @@ class Tables(Struct, frozen=True, kw_only=True, dict=True):
             vanishing=tuple(filter(keep, self.vanishing)),
             limits=tuple(filter(keep, self.limits)),
             lost_calls=tuple(filter(keep, self.lost_calls)),
-            steps=tuple(filter(keep, self.steps)),
-            arrangements=tuple(filter(keep, self.arrangements)),
-            users=tuple(filter(keep, self.users)),
         )
 
     @property
@@ -116,22 +86,3 @@ class Tables(Struct, frozen=True, kw_only=True, dict=True):
         """The computations that were called for a while and are gone."""
         found = [vanishing.find(created, traces) for vanishing in self.vanishing]
         return found[0] if found else NONE_VANISHED
-
-    @cached_property
-    def _by_opcode(self) -> Steps:
-        return Steps(self.steps)
-
-    @cached_property
-    def _by_place(self) -> UserRules:
-        return UserRules(self.users)
-
-    def users_in(self, trace: Trace) -> Users:
-        """The users of a computation's instructions, where they may not be as the text says."""
-        return self._by_place.users_in(trace)
-
-    def instructions_of(self, trace: Trace) -> list[HloInstruction]:
-        """The instructions of a computation as its list has them."""
-        listed = self._by_opcode.instructions_by_age(trace)
-        for arrangement in self.arrangements:
-            listed = arrangement.arrange(listed, trace)
-        return listed

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from hlomem.history.computations.tpu_fusion import merged_fusions
 from hlomem.history.computations.tpu_passes import TPU_PASSES
-from hlomem.history.instructions.tpu import TPU_ARRANGEMENTS, TPU_STEPS
 from hlomem.history.rules import FITTED, OBSERVED
 from hlomem.history.tables import SearchLimit, Tables, Vanishing
-from hlomem.history.users.tpu import TPU_USERS
 
 TABLES = Tables(
     stages=TPU_PASSES,
-    steps=TPU_STEPS,
-    arrangements=TPU_ARRANGEMENTS,
-    users=TPU_USERS,
     vanishing=(
         Vanishing(
             "producers taken into fusions with several results",

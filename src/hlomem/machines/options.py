@@ -39,9 +39,6 @@ class Options(Struct, frozen=True):
     sorts_computations_by_content: bool = False
     """Whether values are numbered from small computations to large ones
     (`content_aware_computation_sorting`; TPU until January 2025)."""
-    reparses_module: bool = False
-    """Whether the module was written out and read again before its last passes (libtpu 0.0.51), so
-    that its computations stand callees first. Decides the order of positions."""
     rewrites_reductions_last: bool = False
     """Whether the rewriters of reductions clone computations after all other passes (until jaxlib
     0.9.0.1). Decides the order of value ids."""

@@ -29,7 +29,6 @@ def _options(machine: Machine, release: Release) -> Options:
         release=release,
         sorts_computations_incrementally=libtpu >= (0, 0, 9),
         sorts_computations_by_content=libtpu < (0, 0, 9),
-        reparses_module=libtpu >= (0, 0, 51),
         flattens_calls_late=machine.chip is not None and machine.chip.name == _NEWEST_CHIP,
         shares_at_any_position=libtpu >= (0, 0, 51),
         sorts_thread_local_buffers=libtpu < (0, 0, 51),

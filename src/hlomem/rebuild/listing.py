@@ -32,7 +32,7 @@ def lists_by_id(options: Options) -> bool:
 def age(caller: Draft) -> tuple[bool, bool, list[tuple[int, str]]]:
     """The age of a caller: the program's own loops, then rewritten ones, then calls.
 
-    Passes number their instructions (`history/instructions` has their order).
+    Passes number the instructions they make; those that make calls are the last.
     """
     is_rewritten = any(CLONE in callee for callee in caller.callees)
     return caller.opcode == "call", is_rewritten, natural_key(caller.name)

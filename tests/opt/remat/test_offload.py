@@ -19,7 +19,7 @@ from hlomem.pipeline import in_text_order, start_stages
 from tests.opt.orders.programs import GPU, stages_of
 from tests.opt.remat.programs import HOST, MEBIBYTE, gpu_chain
 from tests.places import GOLDENS
-from tools.check_contact import places
+from tools.check_plans import places
 
 if TYPE_CHECKING:
     from pathlib import Path

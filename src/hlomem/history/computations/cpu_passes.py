@@ -154,9 +154,9 @@ def _is_loop_rewritten(trace: Trace) -> bool:
 
 
 def _when_loop_rewritten(trace: Trace, claims: Claims) -> Priority:
-    """Loop by loop, conditions first."""
+    """Loop by loop."""
     body = trace.module[trace.sites[0].called_computations[0]]
-    return trace.loop_number, *when_met(body, claims), trace.is_loop_body
+    return trace.loop_number, *when_met(body, claims)
 
 
 def _is_doubled(clone: Trace) -> bool:

@@ -1,1 +1,0 @@
-"""The order of the instructions in a computation's list."""
