@@ -83,7 +83,7 @@ MAY_IMPORT = {
     "api.folder": {"base", "dump", "assign.footprint"},
     "api.protos": {"base", "hlo", "dump", "proto", "assign.footprint"},
     "api.load": {"base", "dump", "hlo", "api.folder", "api.protos", "proto"},
-    "api.doctor": {"__version__", "report"},
+    "api.doctor": {"__version__", "base", "report"},
     "api.tables": {"base", "dump"},
     "api.opening": DUMPS | {"api.load", "api.plan", "pipeline", "report"},
     "api.diff": {"hlo", "api.load", "api.opening", "report"},

@@ -6,36 +6,28 @@
 
 from __future__ import annotations
 
-import sys
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hlomem.api import opening
 from hlomem.api.load import load, load_program, reading_once
-from hlomem.base.errors import EXIT_OK
 from hlomem.cli.options import (
-    AS_JSON,
     BACKEND,
     CHIP,
     HLO_TEXT,
     MODULE_ERA,
+    REPORT,
     SPACE,
     WHICH_DUMP,
 )
 from hlomem.cli.parameters import argument, option
 from hlomem.cli.process import keep, say
-from hlomem.cli.screen import write_screen
 from hlomem.report.data.lookup import find_space
 from hlomem.report.data.memory import MemoryView, share_view
-from hlomem.report.screens.text import width
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-    from hlomem.dump.dump import Dump
-    from hlomem.dump.records import Record
-    from hlomem.report.screens.text import Line
 
     _Option = Callable[[Callable[..., int]], Callable[..., int]]
 
@@ -52,7 +44,7 @@ MEMORY = (
     argument("path", metavar="DUMP|MODULE"),
     *SUBJECT,
     SPACE,
-    AS_JSON,
+    *REPORT,
 )
 """The parameters that `with_memory` takes."""
 
@@ -125,24 +117,3 @@ def open_both(path: str, other: str, **subject: str | None) -> tuple[MemoryView,
     with reading_once():
         before, after = open_memory(path, **subject), open_memory(other, **subject)
     return before, share_view(before, after)
-
-
-def write(
-    kind: str,
-    data: Record,
-    draw: Callable[[Any, int], list[Line]],
-    as_json: bool,
-    dump: Dump | None = None,
-) -> int:
-    """Prints a report, drawn for people or as JSON for programs."""
-    if as_json:
-        from hlomem.report.json import encode  # noqa: PLC0415 - few ask for it
-
-        sys.stdout.buffer.write(encode({"kind": kind, **_fields(data)}) + b"\n")
-    else:
-        write_screen(draw(data, width()), dump)
-    return EXIT_OK
-
-
-def _fields(data: Record) -> dict[str, Any]:
-    return {field: getattr(data, field) for field in data.__struct_fields__}

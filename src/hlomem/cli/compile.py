@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,16 +13,16 @@ from hlomem.base.errors import EXIT_FINDING, EXIT_OK, CommandError
 from hlomem.base.source import visible
 from hlomem.cli.arguments import with_options
 from hlomem.cli.factory import FACTORY_OPTIONS, parse_settings
-from hlomem.cli.options import AS_JSON, SPACE
+from hlomem.cli.options import REPORT, SPACE
 from hlomem.cli.progress import progress
+from hlomem.cli.screen import write_report
 from hlomem.jax.compile.messages import Job
 from hlomem.jax.compile.parent import plan_in_child
 from hlomem.machines.capacity import parse_capacity
 from hlomem.report.data.lookup import find_space
 from hlomem.report.data.summary import build_summary
-from hlomem.report.json import encode
 from hlomem.report.screens.summary_text import draw_summary
-from hlomem.report.screens.text import width, wrap, write_lines
+from hlomem.report.screens.text import width, wrap
 
 if TYPE_CHECKING:
     from hlomem.jax.compile.parent import PlannedProgram
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
 @click.option("-o", "--output", metavar="DIR", type=Path, help="Leave the dump there.")
 @click.option("--html", metavar="FILE", type=Path, help="Write the report as a page.")
 @click.option("--force", is_flag=True, help="Write into a DIR that has files, overwrite FILE.")
-@AS_JSON
+@with_options(REPORT)
 def command(
     factory: str,
     target: str,
@@ -52,7 +51,7 @@ def command(
     output: Path | None,
     html: Path | None,
     force: bool,
-    as_json: bool,
+    **shown: Any,
 ) -> int:
     """Compile a function for a machine that is not here, and show its memory.
 
@@ -77,10 +76,11 @@ def command(
     summary = build_summary(memory, find_space(memory, space), size or planned.target.capacity)
     if html is not None:
         _write_page(planned, summary, html, force=force)
-    if as_json:
-        sys.stdout.buffer.write(encode(_content(job, planned, summary)) + b"\n")
-    else:
-        write_lines([*draw_summary(summary, width()), *_draw_compile(planned, width())])
+    write_report(
+        lambda: _content(job, planned, summary),
+        lambda: [*draw_summary(summary, width()), *_draw_compile(planned, width())],
+        **shown,
+    )
     return EXIT_FINDING if _exceeds(planned, summary) else EXIT_OK
 
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from hlomem.base.errors import EXIT_FINDING, EXIT_OK
 from hlomem.base.limits import parse_limit
 from hlomem.base.sizes import format_bytes
-from hlomem.cli.arguments import open_both, write
-from hlomem.cli.options import AS_JSON, SPACE, WHICH_DUMP
+from hlomem.cli.arguments import open_both, with_options
+from hlomem.cli.options import REPORT, SPACE, WHICH_DUMP
 from hlomem.cli.progress import working
+from hlomem.cli.screen import write
 from hlomem.report.data.diff import GROUPINGS, build_diff, name_sides
 from hlomem.report.screens.diff_text import draw_diff
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 @click.option(
     "--fail-on", metavar="LIMIT", help="Exit 1 when B reserves more than A by +2%, +1GiB, …"
 )
-@AS_JSON
+@with_options(REPORT)
 def command(
     before: str,
     after: str,
@@ -36,7 +37,7 @@ def command(
     module: str | None,
     space: str | None,
     fail_on: str | None,
-    as_json: bool,
+    **shown: Any,
 ) -> int:
     """Show what changed in memory between two compiles of one program.
 
@@ -48,7 +49,7 @@ def command(
         memories = open_both(before, after, module=module)
         found = name_sides(build_diff(*memories, by=by, space=space), before, after)
     limit = None if fail_on is None else parse_limit(fail_on, found.before.size)
-    write("diff", found, draw_diff, as_json)
+    write("diff", found, draw_diff, **shown)
     return EXIT_OK if limit is None or found.delta <= limit else _over(found, limit)
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from hlomem.cli.arguments import about_memory, write
+from hlomem.cli.arguments import about_memory
+from hlomem.cli.screen import write
 from hlomem.report.data.explain import explain
 from hlomem.report.data.lookup import find_buffer
 from hlomem.report.screens.explain_text import draw_explanation
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     default="user",
     help="The line you wrote, or every call that led to it.",
 )
-def command(memory: MemoryView, space: Space, as_json: bool, buffer: str, frames: str) -> int:  # noqa: ARG001 - a buffer knows its space
+def command(memory: MemoryView, space: Space, buffer: str, frames: str, **shown: Any) -> int:  # noqa: ARG001 - a buffer knows its space
     """Explain one buffer: why it exists, its size, its life, its place.
 
     DUMP is what `show` takes; an HLO MODULE is planned first. BUFFER is a name as XLA prints it,
@@ -33,4 +34,4 @@ def command(memory: MemoryView, space: Space, as_json: bool, buffer: str, frames
     """
     told = explain(memory, find_buffer(memory, buffer))
     draw = partial(draw_explanation, all_frames=frames == "all")
-    return write("explanation", told, draw, as_json, memory.dump)
+    return write("explanation", told, draw, memory.dump, **shown)

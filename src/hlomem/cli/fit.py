@@ -10,10 +10,11 @@ import click
 from hlomem.base.atomic_files import write_files
 from hlomem.base.errors import EXIT_FINDING, CommandError
 from hlomem.base.source import visible
-from hlomem.cli.arguments import with_options, write
+from hlomem.cli.arguments import with_options
 from hlomem.cli.factory import FACTORY_OPTIONS, parse_settings, parse_value
-from hlomem.cli.options import AS_JSON
+from hlomem.cli.options import REPORT
 from hlomem.cli.progress import progress
+from hlomem.cli.screen import write
 from hlomem.jax.fitting import fit
 from hlomem.report.page.fit_page import format_fit
 from hlomem.report.screens.fit_text import draw_fit
@@ -42,7 +43,7 @@ _BAR = 16
 )
 @click.option("--html", metavar="FILE", type=Path, help="Write table and plot as a page.")
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
-@AS_JSON
+@with_options(REPORT)
 def command(
     factory: str,
     target: str,
@@ -56,7 +57,7 @@ def command(
     cache: Path | None,
     html: Path | None,
     force: bool,
-    as_json: bool,
+    **shown: Any,
 ) -> int:
     """Find the largest batch that fits, by XLA's own plans.
 
@@ -87,7 +88,7 @@ def command(
     if html is not None:
         write_files(html.parent, {html.name: [format_fit(report).encode()]}, force=force)
         click.echo(f"{html}", err=True)
-    write("fit", report, draw_fit, as_json)
+    write("fit", report, draw_fit, **shown)
     is_answered = all(row.is_proven and row.largest for row in report.rows)
     return 0 if is_answered else EXIT_FINDING
 

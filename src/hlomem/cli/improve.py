@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
@@ -14,10 +14,11 @@ from hlomem.base.atomic_files import write_files
 from hlomem.base.errors import CommandError
 from hlomem.base.gc_pause import collector_off
 from hlomem.base.source import visible
-from hlomem.cli.arguments import write
+from hlomem.cli.arguments import with_options
 from hlomem.cli.factory import parse_settings
-from hlomem.cli.options import AS_JSON, BACKEND, HLO_TEXT, MODULE_ERA, WHICH_DUMP
+from hlomem.cli.options import BACKEND, HLO_TEXT, MODULE_ERA, REPORT, WHICH_DUMP
 from hlomem.cli.progress import progress, working
+from hlomem.cli.screen import write
 from hlomem.dump.dump import Dump
 from hlomem.machines.capacity import parse_capacity
 from hlomem.opt.constants import RECOMPUTE
@@ -90,7 +91,7 @@ _TIMEOUT = 1800.0
     "--html", "page", metavar="PAGE", type=Path, help="Write a page that draws both orders."
 )
 @click.option("--force", is_flag=True, help="Overwrite FILE and PAGE.")
-@AS_JSON
+@with_options(REPORT)
 @collector_off()
 def command(
     path: str,
@@ -110,7 +111,7 @@ def command(
     output: Path | None,
     page: Path | None,
     force: bool,
-    as_json: bool,
+    **shown: Any,
 ) -> int:
     """Show what a better order of instructions would save, and write it.
 
@@ -156,7 +157,7 @@ def command(
         _write(output, found.text(), force=force)
     if page is not None:
         _write(page, format_orders(found), force=force)
-    return write("improvement", found.report, draw_improvement, as_json)
+    return write("improvement", found.report, draw_improvement, **shown)
 
 
 def _front(found: BetterOrder, limit: int | None) -> tuple[FrontPoint, ...]:

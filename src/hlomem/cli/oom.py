@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-import sys
+from typing import Any
 
 import click
 import msgspec
 
 from hlomem.api.load import read_source
-from hlomem.base.errors import EXIT_OK, InputError
+from hlomem.base.errors import InputError
 from hlomem.base.source import visible
-from hlomem.report.json import encode
+from hlomem.cli.arguments import with_options
+from hlomem.cli.options import REPORT
+from hlomem.cli.screen import write_report
 from hlomem.report.oom.explanation import build_oom
 from hlomem.report.oom.log import read_oom
 from hlomem.report.screens.oom_text import draw_oom
-from hlomem.report.screens.text import width, write_lines
+from hlomem.report.screens.text import width
 
 
 @click.command("oom")
 @click.argument("path", metavar="[LOG]", default="-")
-@click.option("--json", "as_json", is_flag=True, help="The same as JSON (schema hlomem/1).")
-def command(path: str, as_json: bool) -> int:
+@with_options(REPORT)
+def command(path: str, **shown: Any) -> int:
     """Explain an out-of-memory message of XLA, from a log or pasted.
 
     LOG is a file with the message in it, whatever else it holds, or `-`, the default, for standard
@@ -34,9 +36,6 @@ def command(path: str, as_json: bool) -> int:
             f"{visible(source.name)}: no out-of-memory message of XLA in this text\n"
             "  it begins with RESOURCE_EXHAUSTED, or is a warning of bfc_allocator.cc"
         )
-    if as_json:
-        content = {"kind": "oom", **msgspec.to_builtins(oom)}
-        sys.stdout.buffer.write(encode(content) + b"\n")
-    else:
-        write_lines(draw_oom(oom, width()))
-    return EXIT_OK
+    return write_report(
+        lambda: {"kind": "oom", **msgspec.to_builtins(oom)}, lambda: draw_oom(oom, width()), **shown
+    )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from hlomem.base.errors import CommandError
-from hlomem.cli.arguments import about_memory, write
+from hlomem.cli.arguments import about_memory
+from hlomem.cli.screen import write
 from hlomem.report.data.branches import DEFAULT_DEPTH
 from hlomem.report.data.peak import KEYS, build_snapshot
 from hlomem.report.screens.peak_text import draw_snapshot
@@ -36,6 +37,7 @@ def command(
     by: Key,
     depth: int | None,
     top: int | None,
+    **shown: Any,
 ) -> int:
     """Show who is alive when the program needs most memory.
 
@@ -47,4 +49,4 @@ def command(
         raise CommandError("`--depth` goes with `--by arg` and `--by scope`")
     rows = top or (None if as_json else _ROWS)
     snapshot = build_snapshot(memory, space, at, by, rows, depth or DEFAULT_DEPTH)
-    return write("peak", snapshot, draw_snapshot, as_json, memory.dump)
+    return write("peak", snapshot, draw_snapshot, memory.dump, as_json=as_json, **shown)

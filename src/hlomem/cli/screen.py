@@ -1,15 +1,53 @@
-"""Screens as commands print them."""
+"""Screens and JSON as commands print them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import sys
+from typing import TYPE_CHECKING, Any
 
+from hlomem.base.errors import EXIT_OK
 from hlomem.base.source import visible
 from hlomem.report.screens.text import shorten_front, width, write_lines
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from msgspec import Struct
+
     from hlomem.dump.dump import Dump
     from hlomem.report.screens.text import Line
+
+
+def write(
+    kind: str,
+    data: Struct,
+    draw: Callable[[Any, int], list[Line]],
+    dump: Dump | None = None,
+    **shown: Any,
+) -> int:
+    """Prints a report, drawn for people or as JSON for programs: its fields, and its kind."""
+
+    def content() -> dict[str, Any]:
+        return {"kind": kind, **{name: getattr(data, name) for name in data.__struct_fields__}}
+
+    return write_report(content, lambda: draw(data, width()), dump, **shown)
+
+
+def write_report(
+    content: Callable[[], Mapping[str, Any]],
+    draw: Callable[[], list[Line]],
+    dump: Dump | None = None,
+    *,
+    as_json: bool,
+) -> int:
+    """Prints whichever of both is asked for; takes the values of the options in `REPORT`."""
+    if as_json:
+        from hlomem.report.json import encode  # noqa: PLC0415 - few ask for it
+
+        sys.stdout.buffer.write(encode({**content()}) + b"\n")
+    else:
+        write_screen(draw(), dump)
+    return EXIT_OK
 
 
 def write_screen(lines: list[Line], dump: Dump | None) -> None:

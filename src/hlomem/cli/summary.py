@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from hlomem.cli.arguments import MEMORY, with_memory, write
+from hlomem.cli.arguments import MEMORY, with_memory
 from hlomem.cli.parameters import declare, option
+from hlomem.cli.screen import write
 from hlomem.machines.capacity import parse_capacity
 from hlomem.report.data.summary import build_summary
 from hlomem.report.screens.summary_text import draw_summary
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     option("--capacity", metavar="SIZE|CHIP", help="What the device has: 16GiB, v5e, h100, …"),
 )
 @with_memory
-def command(memory: MemoryView, space: Space, as_json: bool, capacity: str | None) -> int:
+def command(memory: MemoryView, space: Space, capacity: str | None, **shown: Any) -> int:
     """Show in one screen what a program's memory is for.
 
     DUMP is what `show` takes; an HLO MODULE is planned first. The roles add up to what XLA
@@ -28,4 +29,4 @@ def command(memory: MemoryView, space: Space, as_json: bool, capacity: str | Non
     """
     size = parse_capacity(capacity) if capacity else None
     summary = build_summary(memory, space, size)
-    return write("summary", summary, draw_summary, as_json, memory.dump)
+    return write("summary", summary, draw_summary, memory.dump, **shown)

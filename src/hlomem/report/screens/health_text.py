@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from hlomem.report.data.health import Health, Package, Place
     from hlomem.report.screens.text import Line
 
+_BUILD = "HLOMEM_NATIVE=1 pip install --force-reinstall --no-deps --no-binary hlomem hlomem"
 _FLAGS = 'XLA_FLAGS="--xla_dump_to=xla_dump --xla_dump_hlo_as_text" python …'
 
 
@@ -21,6 +22,7 @@ def draw_health(health: Health, width: int) -> list[Line]:
         [(f"hlomem {health.version}", "bold")],
         *_wrapped(f"{visible(health.python)}; {health.system}", width),
         *_wrapped(core, width),
+        *_kernels(health, width),
         [],
         [("Beside it", "bold")],
         *(_package(package) for package in health.optional),
@@ -42,6 +44,18 @@ def draw_health(health: Health, width: int) -> list[Line]:
 
 def _wrapped(text: str, width: int) -> list[Line]:
     return [[(line, "")] for line in wrap(text, width, "  ")]
+
+
+def _kernels(health: Health, width: int) -> list[Line]:
+    """The native kernels by name, or what to type to have them."""
+    if not health.kernels:
+        lines = _wrapped(
+            "no native kernels: Python does all; with a C compiler they are built by", width
+        )
+        return [*lines, [(f"    {_BUILD}", "cyan")]]
+    names = ", ".join(module.rpartition("._")[2] for module in health.kernels)
+    unused = "" if health.uses_kernels else "; unused, as HLOMEM_PURE is set"
+    return _wrapped(f"native kernels: {names}{unused}", width)
 
 
 def _package(package: Package) -> Line:
