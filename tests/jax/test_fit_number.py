@@ -108,7 +108,7 @@ def test_an_edit_that_is_written_wrongly_never_reaches_xla(
     monkeypatch.setattr(  # the clones are there, and nobody reads them
         proven_fits, "with_edit", lambda proto, edit: with_edit(proto, edit._replace(operands={}))
     )
-    monkeypatch.setattr(proven_fits, "with_text", lambda proto, _: proto)
+    monkeypatch.setattr(proven_fits, "with_module", lambda proto, _: proto)
     with optimize(fit=_limit(plain, 0.5), platforms="cpu"):
         fitted = _compile(step, arguments, ())
     [outcome] = [one for one in log.report().outcomes if one.program == "jit_step"]

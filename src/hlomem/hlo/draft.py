@@ -7,17 +7,21 @@ until somebody changes them or asks for their instructions. `hlomem.hlo.rewrite`
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from hlomem.base.errors import EditError
 from hlomem.hlo.builder import link_attributes, numbered_parameters, verified
-from hlomem.hlo.ir import HloComputation, HloInstruction, HloModule
+from hlomem.hlo.ir import HloComputation, HloInstruction, HloModule, Origins
 from hlomem.hlo.shape import tuple_shape
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from hlomem.hlo.opcodes import Opcode
+    from hlomem.hlo.shape import Shape
 
 _LAYOUT = "entry_computation_layout"
 
@@ -42,6 +46,68 @@ class Draft(Struct, eq=False):
     def users(self, instruction: HloInstruction) -> list[HloInstruction]:
         """The instructions that use one as an operand."""
         return [user for user in self.instructions if instruction in user.operands]
+
+    # Changes that are checked when the module is finished.
+
+    def make(
+        self,
+        name: str,
+        shape: Shape,
+        opcode: Opcode,
+        operands: Sequence[HloInstruction] = (),
+        *,
+        payload: str = "",
+        attributes: Mapping[str, str] | None = None,
+        called: Sequence[HloComputation] = (),
+    ) -> HloInstruction:
+        """A new instruction, in no list yet."""
+        texts = link_attributes(opcode, operands, attributes or {}, called, (), name)
+        return HloInstruction(
+            name,
+            shape,
+            opcode,
+            tuple(operands),
+            payload,
+            texts,
+            self.computation,
+            -1,
+            tuple(called),
+        )
+
+    def put_after(self, earlier: Iterable[HloInstruction], *new: HloInstruction) -> None:
+        """Put instructions right after the last of those that they need."""
+        position = max([self.position(one) for one in earlier], default=-1) + 1
+        self.instructions[position:position] = new
+
+    def put_before(self, later: HloInstruction, *new: HloInstruction) -> None:
+        """Put instructions right before another."""
+        position = self.position(later)
+        self.instructions[position:position] = new
+
+    def replace(self, old: HloInstruction, new: HloInstruction) -> None:
+        """Take an instruction out; what read it reads another."""
+        self.instructions.remove(old)
+        if self.root is old:
+            self.root = new
+        for user in self.users(old):
+            user.operands = tuple([new if one is old else one for one in user.operands])
+
+    def drop_dead(self, may_go: Callable[[HloInstruction], bool]) -> None:
+        """Drop instructions that no other reads, and those that only they had read."""
+        counts = Counter(operand for one in self.instructions for operand in one.operands)
+        kept: list[HloInstruction] = []
+        for instruction in reversed(self.instructions):
+            if counts[instruction] or instruction is self.root or not may_go(instruction):
+                kept.append(instruction)
+            else:
+                counts.subtract(instruction.operands)
+        self.instructions = kept[::-1]
+        left = set(kept)
+        for instruction in kept:
+            if not left.issuperset(instruction.control_predecessors):
+                needed = [one for one in instruction.control_predecessors if one in left]
+                instruction.control_predecessors = tuple(needed)
+                relink(instruction)
 
     def check(self) -> None:
         """Raise unless operands stand before their users, and names are unique."""
@@ -77,8 +143,11 @@ class ModuleDraft:
     """A module that is being changed."""
 
     def __init__(self, given: HloModule) -> None:
-        self._given = given
+        self.given = given
         self._computation_of: dict[HloComputation, HloComputation] = {}
+        self._given_of: dict[HloComputation, HloComputation] = {}
+        self._model_of: dict[HloInstruction, HloInstruction] = {}
+        """By new instruction the one that it is a copy of."""
         self._instruction_of: dict[HloInstruction, HloInstruction] = {}
         self._drafts: dict[HloComputation, Draft] = {}
         self._removed: set[HloInstruction] = set()
@@ -94,7 +163,7 @@ class ModuleDraft:
         self._copy_all()
 
     def _copy_all(self) -> None:
-        for index, given in enumerate(self._given.computations):
+        for index, given in enumerate(self.given.computations):
             copy = HloComputation(
                 self.module,
                 given.name,
@@ -106,10 +175,11 @@ class ModuleDraft:
                 given.is_fused,
             )
             self._computation_of[given] = copy
+            self._given_of[copy] = given
             self.module.computations.append(copy)
             if given.reader is None or (given.is_open and not given.is_fused):
                 self._copy_body(given, copy)
-        self.module.entry = self._computation_of[self._given.entry]
+        self.module.entry = self._computation_of[self.given.entry]
 
     def _copy_body(self, given: HloComputation, copy: HloComputation) -> None:
         copy_of, callee_of = self._instruction_of, self._computation_of
@@ -143,12 +213,24 @@ class ModuleDraft:
         copy = self._instruction_of.get(instruction, instruction)
         parent = self.computation(copy.parent)
         if copy.parent is not parent:  # its body was shared as text until now
-            pairs = zip(copy.parent.instructions, parent.instructions, strict=True)
-            self._instruction_of.update(pairs)
+            self._pair(parent)
             copy = self._instruction_of[instruction]
         if copy in self._removed:
             raise EditError(f"`{copy.name}` was removed from computation `{parent.name}`")
         return copy
+
+    def track(self, computation: HloComputation) -> None:
+        """Remember what the instructions of a computation were, where a message knows more."""
+        known = self.given.creation or self.given.origins
+        if known is not None and computation in self._given_of:
+            self._pair(computation)
+
+    def _pair(self, computation: HloComputation) -> None:
+        """Find the copies of the instructions of a body that was shared as text until now."""
+        given = self._given_of[computation]
+        if given.instructions[0] not in self._instruction_of:
+            pairs = zip(given.instructions, computation.instructions, strict=True)
+            self._instruction_of.update(pairs)
 
     def listed(self, computation: HloComputation) -> list[HloInstruction]:
         """The instructions of a computation of this module as they are now."""
@@ -173,6 +255,7 @@ class ModuleDraft:
         if draft is None:
             draft = Draft(computation, list(computation.instructions), computation.root)
             self._drafts[computation] = draft
+            self.track(computation)
             computation.reader = computation.unread = None
         return draft
 
@@ -186,19 +269,40 @@ class ModuleDraft:
         self.draft(instruction.parent).instructions.remove(instruction)
         self._removed.add(instruction)
 
+    def note_copy(self, made: HloInstruction, model: HloInstruction) -> None:
+        """Remember which instruction a new one is a copy of."""
+        self._model_of[made] = model
+
     def add(
         self,
-        computation: HloComputation,
-        after: HloComputation,
+        name: str,
+        like: HloComputation,
+        position: int,
         instructions: list[HloInstruction],
         root: HloInstruction,
-    ) -> None:
-        """Put a new computation behind another."""
+    ) -> Draft:
+        """A new computation at a position among all, on the thread of another."""
+        thread = like.execution_thread
+        made = HloComputation(self.module, name, position, False, thread, is_fused=like.is_fused)
         for index, instruction in enumerate(instructions):
-            instruction.index = index
-        computation.fill(instructions, numbered_parameters(computation, instructions), root)
-        computations = self.module.computations
-        computations.insert(computations.index(after) + 1, computation)
+            instruction.parent, instruction.index = made, index
+        made.fill(instructions, numbered_parameters(made, instructions), root)
+        self.module.computations.insert(position, made)
+        self.renumber()
+        return self.draft(made)
+
+    def drop_uncalled(self) -> None:
+        """Drop the computations that the entry does not reach."""
+        reached, pending = {self.module.entry}, [self.module.entry]
+        while pending:
+            computation = pending.pop()
+            draft = self._drafts.get(computation)
+            calls = computation.calls() if draft is None else draft.instructions
+            called = {callee for one in calls for callee in one.called_computations} - reached
+            reached |= called
+            pending += called
+        self.module.computations[:] = [one for one in self.module.computations if one in reached]
+        self._drafts = {one: draft for one, draft in self._drafts.items() if one in reached}
         self.renumber()
 
     def renumber(self) -> None:
@@ -227,11 +331,36 @@ class ModuleDraft:
         self._keep_promise()
         self.renumber()
         self.forget_header()
+        self.module.origins = self._find_origins()
         return verified(self.module)
+
+    def _find_origins(self) -> Origins | None:
+        """The message that the given module was read from, and what is left of it."""
+        given = self.given
+        known = given.creation or given.origins
+        if known is None:
+            return None
+        header = given.attributes if given.origins is None else given.origins.header
+        given_of = {copy: one for one, copy in self._instruction_of.items()}
+        numbers: dict[HloInstruction, int] = {}
+        for computation in self.module.computations:
+            for instruction in () if computation.reader is not None else computation.instructions:
+                model = instruction
+                while model in self._model_of:
+                    model = self._model_of[model]
+                number = known.instructions.get(given_of.get(model, model))
+                if number is not None:
+                    numbers[instruction] = number
+        computations = {
+            copy: known.computations[one]
+            for one, copy in self._computation_of.items()
+            if one in known.computations
+        }
+        return Origins(known.encoded, dict(header), computations, numbers)
 
     def _keep_promise(self) -> None:
         """Update the layouts promised to the caller where the entry's differ."""
-        given, promised = self._given.entry, self._given.entry_computation_layout
+        given, promised = self.given.entry, self.given.entry_computation_layout
         entry = self.module.entry
         if promised is None or entry not in self._drafts:
             return
@@ -269,7 +398,7 @@ def copy_instruction(instruction: HloInstruction, name: str) -> HloInstruction:
         instruction.opcode,
         instruction.operands,
         instruction.payload,
-        dict(instruction.attributes),
+        instruction._attributes,  # as above
         instruction.parent,
         -1,
         instruction.called_computations,

@@ -15,7 +15,7 @@ from hlomem.jax.factory_orders import improve_factory
 from hlomem.jax.fitting import spec_of
 from hlomem.jax.jobs import Job
 from hlomem.jax.module_plans import planned_bytes, temporaries_of
-from hlomem.jax.module_proto import with_orders, with_text
+from hlomem.jax.module_proto import with_module, with_orders
 from hlomem.jax.policies import try_policies
 from hlomem.jax.registration import FITTED
 from hlomem.machines.capacity import parse_capacity
@@ -82,7 +82,7 @@ def find_factory_front(
         on_progress("plans points of")
         proto = improved.proto
         if variant is not None:
-            proto = with_text(proto, variant.changes[-1].text)
+            proto = with_module(proto, variant.changes[-1].module)
         return planned_bytes(target.name, target.family, with_orders(proto, orders))
 
     on_progress("computes values again of")

@@ -13,11 +13,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from hlomem.base.patterns import lazy_pattern
+from hlomem.hlo.text.printer import format_module
 from hlomem.opt.remat.edit import SUFFIX
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from hlomem.hlo.ir import HloModule
     from hlomem.opt.orders.search import Orders
     from hlomem.opt.remat.edit import Edit
 
@@ -131,6 +133,11 @@ def with_text(proto: bytes, text: str) -> bytes:
     module.entry_computation_id = read.entry_computation_id
     module.entry_computation_name = read.entry_computation_name
     return bytes(module.SerializeToString())
+
+
+def with_module(proto: bytes, module: HloModule) -> bytes:
+    """The same of an edited module."""
+    return with_text(proto, format_module(module))
 
 
 class _Editor:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem import hlo
 from hlomem.base.errors import HlomemError
-from hlomem.jax.module_proto import text_of, with_edit, with_orders, with_text
+from hlomem.jax.module_proto import text_of, with_edit, with_module, with_orders
 from hlomem.jax.proven_orders import prove_orders
 from hlomem.opt.budget import choose_cheapest, judge_edited, recompute_program
 from hlomem.opt.order_search import improve_stages
@@ -67,7 +67,7 @@ def write_recomputed(
     proto: bytes, made: Recomputed, found: BetterOrder, rules: Rules
 ) -> tuple[bytes, list[str]]:
     """The module with values computed again, and what judges have against it."""
-    changed = with_text(proto, made.changes[-1].text) if made.changes else proto
+    changed = with_module(proto, made.changes[-1].module) if made.changes else proto
     answer = with_edit(changed, made.edit)
     edited = hlo.parse(text_of(answer))
     return answer, judge_edited(found.stages, edited, made.temporaries, rules, made.changes)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from hlomem import hlo
 from hlomem.base.gc_pause import collector_off
 from hlomem.hlo.schedule import running_computations
 from hlomem.opt.checks.edit import find_edit_problems
@@ -207,7 +206,7 @@ def judge_edited(
     given = stages.module
     problems = judge_changes(given, changes)
     problems = problems or find_edit_problems(
-        hlo.parse(changes[-1].text) if changes else given,
+        changes[-1].module if changes else given,
         edited,
         may_reorder_collectives=rules.may_reorder_collectives,
         may_lose_overlap=bool(rules.max_slowdown),

@@ -66,7 +66,7 @@ def recompute_freely(found: BetterOrder, rules: Rules) -> BetterOrder:
     if made is None:
         return found
     given = scheduled.stages.module
-    base = hlo.parse(made.changes[-1].text) if made.changes else given
+    base = made.changes[-1].module if made.changes else given
     text = format_module(apply_edit(base, made.edit))
     problems = judge_edited(
         scheduled.stages, hlo.parse(text), made.temporaries, rules, made.changes

@@ -112,7 +112,7 @@ def find_fit(found: BetterOrder, rules: Rules, limit: int) -> FrontPoint | None:
     if made is None:
         return None
     stages = found.stages
-    given = hlo.parse(made.changes[-1].text) if made.changes else stages.module
+    given = made.changes[-1].module if made.changes else stages.module
     module = apply_edit(given, made.edit)
     if judge_edited(stages, module, made.temporaries, rules, made.changes):
         return None

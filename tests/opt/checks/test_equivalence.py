@@ -11,6 +11,7 @@ import pytest
 
 from hlomem import hlo
 from hlomem.base.errors import HlomemError
+from hlomem.hlo.text.printer import format_module
 from hlomem.opt.checks import equivalence as meaning
 from hlomem.opt.checks.equivalence import find_meaning_problems
 from hlomem.opt.remat.variants import iter_variants
@@ -25,7 +26,7 @@ def _edited(path: Path) -> tuple[hlo.HloModule, str]:
     stages = scanned_stages(path)
     variant = next(iter_variants(stages, 64))
     assert variant.changes[0].is_of_loops
-    return stages.module, variant.changes[0].text
+    return stages.module, format_module(variant.changes[0].module)
 
 
 @pytest.mark.parametrize("path", ALL, ids=name_of)

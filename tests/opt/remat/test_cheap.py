@@ -27,7 +27,7 @@ from tests.places import GOLDENS
 def edited_text(stages: Stages, found: FreeProgram) -> str:
     """The text of a program that was found."""
     changes = found.variant.changes
-    base = hlo.parse(changes[-1].text) if changes else stages.module
+    base = changes[-1].module if changes else stages.module
     return format_module(apply_edit(base, found.edit))
 
 

@@ -51,6 +51,21 @@ class Creation(NamedTuple):
     """True if any instruction names the line it comes from."""
 
 
+class Origins(NamedTuple):
+    """The message an edited module was read from, and the parts that are left of it or are copies.
+
+    A computation that still has its reader is as the message has it.
+    """
+
+    encoded: bytes
+    header: dict[str, str]
+    """The attributes of the header as they were read."""
+    computations: dict[HloComputation, int]
+    """The ids of those that are in the message."""
+    instructions: dict[HloInstruction, int]
+    """The ids of those that changed computations have from the message; copies have the same."""
+
+
 class HloModule:
     """A program: its computations in the order of the text, and what its header says."""
 
@@ -72,6 +87,7 @@ class HloModule:
         self.reader = reader
         self.entry: HloComputation  # set by who makes the module
         self.creation: Creation | None = None
+        self.origins: Origins | None = None
         self.file_name = ""
         """The file it was read from, if that was no text."""
         self._header = header

@@ -11,11 +11,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from hlomem import hlo
-from hlomem.hlo.text.printer import format_module
+from hlomem.base.errors import EditError
 from hlomem.opt.checks.edit import find_edit_problems
 from hlomem.opt.checks.equivalence import find_meaning_problems
-from hlomem.opt.loops.backward_body import LoopEditError
 from hlomem.opt.loops.choice import kept_stacks, plan_loops
 from hlomem.opt.loops.edit import apply_loop_plan
 from hlomem.opt.loops.pairs import find_pairs
@@ -46,7 +44,7 @@ MAX_CUTS = 3
 class Change(NamedTuple):
     """One of the changes on the way to a variant."""
 
-    text: str
+    module: HloModule
     """The program after it."""
     is_of_loops: bool
     """Whether loops stack other values now; else instructions are there twice."""
@@ -94,7 +92,7 @@ def judge_changes(given: HloModule, changes: tuple[Change, ...]) -> list[str]:
     """Problems of changes, each judged by what it followed."""
     before = given
     for change in changes:
-        after = hlo.parse(change.text)
+        after = change.module
         judge = find_meaning_problems if change.is_of_loops else find_edit_problems
         problems = judge(before, after)
         if problems:
@@ -129,7 +127,7 @@ def _cut(variant: Variant, price: int, body: HloComputation | None = None) -> Va
     if temporary_bytes(after) >= temporary_bytes(stages):
         return None
     return Variant(
-        (*variant.changes, Change(format_module(module), is_of_loops=body is not None)),
+        (*variant.changes, Change(module, is_of_loops=body is not None)),
         after,
         program_flops(after),
         variant.stacks,
@@ -151,17 +149,16 @@ class _Loops:
         stages = self._given
         changes: list[Change] = []
         for _ in range(MAX_PAIRS):
-            text = self._change_one(stages)
-            if text is None:
+            module = self._change_one(stages)
+            if module is None:
                 break
-            changes.append(Change(text, is_of_loops=True))
-            options = self._given.options
-            stages = start_stages(hlo.parse(text), options, order_lists=in_text_order)
+            changes.append(Change(module, is_of_loops=True))
+            stages = start_stages(module, self._given.options, order_lists=in_text_order)
         if not changes:
             return None
         return Variant(tuple(changes), stages, program_flops(stages), self._stacks)
 
-    def _change_one(self, stages: Stages) -> str | None:
+    def _change_one(self, stages: Stages) -> HloModule | None:
         size_of = stages.options.machine.size_of
         costs, effects = Costs(size_of), Effects(stages.call_graph)
         for pair in find_pairs(stages.module):
@@ -172,11 +169,11 @@ class _Loops:
             plan = plan_loops(pair, costs, size_of, effects, self._price)
             if plan is not None:
                 try:
-                    text = apply_loop_plan(stages.module, plan)
-                except LoopEditError:
+                    module = apply_loop_plan(stages.module, plan)
+                except EditError:
                     continue
                 self._stacks += _count_gone(plan)
-                return text
+                return module
         return None
 
 
