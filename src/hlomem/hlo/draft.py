@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from hlomem.base.errors import EditError
 from hlomem.hlo.builder import link_attributes, numbered_parameters, verified
-from hlomem.hlo.ir import HloComputation, HloInstruction, HloModule, Origins
+from hlomem.hlo.ir import Creation, HloComputation, HloInstruction, HloModule, Origins
 from hlomem.hlo.shape import tuple_shape
 
 if TYPE_CHECKING:
@@ -336,27 +336,29 @@ class ModuleDraft:
 
     def _find_origins(self) -> Origins | None:
         """The message that the given module was read from, and what is left of it."""
-        given = self.given
-        known = given.creation or given.origins
+        known = self.given.creation or self.given.origins
         if known is None:
             return None
-        header = given.attributes if given.origins is None else given.origins.header
+        header = self.given.attributes if isinstance(known, Creation) else known.header
+        places: dict[HloInstruction, tuple[int, str]] = {}
         given_of = {copy: one for one, copy in self._instruction_of.items()}
-        numbers: dict[HloInstruction, int] = {}
         for computation in self.module.computations:
             for instruction in () if computation.reader is not None else computation.instructions:
                 model = instruction
                 while model in self._model_of:
                     model = self._model_of[model]
-                number = known.instructions.get(given_of.get(model, model))
-                if number is not None:
-                    numbers[instruction] = number
+                model = given_of.get(model, model)
+                home = known.computations.get(model.parent)
+                if home is not None and model.parent.reader is not None:
+                    places[instruction] = home, model.name
+                elif isinstance(known, Origins) and model in known.instructions:
+                    places[instruction] = known.instructions[model]
         computations = {
             copy: known.computations[one]
             for one, copy in self._computation_of.items()
             if one in known.computations
         }
-        return Origins(known.encoded, dict(header), computations, numbers)
+        return Origins(known.encoded, dict(header), computations, places)
 
     def _keep_promise(self) -> None:
         """Update the layouts promised to the caller where the entry's differ."""

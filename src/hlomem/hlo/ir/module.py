@@ -62,8 +62,9 @@ class Origins(NamedTuple):
     """The attributes of the header as they were read."""
     computations: dict[HloComputation, int]
     """The ids of those that are in the message."""
-    instructions: dict[HloInstruction, int]
-    """The ids of those that changed computations have from the message; copies have the same."""
+    instructions: dict[HloInstruction, tuple[int, str]]
+    """By instruction of a changed computation: the id of a computation and a name, by which the
+    message has it, or the instruction that it is a copy of."""
 
 
 class HloModule:

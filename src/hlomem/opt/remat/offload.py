@@ -247,7 +247,7 @@ def make_moves(module: HloModule, moves: Sequence[Move], color: int) -> HloModul
                 [made[view.operands[0]]],
                 attributes=view.attributes,
             )
-            made[view] = again
+            made[view] = rewriter.make_like(view, again)
             taken.add(again.name)
         for reader in map(known.__getitem__, move.readers):
             for number, operand in enumerate(reader.operands):
