@@ -20,8 +20,6 @@ from hlomem.opt.remat.flops import Costs
 from hlomem.pipeline import in_text_order, start_stages
 from tests.opt.loops.test_stacks import TEXT
 
-_SLICE = "dynamic-slice"
-
 
 @pytest.mark.parametrize(
     ("taken", "results", "operands"),
@@ -63,23 +61,6 @@ def _edited(dropped: str) -> tuple[hlo.HloModule, str]:
     assert plan is not None
     assert [stack.value.name for stack in plan.dropped] == [dropped]
     return stages.module, format_module(apply_loop_plan(stages.module, plan))
-
-
-def test_one_value_of_a_fusion_stays_stacked_and_the_other_is_computed_from_it() -> None:
-    given, text = _edited("tanh")
-    edited = hlo.parse(text)
-    edited.validate()
-    assert find_meaning_problems(given, edited) == []
-    [first, second] = [one for one in edited.entry.instructions if one.opcode == "while"]
-    assert len(first.shape.elements) == len(second.shape.elements) == 3
-    [fusion] = [one for one in first.called_computations[0].instructions if one.opcode == "fusion"]
-    assert [shape.text for shape in fusion.shape.elements] == ["f32[3,2]{1,0}", "f32[2]{0}"]
-    # The reader of the stack that is gone takes a slice; that of the other still finds its own.
-    slices = {
-        name: sum(one.opcode == _SLICE for one in edited.computation_by_name[name].instructions)
-        for name in ("outer", "inner")
-    }
-    assert slices == {"outer": 0, "inner": 1}
 
 
 @pytest.mark.parametrize(
