@@ -83,24 +83,20 @@ def _other_order(module: HloModule) -> list[HloInstruction]:
 
 
 def _insert(rewriter: Rewriter, module: HloModule) -> set[str]:
-    """New instructions of the opcodes that edits make."""
+    """New instructions of opcodes that edits make."""
     root = module.entry.root
-    draft = rewriter.draft(module.entry)
-    scalar = Shape(ELEMENT_TYPE_BY_TEXT["s32"], (), (), default_layout(0))
-    number = draft.make("number", scalar, "constant", payload="-7")
-    both = rewriter.insert(root, "both", "(s32[], s32[])", "tuple", [])
-    both.operands = (number, number)
-    one = draft.make("one", scalar, "get-tuple-element", [both], attributes={"index": "1"})
-    inside = draft.make("inside", scalar, "parameter", payload="0")
-    sizes = {"dimensions": "{}"}
-    twice = draft.make("twice", scalar, "broadcast", [inside], attributes=sizes)
-    body = rewriter.add_fused("new_body", draft, [inside, twice], twice)
-    fused = draft.make(
-        "fused", scalar, "fusion", [one], attributes={"kind": "kLoop"}, called=[body]
+    number = rewriter.insert(root, "number", "s32[]", "constant", payload="-7")
+    both = rewriter.insert(root, "both", "(s32[], s32[])", "tuple", [number, number])
+    index, sizes = {"index": "1"}, {"dimensions": "{1}"}
+    one = rewriter.insert(root, "one", "s32[]", "get-tuple-element", [both], attributes=index)
+    rewriter.insert(
+        root, "many", "s32[4,2]{1,0}", "broadcast", [one], attributes={"dimensions": "{}"}
     )
-    draft.put_before(both, number)
-    draft.put_after([both], one, fused)
-    return {"number", "both", "one", "inside", "twice", "fused"}
+    row = rewriter.insert(
+        root, "row", "s32[2]{0}", "broadcast", [one], attributes={"dimensions": "{}"}
+    )
+    rewriter.insert(root, "rows", "s32[4,2]{1,0:S(5)}", "broadcast", [row], attributes=sizes)
+    return {"number", "both", "one", "many", "row", "rows"}
 
 
 _EDITS: list[Callable[[Rewriter, HloModule], set[str]]] = [_clone, _reorder, _insert]

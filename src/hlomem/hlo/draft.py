@@ -7,136 +7,18 @@ until somebody changes them or asks for their instructions. `hlomem.hlo.rewrite`
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
 from hlomem.base.errors import EditError
-from hlomem.hlo.builder import link_attributes, numbered_parameters, verified
+from hlomem.hlo.body_draft import Draft, copy_instruction, relink, unused_name
+from hlomem.hlo.builder import numbered_parameters, verified
 from hlomem.hlo.ir import Creation, HloComputation, HloInstruction, HloModule, Origins
 from hlomem.hlo.shape import tuple_shape
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
-    from hlomem.hlo.opcodes import Opcode
-    from hlomem.hlo.shape import Shape
+    from collections.abc import Iterator
 
 _LAYOUT = "entry_computation_layout"
-
-
-class Draft(Struct, eq=False):
-    """The instructions of a computation that is being changed."""
-
-    computation: HloComputation
-    instructions: list[HloInstruction]
-    root: HloInstruction
-
-    def position(self, instruction: HloInstruction) -> int:
-        """The position of an instruction."""
-        return self.instructions.index(instruction)
-
-    def find(self, name: str) -> HloInstruction | None:
-        """The instruction of that name."""
-        return next(
-            (instruction for instruction in self.instructions if instruction.name == name), None
-        )
-
-    def users(self, instruction: HloInstruction) -> list[HloInstruction]:
-        """The instructions that use one as an operand."""
-        return [user for user in self.instructions if instruction in user.operands]
-
-    # Changes that are checked when the module is finished.
-
-    def make(
-        self,
-        name: str,
-        shape: Shape,
-        opcode: Opcode,
-        operands: Sequence[HloInstruction] = (),
-        *,
-        payload: str = "",
-        attributes: Mapping[str, str] | None = None,
-        called: Sequence[HloComputation] = (),
-    ) -> HloInstruction:
-        """A new instruction, in no list yet."""
-        texts = link_attributes(opcode, operands, attributes or {}, called, (), name)
-        return HloInstruction(
-            name,
-            shape,
-            opcode,
-            tuple(operands),
-            payload,
-            texts,
-            self.computation,
-            -1,
-            tuple(called),
-        )
-
-    def put_after(self, earlier: Iterable[HloInstruction], *new: HloInstruction) -> None:
-        """Put instructions right after the last of those that they need."""
-        position = max([self.position(one) for one in earlier], default=-1) + 1
-        self.instructions[position:position] = new
-
-    def put_before(self, later: HloInstruction, *new: HloInstruction) -> None:
-        """Put instructions right before another."""
-        position = self.position(later)
-        self.instructions[position:position] = new
-
-    def replace(self, old: HloInstruction, new: HloInstruction) -> None:
-        """Take an instruction out; what read it reads another."""
-        self.instructions.remove(old)
-        if self.root is old:
-            self.root = new
-        for user in self.users(old):
-            user.operands = tuple([new if one is old else one for one in user.operands])
-
-    def drop_dead(self, may_go: Callable[[HloInstruction], bool]) -> None:
-        """Drop instructions that no other reads, and those that only they had read."""
-        counts = Counter(operand for one in self.instructions for operand in one.operands)
-        kept: list[HloInstruction] = []
-        for instruction in reversed(self.instructions):
-            if counts[instruction] or instruction is self.root or not may_go(instruction):
-                kept.append(instruction)
-            else:
-                counts.subtract(instruction.operands)
-        self.instructions = kept[::-1]
-        left = set(kept)
-        for instruction in kept:
-            if not left.issuperset(instruction.control_predecessors):
-                needed = [one for one in instruction.control_predecessors if one in left]
-                instruction.control_predecessors = tuple(needed)
-                relink(instruction)
-
-    def check(self) -> None:
-        """Raise unless operands stand before their users, and names are unique."""
-        seen: set[HloInstruction] = set()
-        names: set[str] = set()
-        for instruction in self.instructions:
-            self._check(instruction, seen, names)
-
-    def finish(self) -> None:
-        """Put the instructions into the computation."""
-        self.check()
-        for index, instruction in enumerate(self.instructions):
-            instruction.index, instruction.users = index, []
-        parameters = numbered_parameters(self.computation, self.instructions)
-        self.computation.fill(self.instructions, parameters, self.root)
-
-    def _check(
-        self, instruction: HloInstruction, seen: set[HloInstruction], names: set[str]
-    ) -> None:
-        """Raise unless an instruction may follow those seen, which it joins."""
-        where = f"in computation `{self.computation.name}`"
-        for needed in (*instruction.operands, *instruction.control_predecessors):
-            if needed not in seen:
-                problem = f"`{instruction.name}` would stand before `{needed.name}`, which it needs"
-                raise EditError(f"{problem}, {where}")
-        if instruction.name in names:
-            raise EditError(f"there would be two instructions `{instruction.name}` {where}")
-        seen.add(instruction)
-        names.add(instruction.name)
 
 
 class ModuleDraft:
@@ -152,6 +34,7 @@ class ModuleDraft:
         self._drafts: dict[HloComputation, Draft] = {}
         self._removed: set[HloInstruction] = set()
         self._is_finished = False
+        self._names: set[str] | None = None
         self._header = dict(given.attributes)
         self.module = HloModule(
             given.name,
@@ -269,9 +152,80 @@ class ModuleDraft:
         self.draft(instruction.parent).instructions.remove(instruction)
         self._removed.add(instruction)
 
-    def note_copy(self, made: HloInstruction, model: HloInstruction) -> None:
-        """Remember which instruction a new one is a copy of."""
+    # Whole computations.
+
+    def copy_computation(
+        self, computation: HloComputation, suffix: str, before: HloComputation | None = None
+    ) -> Draft:
+        """Add a second computation like one, instructions and callees of the same names.
+
+        It stands after its original, unless it is to stand right before another.
+        """
+        original = self.computation(computation)
+        self.track(original)
+        listed = self.listed(original)
+        copy_of: dict[HloInstruction, HloInstruction] = {}
+        for instruction in listed:
+            copy = copy_of[instruction] = self.copy(instruction, instruction.name)
+            copy.operands = tuple([copy_of[operand] for operand in instruction.operands])
+            needed = [copy_of[needed] for needed in instruction.control_predecessors]
+            copy.control_predecessors = tuple(needed)
+        name = self.new_name(original.name, suffix)
+        position = original.index + 1 if before is None else self.computation(before).index
+        root = copy_of[self.root(original)]
+        return self.add(name, original, position, list(copy_of.values()), root)
+
+    def separate(self, made: Draft, suffix: str, *, is_deep: bool = False) -> None:
+        """Give a copied computation names of its own, and its fusions bodies of their own.
+
+        What it applies, or calls otherwise, is shared, unless the copy is to be deep.
+        """
+        pending, clone_of = [made], dict[HloComputation, HloComputation]()
+        while pending:
+            current = pending.pop()
+            for instruction in current.instructions:
+                instruction.name = self.new_name(instruction.name, suffix)
+                called = list(instruction.called_computations)
+                for number, callee in enumerate(called):
+                    if is_deep and callee not in clone_of:
+                        pending.append(self.copy_computation(callee, suffix))
+                        clone_of[callee] = pending[-1].computation
+                    elif not is_deep and instruction.opcode == "fusion":
+                        pending.append(self.copy_computation(callee, suffix, current.computation))
+                        called[number] = pending[-1].computation
+                    called[number] = clone_of.get(called[number], called[number])
+                instruction.called_computations = tuple(called)
+                if called or instruction.control_predecessors:
+                    relink(instruction)
+
+    def clone_fused(
+        self, computation: HloComputation, suffix: str, before: HloComputation | None = None
+    ) -> HloComputation:
+        """Add a second body for a fusion."""
+        made = self.copy_computation(computation, suffix, before)
+        self.separate(made, suffix)
+        return made.computation
+
+    def copy(self, instruction: HloInstruction, name: str) -> HloInstruction:
+        """An instruction like another, in no list yet."""
+        return self.note_copy(copy_instruction(instruction, name), instruction)
+
+    def note_copy(self, made: HloInstruction, model: HloInstruction) -> HloInstruction:
+        """Remember that an instruction says what another does wherever it was not told otherwise.
+
+        A message knows more of an instruction than its text.
+        """
         self._model_of[made] = model
+        return made
+
+    def new_name(self, name: str, suffix: str) -> str:
+        """A name like another that is free in the whole module."""
+        if self._names is None:
+            self._names = {instruction.name for instruction in self.given.iter_instructions()}
+            self._names.update(self.given.computation_by_name)
+        free = unused_name(f"{name}.{suffix}", self._names, "", 2)
+        self._names.add(free)
+        return free
 
     def add(
         self,
@@ -381,41 +335,3 @@ class ModuleDraft:
     def _check_open(self) -> None:
         if self._is_finished:
             raise EditError(f"the changes of module `{self.module.name}` are finished: begin anew")
-
-
-def unused_name(name: str, taken: Mapping[str, object] | set[str]) -> str:
-    """A name, with a number behind it where it is taken."""
-    number, free = 0, name
-    while free in taken:
-        number += 1
-        free = f"{name}.{number}"
-    return free
-
-
-def copy_instruction(instruction: HloInstruction, name: str) -> HloInstruction:
-    """An instruction like another, with its links, in no list yet."""
-    return HloInstruction(
-        name,
-        instruction.shape,
-        instruction.opcode,
-        instruction.operands,
-        instruction.payload,
-        instruction._attributes,  # as above
-        instruction.parent,
-        -1,
-        instruction.called_computations,
-        instruction.control_predecessors,
-    )
-
-
-def relink(instruction: HloInstruction) -> None:
-    """Let the attributes name what an instruction is linked with now."""
-    linked = link_attributes(
-        instruction.opcode,
-        instruction.operands,
-        instruction.attributes,
-        instruction.called_computations,
-        instruction.control_predecessors,
-        instruction.name,
-    )
-    instruction.set_attributes(linked)

@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hlomem.base.errors import EditError
+from hlomem.hlo.body_draft import relink, unused_name
 from hlomem.hlo.builder import (
     as_shape,
     check_attribute_texts,
@@ -24,8 +25,7 @@ from hlomem.hlo.builder import (
     make_instruction,
 )
 from hlomem.hlo.donations import SCHEDULED, Donations, set_attribute, write_donations
-from hlomem.hlo.draft import ModuleDraft, copy_instruction, relink, unused_name
-from hlomem.hlo.ir import HloComputation, HloInstruction
+from hlomem.hlo.draft import ModuleDraft
 from hlomem.hlo.opcodes import HANDING_ON, as_opcode
 from hlomem.hlo.resize import checked_resize
 from hlomem.hlo.shape import ELEMENT_TYPE_BY_TEXT, ROOT_INDEX, Shape, ShapeIndex
@@ -35,8 +35,7 @@ from hlomem.hlo.text.attributes import InputOutputAlias
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from hlomem.hlo.draft import Draft
-    from hlomem.hlo.ir import HloModule
+    from hlomem.hlo.ir import HloComputation, HloInstruction, HloModule
 
 _CONSTRAINTS = "operand_layout_constraints"
 CLONE = "clone"
@@ -47,8 +46,6 @@ class Rewriter:
 
     def __init__(self, module: HloModule) -> None:
         self._draft = ModuleDraft(module)
-        self._names: set[str] | None = None
-        self._added = 0
 
     def finish(self) -> HloModule:
         """The edited module; the rewriter has done its work then."""
@@ -130,8 +127,12 @@ class Rewriter:
         called: Sequence[HloComputation] = (),
         control_predecessors: Sequence[HloInstruction] = (),
         payload: str = "",
+        like: HloInstruction | None = None,
     ) -> HloInstruction:
-        """Add an instruction before another, with what `ComputationBuilder.add` takes."""
+        """Add an instruction before another, with what `ComputationBuilder.add` takes.
+
+        Where a message knows more of an instruction than a text, it is `like` another.
+        """
         before = self._draft.instruction(before)
         draft = self._draft.draft(before.parent)
         position = draft.position(before)
@@ -152,7 +153,7 @@ class Rewriter:
             known={earlier.name: earlier for earlier in draft.instructions[:position]},
         )
         draft.instructions.insert(position, instruction)
-        return instruction
+        return instruction if like is None else self._draft.note_copy(instruction, like)
 
     def remove(self, instruction: HloInstruction) -> None:
         """Remove an instruction that nobody uses."""
@@ -179,7 +180,9 @@ class Rewriter:
         if name:
             check_name(name, "an instruction")
         taken = {other.name for other in draft.instructions}
-        copy = self._copy(instruction, name or unused_name(f"{instruction.name}.{CLONE}", taken))
+        copy = self._draft.copy(
+            instruction, name or unused_name(f"{instruction.name}.{CLONE}", taken)
+        )
         if copy.name in taken:
             raise EditError(f"`{copy.name}` is defined twice in computation `{copy.parent.name}`")
         draft.instructions.insert(draft.position(instruction) + 1, copy)
@@ -291,61 +294,17 @@ class Rewriter:
         `HloModule::DeepCloneComputation`.
         """
         check_name(suffix, "a clone")
-        made = self.copy_computation(computation, suffix)
-        self.separate(made, suffix, is_deep=True)
+        made = self._draft.copy_computation(computation, suffix)
+        self._draft.separate(made, suffix, is_deep=True)
         return made.computation
 
-    def copy_computation(
-        self, computation: HloComputation, suffix: str, before: HloComputation | None = None
-    ) -> Draft:
-        """Add a second computation like one, instructions and callees of the same names.
+    def clone_fused(self, computation: HloComputation, suffix: str = CLONE) -> HloComputation:
+        """Add a second body for a fusion, with second bodies for those in it.
 
-        It stands after its original, unless it is to stand right before another.
+        What they apply is shared.
         """
-        original = self._draft.computation(computation)
-        self._draft.track(original)
-        listed = self._draft.listed(original)
-        copy_of: dict[HloInstruction, HloInstruction] = {}
-        for instruction in listed:
-            copy = copy_of[instruction] = self._copy(instruction, instruction.name)
-            copy.operands = tuple([copy_of[operand] for operand in instruction.operands])
-            needed = [copy_of[needed] for needed in instruction.control_predecessors]
-            copy.control_predecessors = tuple(needed)
-        name = self.new_name(original.name, suffix)
-        position = original.index + 1 if before is None else self._draft.computation(before).index
-        root = copy_of[self._draft.root(original)]
-        return self._draft.add(name, original, position, list(copy_of.values()), root)
-
-    def separate(self, made: Draft, suffix: str, *, is_deep: bool = False) -> None:
-        """Give a copied computation names of its own, and its fusions bodies of their own.
-
-        What it applies, or calls otherwise, is shared, unless the copy is to be deep.
-        """
-        pending, clone_of = [made], dict[HloComputation, HloComputation]()
-        while pending:
-            current = pending.pop()
-            for instruction in current.instructions:
-                instruction.name = self.new_name(instruction.name, suffix)
-                called = list(instruction.called_computations)
-                for number, callee in enumerate(called):
-                    if is_deep and callee not in clone_of:
-                        pending.append(self.copy_computation(callee, suffix))
-                        clone_of[callee] = pending[-1].computation
-                    elif not is_deep and instruction.opcode == "fusion":
-                        pending.append(self.copy_computation(callee, suffix, current.computation))
-                        called[number] = pending[-1].computation
-                    called[number] = clone_of.get(called[number], called[number])
-                instruction.called_computations = tuple(called)
-                if called or instruction.control_predecessors:
-                    relink(instruction)
-
-    def clone_fused(
-        self, computation: HloComputation, suffix: str, before: HloComputation | None = None
-    ) -> HloComputation:
-        """Add a second body for a fusion."""
-        made = self.copy_computation(computation, suffix, before)
-        self.separate(made, suffix)
-        return made.computation
+        check_name(suffix, "a clone")
+        return self._draft.clone_fused(computation, suffix)
 
     def set_called(
         self, instruction: HloInstruction, number: int, computation: HloComputation
@@ -374,57 +333,6 @@ class Rewriter:
         if callee.index >= caller.index:
             raise EditError(f"`{callee.name}` stands behind `{caller.name}`, which cannot call it")
         return callee
-
-    # Changes of whole bodies, checked when all is finished.
-
-    def draft(self, computation: HloComputation) -> Draft:
-        """The instructions of a computation, to be changed freely."""
-        return self._draft.draft(self._draft.computation(computation))
-
-    def copy_of(self, instruction: HloInstruction) -> HloInstruction:
-        """The instruction of the edited module that one of the given module became."""
-        return self._draft.instruction(instruction)
-
-    def make_like(self, model: HloInstruction, made: HloInstruction) -> HloInstruction:
-        """Say that a new instruction says what another does wherever it was not told otherwise.
-
-        A message knows more of an instruction than its text.
-        """
-        self._draft.note_copy(made, model)
-        return made
-
-    def add_fused(
-        self, name: str, caller: Draft, instructions: list[HloInstruction], root: HloInstruction
-    ) -> HloComputation:
-        """Add the body of a fusion, before all that are there but others added so."""
-        position, self._added = self._added, self._added + 1
-        like = caller.computation
-        made = self._draft.add(name, like, position, instructions, root).computation
-        made.is_fused = True
-        return made
-
-    def new_name(self, name: str, suffix: str) -> str:
-        """A name like another that is free in the whole module."""
-        if self._names is None:
-            module = self._draft.given
-            self._names = {instruction.name for instruction in module.iter_instructions()}
-            self._names.update(module.computation_by_name)
-        number, free = 1, f"{name}.{suffix}"
-        while free in self._names:
-            number += 1
-            free = f"{name}.{suffix}{number}"
-        self._names.add(free)
-        return free
-
-    def drop_uncalled(self) -> None:
-        """Drop the computations that the entry does not reach any more."""
-        self._draft.drop_uncalled()
-
-    def _copy(self, instruction: HloInstruction, name: str) -> HloInstruction:
-        made = copy_instruction(instruction, name)
-        if self._names is not None:
-            self._names.add(name)
-        return self.make_like(instruction, made)
 
     # Everywhere.
 

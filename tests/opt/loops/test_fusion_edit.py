@@ -8,10 +8,10 @@ import pytest
 
 from hlomem import hlo
 from hlomem.base.errors import HlomemError
-from hlomem.hlo.rewrite import Rewriter
 from hlomem.hlo.text.printer import format_module
 from hlomem.opt.checks.equivalence import find_meaning_problems
 from hlomem.opt.loops.choice import plan_loops
+from hlomem.opt.loops.draft import LoopDraft
 from hlomem.opt.loops.edit import apply_loop_plan
 from hlomem.opt.loops.fusion_edit import FusionEdits
 from hlomem.opt.loops.pairs import find_pairs
@@ -29,18 +29,18 @@ def test_a_fusion_makes_what_is_taken(
     taken: tuple[str, ...], results: int, operands: list[str] | None
 ) -> None:
     module = hlo.parse(TEXT)
-    rewriter = Rewriter(module)
-    body = rewriter.draft(module.computation_by_name["body"])
-    given = [one.name for one in rewriter.draft(module.computation_by_name["two"]).instructions]
+    loops = LoopDraft(module)
+    body = loops.body(module.computation_by_name["body"])
+    given = [one.name for one in loops.body(module.computation_by_name["two"]).instructions]
     body.instructions = [
         one
         for one in body.instructions
         if one.name in taken or one.name not in ("s.1", "t.1", "x.1")
     ]
-    FusionEdits(rewriter).drop_results(body)
+    FusionEdits(loops).drop_results(body)
     [fusion] = [one for one in body.instructions if one.opcode == "fusion"]
     assert len(list(fusion.shape.leaves())) == results
-    draft = rewriter.draft(module.computation_by_name["two"])
+    draft = loops.body(module.computation_by_name["two"])
     if operands is None:
         assert [one.name for one in draft.instructions] == given
         return

@@ -21,14 +21,14 @@ from hlomem.opt.remat.edit import SUFFIX
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from hlomem.hlo.draft import Draft
+    from hlomem.hlo.body_draft import Draft
     from hlomem.hlo.ir import HloComputation, HloInstruction
     from hlomem.hlo.opcodes import Opcode
     from hlomem.hlo.shape import Shape
     from hlomem.opt.loops.choice import LoopPlan
+    from hlomem.opt.loops.draft import LoopDraft
     from hlomem.opt.loops.fusion_edit import FusionEdits
     from hlomem.opt.loops.pairs import Loop, Stack
-    from hlomem.opt.loops.rewriter import BodyRewriter
 
 
 def find_counter(loop: Loop) -> HloInstruction:
@@ -60,7 +60,7 @@ class Remaker:
         self,
         plan: LoopPlan,
         body: Draft,
-        rewriter: BodyRewriter,
+        draft: LoopDraft,
         kept: Mapping[HloInstruction, Stack],
         fusions: FusionEdits,
     ) -> None:
@@ -68,7 +68,7 @@ class Remaker:
         self._pair = plan.pair
         self._first, self._second = plan.pair.first, plan.pair.second
         self._body = body
-        self._rewriter = rewriter
+        self._draft = draft
         self._kept = kept
         self._fusions = fusions
         self._values = BodyValues(plan.pair)
@@ -91,7 +91,7 @@ class Remaker:
             self._stacks[value] = self._add_element("stack", shape)
         for value, stack in self._kept.items():
             element = self._second.elements[stack.later_index][0]
-            self._stacks[value] = self._rewriter.copy_of(element)
+            self._stacks[value] = self._draft.instruction(element)
         outside = [
             self._first.initial.operands[value.tuple_index]
             for value in self._invariants()
@@ -103,7 +103,7 @@ class Remaker:
             by_reader.setdefault(reader, []).append(stack)
         for reader in sorted(by_reader, key=lambda one: one.index):
             slices = [(stack, self._remake(stack)) for stack in by_reader[reader]]
-            self._put_before(self._rewriter.copy_of(reader))
+            self._put_before(self._draft.instruction(reader))
             for stack, part in slices:
                 for read in stack.reads:
                     self._fusions.feed(self._body, read.instruction, read.number, part)
@@ -140,9 +140,9 @@ class Remaker:
 
     def _add_element(self, name: str, shape: Shape) -> HloInstruction:
         """An element behind those of the state."""
-        parameter = self._rewriter.copy_of(self._second.body.parameters[0])
+        parameter = self._draft.instruction(self._second.body.parameters[0])
         index = len(self._second.initial.operands) - len(self._plan.dropped) + len(self.elements)
-        element = self._rewriter.element_of(self._body, name, parameter, shape, index)
+        element = self._draft.element_of(self._body, name, parameter, shape, index)
         self._body.put_after([parameter], element)
         self.elements.append(element)
         return element
@@ -165,7 +165,7 @@ class Remaker:
         for index, given in enumerate(self._second.initial.operands):
             elements = self._second.elements.get(index)
             if given is outside and elements and self._second.is_invariant(index):
-                self._made[value] = self._rewriter.copy_of(elements[0])
+                self._made[value] = self._draft.instruction(elements[0])
                 return True
         self._made[value] = self._add_element(value.name, outside.shape)
         return False
@@ -187,8 +187,8 @@ class Remaker:
             if not stack.is_exact:
                 shape = narrowed(part.shape, stack.shape)
                 name = f"{stack.value.name}.converted"
-                part = self._emit(self._rewriter.wrap(self._body, name, shape, "convert", [part]))
-        name = self._rewriter.new(stack.write.runs.name)
+                part = self._emit(self._draft.wrap(self._body, name, shape, "convert", [part]))
+        name = self._draft.new(stack.write.runs.name)
         return self._emit(self._body.make(name, stack.part, "bitcast", [part]))
 
     def _needed(self, wanted: HloInstruction) -> list[HloInstruction]:
@@ -233,7 +233,7 @@ class Remaker:
         attributes.pop(CONTROL_PREDECESSORS, None)
         called = [self._callee(one, made_by) for one in made_by.called_computations]
         clone = self._body.make(
-            self._rewriter.new(value.name),
+            self._draft.new(value.name),
             value.shape,
             made_by.opcode,
             [self._made[operand] for operand in self._values.operands(value)],
@@ -241,13 +241,13 @@ class Remaker:
             attributes=attributes,
             called=called,
         )
-        return self._emit(self._rewriter.make_like(made_by, clone))
+        return self._emit(self._draft.note_copy(clone, made_by))
 
     def _callee(self, callee: HloComputation, caller: HloInstruction) -> HloComputation:
         """A body of its own for a fusion; what others apply is shared."""
         if caller.opcode != "fusion":
-            return self._rewriter.draft(callee).computation
-        return self._rewriter.clone_fused(callee, SUFFIX, self._second.body)
+            return self._draft.body(callee).computation
+        return self._draft.clone_fused(callee, SUFFIX, self._second.body)
 
     def _integer(self, value: HloInstruction) -> HloInstruction:
         """An integer of the iteration that is gone through again."""
@@ -264,7 +264,7 @@ class Remaker:
 
     def _count(self, wanted: Sequence[int], name: str) -> HloInstruction:
         """Integers by iteration, made of this loop's counter."""
-        counter = self._rewriter.copy_of(find_counter(self._second))
+        counter = self._draft.instruction(find_counter(self._second))
         key = tuple(wanted)
         if key not in self._counts:
             self._counts[key] = self._new_count(key, name, counter)
@@ -279,11 +279,11 @@ class Remaker:
         if not step:
             return self._constant(counter.shape, start)
         opcode: Opcode = "add" if step > 0 else "subtract"
-        made = self._rewriter.wrap(self._body, name, counter.shape, opcode, [start, counter])
+        made = self._draft.wrap(self._body, name, counter.shape, opcode, [start, counter])
         return self._emit(made)
 
     def _constant(self, shape: Shape, number: int) -> HloInstruction:
-        name = self._rewriter.new("constant")
+        name = self._draft.new("constant")
         return self._emit(self._body.make(name, shape, "constant", payload=str(number)))
 
     def _read(self, value: HloInstruction) -> HloInstruction:
@@ -294,7 +294,7 @@ class Remaker:
         place = self._place(value)
         sizes = ",".join(map(str, part.dimensions))
         read = self._emit(
-            self._rewriter.wrap(
+            self._draft.wrap(
                 self._body,
                 f"{value.name}.slice",
                 part,
@@ -303,7 +303,7 @@ class Remaker:
                 {"dynamic_slice_sizes": f"{{{sizes}}}"},
             )
         )
-        name = self._rewriter.new(value.name)
+        name = self._draft.new(value.name)
         return self._emit(self._body.make(name, value.shape, "bitcast", [read]))
 
     def _place(self, value: HloInstruction) -> HloInstruction:
@@ -325,7 +325,7 @@ class Remaker:
         fusion = fusion_of(owner)
         assert fusion is not None
         [body] = fusion.called_computations
-        draft = self._rewriter.copy_computation(body, SUFFIX, self._second.body)
+        draft = self._draft.copy_computation(body, SUFFIX, self._second.body)
         copy_of = dict(zip(body.instructions, draft.instructions, strict=True))
         given = {
             copy_of[parameter]: operand
@@ -336,21 +336,21 @@ class Remaker:
         draft.root = results[0]
         if len(results) > 1:
             shape = tuple_shape([result.shape for result in results])
-            draft.root = draft.make(self._rewriter.new("tuple"), shape, "tuple", results)
+            draft.root = draft.make(self._draft.new("tuple"), shape, "tuple", results)
             draft.instructions.append(draft.root)
         attributes = fitting_attributes(fusion, draft)
         attributes.pop("backend_config", None)
         attributes.pop(CONTROL_PREDECESSORS, None)
         operands = self._finish_body(draft, given)
         made = self._body.make(
-            self._rewriter.new(owner.name),
+            self._draft.new(owner.name),
             draft.root.shape,
             "fusion",
             operands,
             attributes=attributes,
             called=[draft.computation],
         )
-        self._take(self._emit(self._rewriter.make_like(fusion, made)), roots, results)
+        self._take(self._emit(self._draft.note_copy(made, fusion)), roots, results)
 
     def _finish_body(
         self, draft: Draft, given: Mapping[HloInstruction, HloInstruction]
@@ -361,7 +361,7 @@ class Remaker:
         for parameter in [one for one in draft.instructions if one.opcode == "parameter"]:
             parameter.payload = str(len(operands))
             operands.append(self._made[given[parameter]])
-        self._rewriter.separate(draft, SUFFIX)
+        self._draft.separate(draft, SUFFIX)
         return operands
 
     def _hand_in(
@@ -371,7 +371,7 @@ class Remaker:
         given: dict[HloInstruction, HloInstruction] = {}
         for inside, copy in copy_of.items():
             if inside in self._stacks:
-                name = self._rewriter.new(inside.name)
+                name = self._draft.new(inside.name)
                 parameter = draft.make(name, inside.shape, "parameter", payload="0")
                 draft.replace(copy, parameter)
                 draft.instructions.insert(0, parameter)
@@ -389,7 +389,7 @@ class Remaker:
             return copy_of[root]
         inside = copy_of[root.value]
         shape = narrowed(inside.shape, root.shape)
-        made = draft.make(self._rewriter.new(inside.name), shape, "convert", [inside])
+        made = draft.make(self._draft.new(inside.name), shape, "convert", [inside])
         draft.instructions.append(made)
         return made
 
@@ -402,7 +402,7 @@ class Remaker:
         for number, (root, result) in enumerate(zip(roots, results, strict=True)):
             made = fusion
             if len(roots) > 1:
-                element = self._rewriter.element_of(
+                element = self._draft.element_of(
                     self._body, result.name, fusion, result.shape, number
                 )
                 made = self._emit(element)

@@ -14,15 +14,15 @@ from hlomem.base.errors import EditError
 from hlomem.hlo.shape import ElementType, Shape, default_layout, tuple_shape
 from hlomem.opt.loops.backward_body import Remaker, find_counter
 from hlomem.opt.loops.choice import kept_stacks
+from hlomem.opt.loops.draft import LoopDraft
 from hlomem.opt.loops.fusion_edit import FusionEdits
-from hlomem.opt.loops.rewriter import BodyRewriter
 from hlomem.opt.loops.stacks import stacked
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
-    from hlomem.hlo.draft import Draft
+    from hlomem.hlo.body_draft import Draft
     from hlomem.hlo.ir import HloInstruction, HloModule
     from hlomem.opt.loops.choice import LoopPlan
     from hlomem.opt.loops.pairs import Loop
@@ -56,9 +56,9 @@ class _Editor:
     def __init__(self, module: HloModule, plan: LoopPlan) -> None:
         self._plan = plan
         self._first, self._second = plan.pair.first, plan.pair.second
-        self._rewriter = BodyRewriter(module)
-        self._fusions = FusionEdits(self._rewriter)
-        self._parent = self._rewriter.draft(self._first.instruction.parent)
+        self._draft = LoopDraft(module)
+        self._fusions = FusionEdits(self._draft)
+        self._parent = self._draft.body(self._first.instruction.parent)
         self._kept = kept_stacks(plan)
         self._new = [one for one in plan.stored if one not in self._kept]
         """Values that get a stack of their own."""
@@ -66,64 +66,64 @@ class _Editor:
     def run(self) -> HloModule:
         if self._second.body.index < self._first.body.index:
             raise EditError("the second loop's body stands before that of the first")
-        rewriter, parent = self._rewriter, self._parent
-        first, second = map(rewriter.draft, (self._first.body, self._second.body))
+        draft, parent = self._draft, self._parent
+        first, second = map(draft.body, (self._first.body, self._second.body))
         shapes = [stacked(value.shape, len(self._first.ticks)) for value in self._new]
         starts = [self._start(shape) for shape in shapes]
         dropped = {stack.earlier_index for stack in self._plan.dropped}
         writes = self._write_new(first, shapes, len(first.root.operands) - len(dropped))
         self._change_state(self._first, dropped, starts, writes)
         results = self._take_results(shapes)
-        remaker = Remaker(self._plan, second, rewriter, self._kept, self._fusions)
+        remaker = Remaker(self._plan, second, draft, self._kept, self._fusions)
         outside = remaker.run(self._new, shapes)
-        given = [*results, *map(rewriter.copy_of, outside)]
+        given = [*results, *map(draft.instruction, outside)]
         dropped = {stack.later_index for stack in self._plan.dropped}
         self._change_state(self._second, dropped, given, remaker.elements)
         self._fusions.tidy(second)
         second.drop_dead(_may_go)
-        for draft in (first, parent):
-            draft.drop_dead(_may_go)
-            self._fusions.drop_results(draft)
-            draft.drop_dead(_may_go)
-        rewriter.drop_uncalled()
-        return rewriter.finish()
+        for body in (first, parent):
+            body.drop_dead(_may_go)
+            self._fusions.drop_results(body)
+            body.drop_dead(_may_go)
+        draft.drop_uncalled()
+        return draft.finish()
 
     def _start(self, shape: Shape) -> HloInstruction:
         """The stack a loop begins with: room, as others begin with, or nothing but zeros."""
-        parent, rewriter = self._parent, self._rewriter
-        before = rewriter.copy_of(self._first.initial)
+        parent, draft = self._parent, self._draft
+        before = draft.instruction(self._first.initial)
         for stack in self._plan.dropped:
             given = self._first.initial.operands[stack.earlier_index]
             if _is_empty(given):
                 start = parent.make(
-                    rewriter.new("stack"), shape, given.opcode, attributes=given.attributes
+                    draft.new("stack"), shape, given.opcode, attributes=given.attributes
                 )
-                rewriter.make_like(given, start)
+                draft.note_copy(start, given)
                 parent.put_before(before, start)
                 return start
         element = shape.element_type
         zero = parent.make(
-            rewriter.new("zero"),
+            draft.new("zero"),
             Shape(element, (), (), default_layout(0)),
             "constant",
             payload="false" if element is ElementType.PRED else "0",
         )
-        start = rewriter.wrap(parent, "stack", shape, "broadcast", [zero], {"dimensions": "{}"})
+        start = draft.wrap(parent, "stack", shape, "broadcast", [zero], {"dimensions": "{}"})
         parent.put_before(before, zero, start)
         return start
 
     def _write_new(self, body: Draft, shapes: Sequence[Shape], index: int) -> list[HloInstruction]:
         """New stacks, written in every iteration of the first loop as soon as a value is there."""
-        rewriter = self._rewriter
+        draft = self._draft
         writes: list[HloInstruction] = []
-        parameter = rewriter.copy_of(self._first.body.parameters[0])
+        parameter = draft.instruction(self._first.body.parameters[0])
         for number, (value, shape) in enumerate(zip(self._new, shapes, strict=True)):
-            place = rewriter.copy_of(find_counter(self._first))
-            copy = rewriter.copy_of(value)
-            element = rewriter.element_of(body, "stack", parameter, shape, index + number)
-            part = body.make(rewriter.new(value.name), stacked(value.shape, 1), "bitcast", [copy])
+            place = draft.instruction(find_counter(self._first))
+            copy = draft.instruction(value)
+            element = draft.element_of(body, "stack", parameter, shape, index + number)
+            part = body.make(draft.new(value.name), stacked(value.shape, 1), "bitcast", [copy])
             places: list[HloInstruction | int] = [place, *[0] * value.shape.rank]
-            write = rewriter.wrap(
+            write = draft.wrap(
                 body, "stacked", shape, "dynamic-update-slice", [element, part, *places]
             )
             body.put_after([copy, place, parameter], element, part, write)
@@ -132,10 +132,10 @@ class _Editor:
 
     def _take_results(self, shapes: Sequence[Shape]) -> list[HloInstruction]:
         """The new stacks behind the first loop."""
-        loop = self._rewriter.copy_of(self._first.instruction)
+        loop = self._draft.instruction(self._first.instruction)
         index = len(loop.shape.elements) - len(shapes)
         taken = [
-            self._rewriter.element_of(self._parent, "stacked", loop, shape, index + number)
+            self._draft.element_of(self._parent, "stacked", loop, shape, index + number)
             for number, shape in enumerate(shapes)
         ]
         self._parent.put_after([loop], *taken)
@@ -149,10 +149,10 @@ class _Editor:
         returned: Sequence[HloInstruction],
     ) -> None:
         """Let a loop's state lose elements, and gain some that it is given and returns."""
-        rewriter = self._rewriter
-        parent, body = self._parent, rewriter.draft(loop.body)
+        draft = self._draft
+        parent, body = self._parent, draft.body(loop.body)
         kept = [index for index in range(len(loop.initial.operands)) if index not in dropped]
-        initial = rewriter.copy_of(loop.initial)
+        initial = draft.instruction(loop.initial)
         initial.operands = (*[initial.operands[index] for index in kept], *given)
         body.root.operands = (*[body.root.operands[index] for index in kept], *returned)
         if loop is self._first:
@@ -160,21 +160,21 @@ class _Editor:
         shape = tuple_shape([operand.shape for operand in initial.operands])
         initial.shape = body.root.shape = shape
         place_of = {index: place for place, index in enumerate(kept)}
-        for draft, whole in (
+        for body_of, whole in (
             (parent, loop.instruction),
             (body, loop.body.parameters[0]),
-            (rewriter.draft(loop.condition), loop.condition.parameters[0]),
+            (draft.body(loop.condition), loop.condition.parameters[0]),
         ):
-            rewriter.copy_of(whole).shape = shape
-            self._renumber(draft, whole, place_of)
+            draft.instruction(whole).shape = shape
+            self._renumber(body_of, whole, place_of)
         if loop.is_called:
-            for instruction in rewriter.draft(loop.repeats.parent).instructions:
+            for instruction in draft.body(loop.repeats.parent).instructions:
                 instruction.shape = shape
 
     def _renumber(self, draft: Draft, whole: HloInstruction, place_of: Mapping[int, int]) -> None:
         """Let those that take elements of a tuple take them where they are now."""
         for user in whole.users:
-            copy = self._rewriter.copy_of(user)
+            copy = self._draft.instruction(user)
             if user.tuple_index in place_of:
                 place = str(place_of[user.tuple_index])
                 copy.set_attributes({**copy.attributes, "index": place})
@@ -189,7 +189,7 @@ class _Editor:
             if not any(one.opcode == "get-tuple-element" for one in gone):
                 gone.append(write.runs)
             for instruction in gone:
-                body.instructions.remove(self._rewriter.copy_of(instruction))
+                body.instructions.remove(self._draft.instruction(instruction))
 
 
 def _is_empty(value: HloInstruction) -> bool:

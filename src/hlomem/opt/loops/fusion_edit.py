@@ -1,7 +1,8 @@
 """Fusions with fewer results, or with a slice where they had read a stack.
 
-In: a rewriter, the draft of a body, and what changes in it. Out: the same draft changed, and those
-of the bodies of fusions. A body is changed in place, since only one instruction calls it.
+In: a module that is being changed, the draft of a body, and what changes in it. Out: the same draft
+changed, and those of the bodies of fusions. A body is changed in place, since only one instruction
+calls it.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from hlomem.opt.loops.stacks import fusion_of, is_transparent, one_slice
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from hlomem.hlo.draft import Draft
+    from hlomem.hlo.body_draft import Draft
     from hlomem.hlo.ir import HloComputation, HloInstruction
-    from hlomem.hlo.rewrite import Rewriter
     from hlomem.hlo.shape import Shape
+    from hlomem.opt.loops.draft import LoopDraft
 
 _ALIASING = "output_to_operand_aliasing"
 _PRODUCTS = ("convolution", "dot")
@@ -26,12 +27,12 @@ _PRODUCTS = ("convolution", "dot")
 class FusionEdits:
     """The bodies of fusions that are changed."""
 
-    def __init__(self, rewriter: Rewriter) -> None:
-        self._rewriter = rewriter
+    def __init__(self, draft: LoopDraft) -> None:
+        self._module = draft
         self._changed: dict[HloComputation, Draft] = {}
 
     def _draft(self, computation: HloComputation) -> Draft:
-        draft = self._rewriter.draft(computation)
+        draft = self._module.body(computation)
         self._changed[draft.computation] = draft
         return draft
 
@@ -85,7 +86,7 @@ class FusionEdits:
 
     def feed(self, body: Draft, reader: HloInstruction, number: int, part: HloInstruction) -> None:
         """Let an instruction of a body take a slice where it had taken it of a stack."""
-        copy = self._rewriter.copy_of(reader)
+        copy = self._module.instruction(reader)
         if reader.opcode == "async-start":
             copy = self._wait(body, reader)
         operands = list(copy.operands)
@@ -100,12 +101,12 @@ class FusionEdits:
     def _wait(self, body: Draft, start: HloInstruction) -> HloInstruction:
         """Let run where it is done what ran asynchronously."""
         [done] = start.users
-        made, begun = map(self._rewriter.copy_of, (done, start))
+        made, begun = map(self._module.instruction, (done, start))
         if made.opcode != "fusion":
             fusion = fusion_of(start)
             assert fusion is not None
-            model = self._rewriter.copy_of(fusion)
-            self._rewriter.make_like(model, made)
+            model = self._module.instruction(fusion)
+            self._module.note_copy(made, model)
             made.opcode, made.operands = "fusion", begun.operands
             made.called_computations = model.called_computations
             made.set_attributes(dict(fusion.attributes))
@@ -116,14 +117,14 @@ class FusionEdits:
         """A parameter of a body is one slice from now on."""
         draft = self._draft(callee)
         parameter = callee.parameters[number]
-        self._rewriter.copy_of(parameter).shape = shape
+        self._module.instruction(parameter).shape = shape
         self._pass_on(draft, parameter)
 
     def _pass_on(self, draft: Draft, given: HloInstruction) -> None:
         """Change all that take what has only one slice now."""
-        copy = self._rewriter.copy_of(given)
+        copy = self._module.instruction(given)
         for user in given.users:
-            later = self._rewriter.copy_of(user)
+            later = self._module.instruction(user)
             if user.opcode == "bitcast":
                 later.shape = one_slice(later.shape)
                 self._pass_on(draft, user)

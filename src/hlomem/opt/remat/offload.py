@@ -16,7 +16,7 @@ from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.base.quantities import Color
-from hlomem.hlo.draft import unused_name
+from hlomem.hlo.body_draft import unused_name
 from hlomem.hlo.rewrite import Rewriter
 from hlomem.hlo.shape import default_layout
 from hlomem.opt.orders.cost import HOST_FACTOR, Times
@@ -246,8 +246,9 @@ def make_moves(module: HloModule, moves: Sequence[Move], color: int) -> HloModul
                 view.opcode,
                 [made[view.operands[0]]],
                 attributes=view.attributes,
+                like=view,
             )
-            made[view] = rewriter.make_like(view, again)
+            made[view] = again
             taken.add(again.name)
         for reader in map(known.__getitem__, move.readers):
             for number, operand in enumerate(reader.operands):

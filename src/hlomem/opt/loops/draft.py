@@ -1,27 +1,35 @@
 """Edits of the bodies of loops: instructions that read others, fusions of one instruction each.
 
-In: a module, as `hlomem.hlo.rewrite.Rewriter` takes it. New instructions are made for a body in no
-list yet; the one who makes them puts them there.
+In: a module. Out: the edited one. New instructions are in no list yet; what makes them puts them
+there.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hlomem.hlo.draft import ModuleDraft
 from hlomem.hlo.ir import HloInstruction
-from hlomem.hlo.rewrite import Rewriter
 from hlomem.opt.remat.edit import SUFFIX
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from hlomem.hlo.draft import Draft
+    from hlomem.hlo.body_draft import Draft
+    from hlomem.hlo.ir import HloComputation
     from hlomem.hlo.opcodes import Opcode
     from hlomem.hlo.shape import Shape
 
 
-class BodyRewriter(Rewriter):
-    """A rewriter that names what it makes."""
+class LoopDraft(ModuleDraft):
+    """A module whose loops are being changed."""
+
+    _wrapped = 0
+    """Bodies of fusions that stand before all others."""
+
+    def body(self, computation: HloComputation) -> Draft:
+        """A computation of the given module, to be changed."""
+        return self.draft(self.computation(computation))
 
     def new(self, name: str) -> str:
         """A name like another that is free in the whole module."""
@@ -63,8 +71,8 @@ class BodyRewriter(Rewriter):
                 )
             )
         root = body.make(self.new(opcode), shape, opcode, taken, attributes=attributes)
-        callee = self.add_fused(inside, body, [*taken, root], root)
-        kind_of = {"kind": "kLoop"}
-        return body.make(
-            self.new(name), shape, "fusion", outer, attributes=kind_of, called=[callee]
-        )
+        callee = self.add(inside, body.computation, self._wrapped, [*taken, root], root).computation
+        callee.is_fused = True
+        self._wrapped += 1
+        kind = {"kind": "kLoop"}
+        return body.make(self.new(name), shape, "fusion", outer, attributes=kind, called=[callee])
