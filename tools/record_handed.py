@@ -19,9 +19,9 @@ from importlib import import_module, metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hlomem.jax.factory_orders import capture
-from hlomem.jax.jobs import Job
-from hlomem.jax.module_plans import temporaries_of
+from hlomem.jax.compile.messages import Job
+from hlomem.jax.compile.placeholder import temporaries_of
+from hlomem.jax.compile.scheduled_module import capture
 from hlomem.jax.module_proto import text_of
 
 if TYPE_CHECKING:

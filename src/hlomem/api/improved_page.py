@@ -22,7 +22,7 @@ from hlomem.report.page.page import build_page
 from hlomem.report.page.waterfall import Reason, build_waterfall
 
 if TYPE_CHECKING:
-    from hlomem.opt.order_search import BetterOrder
+    from hlomem.api.improve import BetterOrder
     from hlomem.report.data.diff import Diff
     from hlomem.report.data.memory import MemoryView
     from hlomem.report.page.waterfall import Waterfall
@@ -42,7 +42,7 @@ def format_orders(found: BetterOrder) -> str:
 def _difference(found: BetterOrder, diff: Diff) -> Waterfall:
     """The way from one order to the other, whose cause is known."""
     made = build_waterfall(replace(diff, causes=()))
-    if found.edited:
+    if found.recomputed is not None:
         return _computed_again(found, made, diff)
     if not found.orders:
         return replace(made, answer="No better order was found: both are the one at hand.")

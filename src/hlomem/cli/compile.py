@@ -16,8 +16,8 @@ from hlomem.cli.arguments import with_options
 from hlomem.cli.factory import FACTORY_OPTIONS, parse_settings
 from hlomem.cli.options import AS_JSON, SPACE
 from hlomem.cli.progress import progress
-from hlomem.jax.jobs import Job
-from hlomem.jax.plan_only import plan_in_child
+from hlomem.jax.compile.messages import Job
+from hlomem.jax.compile.parent import plan_in_child
 from hlomem.machines.capacity import parse_capacity
 from hlomem.report.data.lookup import find_space
 from hlomem.report.data.summary import build_summary
@@ -26,7 +26,7 @@ from hlomem.report.screens.summary_text import draw_summary
 from hlomem.report.screens.text import width, wrap, write_lines
 
 if TYPE_CHECKING:
-    from hlomem.jax.plan_only import PlannedProgram
+    from hlomem.jax.compile.parent import PlannedProgram
     from hlomem.report.data.summary import Summary
     from hlomem.report.screens.text import Line
 

@@ -1,6 +1,7 @@
 """Shared by `compile` and `fit`: a factory, its settings, a target.
 
-A factory is described in docs/jax.md; `hlomem.jax.factories` calls it, in a process of its own.
+A factory is described in docs/jax.md; `hlomem.jax.compile.factories` calls it, in a process of its
+own.
 """
 
 from __future__ import annotations

@@ -20,14 +20,12 @@ from hlomem.cli.options import AS_JSON, BACKEND, HLO_TEXT, MODULE_ERA, WHICH_DUM
 from hlomem.cli.progress import progress, working
 from hlomem.dump.dump import Dump
 from hlomem.machines.capacity import parse_capacity
-from hlomem.opt.cheap_remat import RECOMPUTE
-from hlomem.opt.order_search import Rules
-from hlomem.opt.orders.search import EFFORTS
+from hlomem.opt.goal import EFFORTS, RECOMPUTE, Rules
 from hlomem.report.screens.improvement_text import draw_improvement
 
 if TYPE_CHECKING:
-    from hlomem.opt.order_search import BetterOrder
-    from hlomem.opt.orders.search import Effort
+    from hlomem.api.improve import BetterOrder
+    from hlomem.opt.goal import Effort
     from hlomem.report.data.front import FrontPoint
 
 Front: TypeAlias = "tuple[tuple[FrontPoint, ...], tuple[str, ...]]"
@@ -148,9 +146,9 @@ def command(
         needs_text = output is not None or page is not None
         found = _of_file(path, module, hlo, backend, chip, era, rules, needs_text=needs_text)
         if pareto:
-            front = _front(found, rules, limit), ()
+            front = _front(found, limit), ()
     if pareto:
-        from hlomem.opt.pareto import with_front  # noqa: PLC0415 - only this needs it
+        from hlomem.api.front import with_front  # noqa: PLC0415 - only this needs it
 
         found = found._replace(report=with_front(found.report, front[0], limit, front[1]))
     if output is not None:
@@ -160,13 +158,13 @@ def command(
     return write("improvement", found.report, draw_improvement, as_json)
 
 
-def _front(found: BetterOrder, rules: Rules, limit: int | None) -> tuple[FrontPoint, ...]:
-    from hlomem.opt.pareto import find_front  # noqa: PLC0415 - only this needs it
+def _front(found: BetterOrder, limit: int | None) -> tuple[FrontPoint, ...]:
+    from hlomem.api.front import find_points  # noqa: PLC0415 - only this needs it
 
     if found.is_rebuilt:
         raise CommandError("`--pareto` needs the HLO module; give --hlo MODULE")
     with working(f"computing values of {found.report.name} again"):
-        return find_front(found, rules, limit=limit)
+        return find_points(found, limit)
 
 
 def _of_factory(
@@ -178,9 +176,8 @@ def _of_factory(
     *,
     has_front: bool,
 ) -> tuple[BetterOrder, Front]:
-    from hlomem.jax.factory_front import find_factory_front  # noqa: PLC0415 - only this needs JAX
-    from hlomem.jax.factory_orders import improve_factory  # noqa: PLC0415
-    from hlomem.jax.jobs import Job  # noqa: PLC0415
+    from hlomem.jax import factory_front  # noqa: PLC0415 - only this needs JAX
+    from hlomem.jax.compile.messages import Job  # noqa: PLC0415
 
     job = Job(factory=factory, target=target, settings=parse_settings(settings))
     with progress() as draw:
@@ -188,10 +185,10 @@ def _of_factory(
         def say(doing: str) -> None:
             draw(f"{doing} {factory} for {target}")
 
-        improved = improve_factory(job, rules, _TIMEOUT, say)
+        improved = factory_front.improve_factory(job, rules, _TIMEOUT, say)
         if not has_front:
             return improved.found, ((), ())
-        made = find_factory_front(job, improved, rules, limit, _TIMEOUT, say)
+        made = factory_front.find_factory_front(job, improved, limit, _TIMEOUT, say)
         return improved.found, (made.points, made.notes)
 
 

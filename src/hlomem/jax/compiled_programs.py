@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from hlomem.api.plan import Plan
     from hlomem.api.protos import ProtoProgram
-    from hlomem.jax.watch import SeenModule
+    from hlomem.jax.pass_.hook import SeenModule
     from hlomem.machines.machine import Machine
 
 _BACKEND_OF = {"cpu": "cpu", "cuda": "gpu", "rocm": "gpu", "gpu": "gpu", "tpu": "tpu"}

@@ -19,6 +19,7 @@ from hlomem.opt.orders.model import peak_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
 
+    from hlomem.opt.goal import Limits
     from hlomem.opt.orders.flow import Flow
 
     Allows = Callable[[Sequence[int]], bool]
@@ -28,20 +29,6 @@ _MAX_STARTS = 3
 _MAX_PROVEN_NODES = 160
 _RANKS = 100
 """More than there are constructions."""
-
-
-class Limits(NamedTuple):
-    """Work that an effort allows."""
-
-    moves_per_node: int
-    """Nodes that local search evaluates, for every node of a computation."""
-    moved_nodes: int
-    """The same, at most, in all computations together."""
-    steps_per_node: int
-    """Steps of branch and bound, for every node of a computation."""
-    planned_nodes: int
-    """Nodes of the programs that are planned to judge orders."""
-    max_plans: int
 
 
 class Candidate(NamedTuple):
