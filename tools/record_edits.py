@@ -15,8 +15,8 @@ from importlib import import_module, metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hlomem.jax.factory_orders import capture
-from hlomem.jax.jobs import Job
+from hlomem.jax.compile.messages import Job
+from hlomem.jax.compile.scheduled_module import capture
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -27,7 +27,7 @@ def _run(compiled: Any, arguments: list[Any]) -> list[bytes]:
 def test_xla_gives_equal_results_in_the_memory_that_is_named(fixture: Fixture) -> None:
     program = carried.carry(fixture.program)
     plain = program.compile()
-    edited = program.compile(lambda proto: write_module(edit(fixture, read_module(proto))))
+    edited = program.compile(lambda proto: write_module(edit(fixture, read_module(proto)).module))
     random = np.random.RandomState(0)
     arguments = [random.randn(*one.shape).astype(one.dtype) for one in program.arguments]
     assert _run(edited, arguments) == _run(plain, arguments)

@@ -10,23 +10,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem import hlo
-from hlomem.hlo.rewrite import Rewriter
 from hlomem.hlo.text.printer import format_computation
 from hlomem.machines.options import options_for
 from hlomem.machines.registry import find_machine
 from hlomem.machines.releases import Release
-from hlomem.opt.orders.planned_orders import temporary_bytes
-from hlomem.opt.orders.search import improve
-from hlomem.opt.remat.budget_search import Budget, fit
-from hlomem.opt.remat.edit import apply_edit
-from hlomem.opt.remat.offload import choose_moves, make_moves
-from hlomem.opt.remat.variants import Variant, change_loops, cut_inside, iter_variants
-from hlomem.pipeline import Stages, in_text_order, start_stages
+from hlomem.opt.candidate import Candidate, Program, choose_cheapest, start_text
+from hlomem.opt.goal import Budget, Offload, Order, Rules
+from hlomem.opt.loops.change import change_loops
+from hlomem.opt.orders.planned_orders import other_bytes, temporary_bytes
+from hlomem.opt.remat.cut import cut, cut_inside
+from hlomem.opt.strategies import propose
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hlomem.hlo.ir import HloModule
+    from hlomem.pipeline import Stages
 
 HOME = Path(__file__).parent / "edits"
 RUN, BECOMES = "// RUN: ", "// BECOMES "
@@ -93,38 +92,30 @@ def iter_fixtures() -> list[Fixture]:
 def plan(fixture: Fixture, module: HloModule) -> Stages:
     """A program of a fixture, planned for the fixture's machine."""
     machine = find_machine(*fixture.settings.get("machine", "cpu-").split("-"))
-    options = options_for(machine, Release("jaxlib", (0, 12, 0, 1)))
-    return start_stages(module, options, order_lists=in_text_order)
+    return start_text(module, options_for(machine, Release("jaxlib", (0, 12, 0, 1))))
 
 
-def edit(fixture: Fixture, module: HloModule) -> HloModule:
+def edit(fixture: Fixture, module: HloModule) -> Candidate:
     """What a fixture's command makes of a program."""
-    settings, stages = fixture.settings, plan(fixture, module)
-    share = float(settings.get("budget", "0%").rstrip("%")) / 100
-    budget, price = round(share * temporary_bytes(stages)), int(settings.get("price", 0))
+    given = Program(plan(fixture, module), Rules()).start()
+    share = float(fixture.settings.get("budget", "0%").rstrip("%")) / 100
+    room, price = round(share * given.temporaries), int(fixture.settings.get("price", 0))
+    made: Candidate | None = None
     if fixture.command == "order":
-        rewriter = Rewriter(module)
-        rewriter.schedule(improve(stages, "default").orders)
-        return rewriter.finish()
-    if fixture.command == "recompute":
-        points = fit(stages, budget, None, Budget("default")).points
-        cheapest = min(
-            (one for one in points if one.temporaries <= budget), key=lambda one: one.flops
-        )
-        return apply_edit(module, cheapest.edit)
-    if fixture.command == "offload":
-        color = stages.options.machine.host_color
-        assert color is not None
-        return make_moves(module, choose_moves(stages, budget), color)
-    variant: Variant | None = None
-    if fixture.command == "cut":
-        variant = next(iter_variants(stages, price))
+        [made] = propose(given, Order())
+    elif fixture.command == "recompute":
+        limit = other_bytes(given.plan) + room
+        made = choose_cheapest(list(propose(given, Budget(limit))), limit)
+    elif fixture.command == "cut":
+        made = cut(given, price)
     elif fixture.command == "cut-in-loop":
-        variant = cut_inside(Variant((), stages, 0), price)
+        made = cut_inside(given, price)
     elif fixture.command == "loops":
-        variant = change_loops(stages, price)
-    assert variant is not None, "nothing is better"
-    return variant.changes[-1].module
+        made = change_loops(given, price)
+    elif fixture.command == "offload":
+        [made] = propose(given, Offload(room))
+    assert made is not None, "nothing is better"
+    return made
 
 
 def describe(fixture: Fixture, given: HloModule, edited: HloModule) -> str:

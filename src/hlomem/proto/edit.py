@@ -52,7 +52,7 @@ def name_of(encoded: bytes) -> str:
 
 def with_number(encoded: bytes, number: int) -> tuple[int, bytes]:
     """The number a module has in its process, and the module with another."""
-    message = parse_message("ModuleParts", encoded)
+    message = parse_message("ModuleHead", encoded)
     known = int(message.id)
     message.id = number
     return known, bytes(message.SerializeToString())

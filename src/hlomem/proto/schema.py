@@ -130,7 +130,7 @@ _FIELDS = {
         7 Schedule schedule; 8 InputOutputAlias input_output_alias;
         15 DeviceAssignment device_assignment; 17 StackFrameIndex stack_frame_index;
         18 BufferDonor buffer_donor; 19 StringMap frontend_attributes; 22 *y payloads""",
-    "ModuleParts": "1 s name; 3 *y computations; 5 i64 id",
+    "ModuleParts": "1 s name; 3 *y computations",
     # What tells a line, and nothing else.
     "MetadataLine": "3 s source_file; 15 i32 stack_frame_id",
     "InstructionLine": "7 MetadataLine metadata",
