@@ -75,22 +75,22 @@ jax-orders: $(JAX_READY)
 tpu-orders: $(JAX_READY)
 	@$(JAX_VENV)/bin/python -m pip install --quiet --disable-pip-version-check libtpu
 	JAX_PLATFORMS=cpu $(JAX_VENV)/bin/python -m tools.measure_accelerator_orders \
-	    --target tpu-v5e:2x2 --write docs/improve.md
+	    --target tpu-v5e:2x2 --write docs/measurements.md
 
 cuda-orders: $(JAX_READY)
 	@$(JAX_VENV)/bin/python -m pip install --quiet --disable-pip-version-check jax-cuda13-plugin
 	JAX_PLATFORMS=cpu $(JAX_VENV)/bin/python -m tools.measure_accelerator_orders \
-	    --target cuda-h100 --write docs/improve.md
+	    --target cuda-h100 --write docs/measurements.md
 
 # Programs fitted to half of their temporaries: run on CPU, planned for a TPU.
 fits: $(JAX_READY)
-	JAX_PLATFORMS=cpu $(JAX_VENV)/bin/python -m tools.measure_fits --write docs/recompute.md
+	JAX_PLATFORMS=cpu $(JAX_VENV)/bin/python -m tools.measure_fits --write docs/measurements.md
 	JAX_PLATFORMS=cpu $(JAX_VENV)/bin/python -m tools.check_recompute
 
 tpu-fits: $(JAX_READY)
 	@$(JAX_VENV)/bin/python -m pip install --quiet --disable-pip-version-check libtpu
 	JAX_PLATFORMS=cpu $(JAX_VENV)/bin/python -m tools.measure_accelerator_fits \
-	    --target tpu-v5e:2x2 --write docs/recompute.md
+	    --target tpu-v5e:2x2 --write docs/measurements.md
 
 # For users: a training step that does not fit, why, what would help, and the fix beside it.
 demo: $(READY)

@@ -37,6 +37,7 @@ MAY_IMPORT = {
     "assign.best_fit": {"assign.interval_tree", "assign._heap", "base"},
     "assign._heap": set[str](),
     "assign.interval_tree": set[str](),
+    "assign.footprint": {"base"},  # the sum of what is needed, for everything that tells it
     "assign": PROGRAM | {"analysis", "assign"},
     "packer": {"base"},
     "api.pack": {"base", "assign", "packer"},
@@ -68,13 +69,14 @@ MAY_IMPORT = {
     "rebuild.listing": DUMPS | {"history", "rebuild", "view"},
     "rebuild": DUMPS | {"analysis", "view"},
     "report.page.notebook": DUMPS | {"report"},
-    "report.page.page": DUMPS | {"view", "machines", "report", "check.findings", "check.verify"},
+    "report.page.page": DUMPS
+    | {"assign.footprint", "view", "machines", "report", "check.findings", "check.verify"},
     "report.data.in_place": DUMPS | {"view", "machines", "report", "analysis"},
     "report.screens.verdict_text": {"base", "report", "check.findings"},
-    "report": DUMPS | {"view", "machines"},
+    "report": DUMPS | {"assign.footprint", "view", "machines"},
     "api": {"base"},
-    "api.folder": {"base", "dump"},
-    "api.protos": {"base", "hlo", "dump", "proto"},
+    "api.folder": {"base", "dump", "assign.footprint"},
+    "api.protos": {"base", "hlo", "dump", "proto", "assign.footprint"},
     "api.load": {"base", "dump", "hlo", "api.folder", "api.protos", "proto"},
     "api.doctor": {"__version__", "jax.target_kinds", "report"},
     "api.tables": {"base", "dump"},
@@ -84,7 +86,16 @@ MAY_IMPORT = {
     | DUMPS
     | {"write", "view", "rebuild", "report.page.notebook", "opt.orders", "proto"},
     "api.fit_search": set[str](),
-    "api.scale": {"base", "dump", "hlo", "pipeline", "api.plan", "api.opening", "api.fit_search"}
+    "api.scale": {
+        "assign.footprint",
+        "base",
+        "dump",
+        "hlo",
+        "pipeline",
+        "api.plan",
+        "api.opening",
+        "api.fit_search",
+    }
     | {"machines.capacity", "machines.machine", "report"},
     "api.replan": PLANNER | DUMPS | {"write", "view", "rebuild", "api.plan"},
     "api.explain": DUMPS
@@ -99,14 +110,24 @@ MAY_IMPORT = {
     | {"api.plan", "api.replan", "api.tight_packing", "opt", "report"},
     "api.front": {"hlo", "api.improve", "opt", "report"},
     "api.oom": {"base", "advice", "api.explain", "report"},
-    "run": {"base", "dump", "api.explain", "api.oom", "api.folder", "api.load", "report"},
+    "run": {
+        "assign.footprint",
+        "base",
+        "dump",
+        "api.explain",
+        "api.oom",
+        "api.folder",
+        "api.load",
+        "report",
+    },
     "testing": {"base", "hlo", "dump", "machines.capacity", "report"}
     | {"api.explain", "api.opening"},
     "pytest_plugin": {"base", "api.explain", "jax", "testing"},
     "api.improved_page": {"base", "hlo", "api.improve", "api.plan", "report"},
     "fleet.schema": set[str](),
     "fleet.extras": {"base"},
-    "fleet": DUMPS | {"__version__", "advice", "api", "check", "fleet", "machines", "report"},
+    "fleet": DUMPS
+    | {"assign.footprint", "__version__", "advice", "api", "check", "fleet", "machines", "report"},
     "jax.capture": {"base", "api.load", "jax", "proto"},
     "jax.compiled_programs": DUMPS
     | {"api.explain", "api.load", "api.plan", "api.protos", "jax", "proto", "report"},
@@ -119,7 +140,7 @@ MAY_IMPORT = {
     "jax.compile.with_dump": set[str](),
     "jax.compile.programs": {"base", "jax.target_kinds"},
     "jax.compile.factories": {"base", "jax.compile.programs", "jax.target_kinds"},
-    "jax.compile": {"base", "dump", "hlo", "api.explain", "jax", "proto"},
+    "jax.compile": {"assign.footprint", "base", "dump", "hlo", "api.explain", "jax", "proto"},
     "jax.forecasts": {"base", "api.scale", "jax"},
     "jax.fitting": {"base", "api.fit_search", "jax", "machines.capacity", "report"},
     "jax.factory_front": {
@@ -131,7 +152,7 @@ MAY_IMPORT = {
         "proto",
         "report",
     },
-    "jax.policies": {"base", "dump", "jax", "opt", "proto", "report"},
+    "jax.policies": {"assign.footprint", "base", "dump", "jax", "opt", "proto", "report"},
     "jax.pass_": PROGRAM
     | {"__version__", "jax", "machines.registry", "machines.capacity", "opt", "pipeline", "proto"}
     | {"report"},

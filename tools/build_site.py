@@ -3,8 +3,8 @@
     python -m tools.build_site [FOLDER]
 
 In: the documents, the README among them, `mkdocs.yml`, and the docstrings of what `hlomem` exports.
-Out: a folder of pages, `site` by default. Files of the repository that documents link to (examples)
-go with it; a link to a folder becomes its name.
+Out: a folder of pages, `site` by default. Each command's section gets its `--help`. Files of the
+repository that documents link to (examples) are copied; a link to a folder becomes its name.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 _LINK = re.compile(r"\[([^\]\n]*(?:\n[^\]\n]*)?)\]\((?!https?:|#|mailto:)([^)\s]+)\)")
 _FILES = "files"
+_COMMAND = re.compile(r"^## (.+)$", re.MULTILINE)
 _DOCUMENTS = {"README.md": "index.md", "CHANGELOG.md": "changelog.md", "SECURITY.md": "security.md"}
 """What lies outside of `docs`, and its name on the site."""
 
@@ -35,6 +36,8 @@ def main() -> int:
         for path in (ROOT / "docs").rglob("*.md"):
             copy = pages / path.relative_to(ROOT / "docs")
             copy.write_text(_moved(path.read_text(), path, pages))
+        commands = pages / "cli.md"
+        commands.write_text(with_help(commands.read_text()))
         shutil.copy(ROOT / "mkdocs.yml", folder)
         command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet"]
         command += ["--config-file", f"{folder}/mkdocs.yml", "--site-dir", str(target)]
@@ -43,6 +46,17 @@ def main() -> int:
     if not code:
         print(f"the site: {target / 'index.html'}")
     return code
+
+
+def with_help(text: str) -> str:
+    """The page of commands with each command's help below its heading."""
+    return _COMMAND.sub(lambda heading: f"{heading[0]}\n\n```text\n{_help(heading[1])}```", text)
+
+
+def _help(command: str) -> str:
+    line = [sys.executable, "-m", "hlomem", command, "--help"]
+    environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+    return subprocess.run(line, check=True, capture_output=True, text=True, env=environment).stdout
 
 
 def _moved(text: str, document: Path, pages: Path) -> str:

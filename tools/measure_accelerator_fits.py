@@ -1,7 +1,7 @@
 """Fits large programs to a share of their temporaries on a machine that is not here, as a table.
 
     python -m tools.measure_accelerator_fits --target tpu-v5e:2x2 [--share 0.5] [--only NAME …]
-                                             [--json FILE] [--write docs/recompute.md]
+                                             [--json FILE] [--write docs/measurements.md]
 
 For programs of `tools.large_programs` with more than 1 GB of temporaries: those of XLA's plan, and
 of the program that `hlomem.jax.optimize(fit=…)` hands over, both as the target's compiler plans

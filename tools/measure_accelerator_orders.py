@@ -2,7 +2,7 @@
 
     python -m tools.measure_accelerator_orders --target tpu-v5e:2x2 [--only NAME …]
                                                [--effort default] [--json FILE]
-                                               [--write docs/improve.md]
+                                               [--write docs/measurements.md]
 
 For every program of `tools.large_programs`: temporaries in XLA's own order and with the pass, both
 as the target's compiler plans them; what the order alone comes to by the pass's forecast, and what

@@ -1,6 +1,6 @@
 """Compiles training steps by XLA:CPU to a share of their temporaries, runs them, prints a table.
 
-    python -m tools.measure_fits [--share 0.5] [--only NAME …] [--write docs/recompute.md]
+    python -m tools.measure_fits [--share 0.5] [--only NAME …] [--write docs/measurements.md]
 
 Needs jax 0.10.2 or later. The programs are the training steps of `tools.fit_programs`. For each:
 XLA's report of temporaries as it compiles them and with `hlomem.jax.optimize(fit=…)`, whether they

@@ -1,7 +1,7 @@
 """Compiles programs by XLA:CPU with and without hlomem's pass, runs both, and prints tables.
 
     python -m tools.measure_orders [--corpus FOLDER] [--only NAME …] [--effort default]
-                                   [--json FILE] [--write docs/improve.md]
+                                   [--json FILE] [--write docs/measurements.md]
 
 Needs jax 0.10.2 or later. Which programs, and why those, is said in `tools.order_programs`. For
 each: XLA's report of temporaries in its default order, in that of its memory-optimised scheduler,

@@ -5,9 +5,11 @@ from __future__ import annotations
 import errno
 import io
 import os
+import stat
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -160,3 +162,33 @@ def test_files_get_the_usual_permissions(tmp_path: Path) -> None:
     umask = os.umask(0)
     os.umask(umask)
     assert (tmp_path / "x.txt").stat().st_mode & 0o777 == 0o666 & ~umask
+
+
+def _pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def _device(path: Path) -> None:
+    try:
+        os.mknod(path, 0o666 | stat.S_IFCHR, os.makedev(1, 3))  # as /dev/null
+    except PermissionError:
+        pytest.skip("only root makes devices")
+
+
+@pytest.mark.parametrize("make", [_pipe, _device], ids=["pipe", "device"])
+@pytest.mark.parametrize("is_linked", [False, True], ids=["itself", "by a link"])
+def test_a_device_is_written_to_and_not_replaced(
+    tmp_path: Path, make: Callable[[Path], None], is_linked: bool
+) -> None:
+    make(tmp_path / "device")
+    name = "device"
+    if is_linked:
+        name = "link"
+        (tmp_path / name).symlink_to(tmp_path / "device")
+    kind = stat.S_IFMT((tmp_path / "device").stat().st_mode)
+    reader = os.open(tmp_path / "device", os.O_RDONLY | os.O_NONBLOCK)
+    write_files(tmp_path, {name: [b"ab", b"c"]})
+    assert os.read(reader, 10) == (b"abc" if kind == stat.S_IFIFO else b"")
+    os.close(reader)
+    assert stat.S_IFMT((tmp_path / "device").stat().st_mode) == kind
+    assert (tmp_path / name).is_symlink() == is_linked

@@ -18,6 +18,7 @@ from hlomem.cli import main
 from hlomem.cli.commands import COMMANDS
 from hlomem.cli.group import commands
 from tests.cli.conftest import Run
+from tests.places import GOLDENS
 
 
 def test_help_and_version(run: Run) -> None:
@@ -219,3 +220,17 @@ def test_plan_takes_the_program_of_a_folder(run: Run, goldens: Path, tmp_path: P
         "jit_train_step"
     ] * 4
     assert run("plan", folder, "--module", "seed", "--json").code == 0
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_closed_stream_ends_no_command_in_a_traceback(closed: str) -> None:
+    path = GOLDENS / "xla/jaxlib-0.12.0.1/cpu/nested_while"
+    for words, code in ((f"summary {path}", 0), ("summary -", 3)):
+        command = f"{sys.executable} -m hlomem {words} {closed}"
+        given = "" if "<" in closed else "</dev/null"
+        done = subprocess.run(
+            ["/bin/sh", "-c", f"{command} {given}"], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == code, done.stderr
+        assert "Traceback" not in done.stderr
+        assert "bug of hlomem" not in done.stderr

@@ -264,6 +264,18 @@ def test_a_file_of_one_program_that_fails_is_not_divided(
     assert rows(tmp_path / "store", "SELECT error_kind FROM modules") == [("timeout",)]
 
 
+def test_the_total_is_known_before_the_first_is_read(programs: Path, tmp_path: Path) -> None:
+    copies_of(programs / "batch_doubled" / "before", tmp_path / "programs", 8)
+    told: list[tuple[int, bool]] = []
+    scan(
+        [tmp_path / "programs"],
+        tmp_path / "store",
+        workers=1,
+        on_progress=lambda progress: told.append((progress.found, progress.is_listed)),
+    )
+    assert set(told) == {(8, True)}
+
+
 def test_the_time_that_is_left_is_known_once_all_is_found() -> None:
     progress = Progress(store="s", run="a", date="2026-01-01", found=10, read=4, seconds=2.0)
     assert progress.seconds_left is None

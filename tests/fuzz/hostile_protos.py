@@ -228,7 +228,55 @@ def a_large_literal(many: int) -> bytes:
     return _module([_computation(1, [_instruction(1, "constant", literal=literal)])])
 
 
+def _plan(ids: list[int], allocations: int = 1) -> dict[str, object]:
+    """A plan of buffers, each in an allocation of its own as far as there are so many."""
+    buffers = [
+        {"id": number, "size": 8, "defined_at": {"instruction_id": each, "shape_index": []}}
+        for number, each in enumerate(ids)
+    ]
+    made = [
+        {"index": number, "size": 8, "assigned": [{"logical_buffer_id": number, "size": 8}]}
+        for number in range(allocations)
+    ]
+    return {"logical_buffers": buffers, "buffer_allocations": made}
+
+
+def _with_plan(module: bytes, plan: dict[str, object]) -> bytes:
+    encoded = message_types()["BufferAssignment"](**plan).SerializeToString()
+    return _field(1, module) + _field(3, encoded)
+
+
+def programs_with_plans_of_others(many: int) -> bytes:
+    """Programs beside plans, each of which names one instruction that no program has."""
+    parts = []
+    for number in range(min(many, 1200)):
+        instructions = [_instruction(each, "parameter") for each in range(1, 9)]
+        module = _module([_computation(number, instructions)])
+        parts.append(_field(1, _with_plan(module, _plan([*range(1, 9), 999_999_999]))))
+    return b"".join(parts)
+
+
+def plain_numbers(many: int) -> bytes:
+    """Fields that are numbers and nothing else, millions of them."""
+    return b"\x08\x01" * (many * 4000)
+
+
+def a_plan_of_many_allocations(many: int) -> bytes:
+    """A program with as many arguments as its plan has allocations."""
+    count = many * 10
+    layout = {"element_type": 11, "dimensions": [2], "layout": {"minor_to_major": [0]}}
+    instructions = [
+        _instruction(number, "parameter", parameter_number=number - 1, shape=layout)
+        for number in range(1, count + 1)
+    ]
+    module = _module([_computation(1, instructions)])
+    return _with_plan(module, _plan(list(range(1, count + 1)), count))
+
+
 PROTOS: list[Callable[[int], bytes]] = [
+    a_plan_of_many_allocations,
+    plain_numbers,
+    programs_with_plans_of_others,
     deep_messages,
     deep_tuple_in_a_shape,
     deep_tuple_beyond_the_runtime,

@@ -12,6 +12,8 @@ from tests.fuzz.trials import plan_for
 
 CASES = Path(__file__).parent / "cases"
 PROBLEMS = {
+    "alias_of_a_missing_operand.hlo": "output_to_operand_aliasing names operand 9 {9}",
+    "alias_of_a_missing_operand_in_a_fusion.hlo": "output_to_operand_aliasing names operand 3 {}",
     "alias_of_a_missing_parameter.hlo": "the header aliases or donates parameter 9 {}",
     "cyclic_fusions.hlo": "computation `g` is called before it is defined",
     "entry_that_a_fusion_calls.hlo": "`fused` is the entry, and runs inside an operation, too",

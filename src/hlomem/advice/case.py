@@ -14,6 +14,7 @@ from hlomem.advice.layers import Layers, find_layers
 from hlomem.advice.replay import Replay
 from hlomem.api.plan import Plan, plan
 from hlomem.api.replan import replan
+from hlomem.assign.footprint import footprint
 from hlomem.hlo.ir import HloModule
 from hlomem.machines.releases import NEWEST_LETTER
 from hlomem.report.data.lookup import find_space
@@ -76,7 +77,7 @@ class Subject:
         """The bytes our plan of a variation reserves in the space."""
         if isinstance(varied, HloModule):
             varied = self._plan_module(varied).stages
-        return self._reserved_by(varied)
+        return footprint(varied.assignment.allocations, self.space.color)
 
     @cached_property
     def stages(self) -> Stages:
@@ -86,13 +87,7 @@ class Subject:
     @cached_property
     def planned_size(self) -> int:
         """The bytes our plan of the program reserves in the space."""
-        return self._reserved_by(self.stages)
-
-    def _reserved_by(self, stages: Stages) -> int:
-        allocations = stages.assignment.allocations
-        return sum(
-            allocation.size for allocation in allocations if allocation.color == self.space.color
-        )
+        return self.reserved(self.stages)
 
     @cached_property
     def is_xlas(self) -> bool:

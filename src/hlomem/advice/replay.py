@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from hlomem.assign.footprint import footprint
 from hlomem.report.data.timeline import bytes_over_time
 from hlomem.report.data.uses import iter_uses
 
@@ -33,7 +34,7 @@ class Replay:
         self._memory = memory
         allocations = memory.temporary_allocations(color)
         self._allocations = [allocation.index for allocation in allocations]
-        self._reserved = sum(allocation.size for allocation in allocations)
+        self._reserved = footprint(allocations, color)
 
     @cached_property
     def buffers(self) -> list[Buffer]:

@@ -9,13 +9,12 @@ these repeat, by the arguments they were compiled for.
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hlomem.assign.footprint import footprint, main_space
 from hlomem.base.errors import InputError, UnknownNameError
 from hlomem.base.named_tuples import NamedTuple
-from hlomem.base.patterns import lazy_pattern
 from hlomem.base.sizes import format_bytes
 from hlomem.base.source import visible
 from hlomem.dump.file_names import FILE_NAMES
@@ -32,11 +31,6 @@ _FILE_NAMES = tuple(dict.fromkeys(FILE_NAMES.values()))
 _SNIFF_BYTES = 64
 _MAX_LISTED = 20
 _MAX_SHAPES = 3
-_ALLOCATION = lazy_pattern(
-    r"^allocation \d+: (?:0x[0-9a-f]+, )?size (\d{1,20})(?:, color (\d{1,9}))?"
-    r"(?:.*?, parameter (\d{1,9}), shape \|([^|\n]*)\| at ShapeIndex)?",
-    re.MULTILINE,
-)
 
 
 class Module(NamedTuple):
@@ -56,7 +50,7 @@ class ModuleSize(NamedTuple):
 
     module: Module
     size: int | None
-    """Bytes in the first memory space that holds any; None where the file cannot be read."""
+    """The bytes it needs; None where the file cannot be read."""
     arguments: tuple[str, ...] = ()
     """Shapes of the program's arguments, by number."""
 
@@ -169,17 +163,18 @@ def measure_all(modules: Sequence[Module], read: Callable[[Path], Source]) -> li
 
 def _measure(module: Module, read: Callable[[Path], Source]) -> ModuleSize:
     """The size of a dump, by the heads of its allocations: nothing else is read of it."""
+    from hlomem.dump.parts import parse_headers  # noqa: PLC0415 - only a folder needs it
+
     try:
-        found = _ALLOCATION.findall(read(module.files[0]).text)
+        found = parse_headers(read(module.files[0]))
     except InputError:
         return ModuleSize(module, None)
-    sizes: dict[int, int] = {}
-    for size, color, _, _ in found:
-        sizes[int(color or 0)] = sizes.get(int(color or 0), 0) + int(size)
-    held = [size for _, size in sorted(sizes.items()) if size]
-    shapes = {int(number): shape for _, _, number, shape in found if number}
+    arguments = [head.parameter for head in found if head.parameter is not None]
+    shapes = {argument.number: argument.shape for argument in arguments}
     return ModuleSize(
-        module, held[0] if held else 0, tuple(shape for _, shape in sorted(shapes.items()))
+        module,
+        footprint(found, main_space(found)),
+        tuple(shape for _, shape in sorted(shapes.items())),
     )
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from hlomem.assign.footprint import footprint, main_space
 from hlomem.base.errors import CommandError, InputError
 from hlomem.base.sizes import format_bytes
 from hlomem.base.source import visible
@@ -55,13 +56,11 @@ class ProtoProgram(Struct, frozen=True, dict=True):
 
     @cached_property
     def size(self) -> int | None:
-        """Bytes reserved in the first memory space that holds any; None without a plan."""
+        """The bytes it needs in its main memory space; None without a plan."""
         if self.assignment is None:
             return None
-        sizes: dict[int, int] = {}
-        for allocation in self.assignment.buffer_allocations:
-            sizes[allocation.color] = sizes.get(allocation.color, 0) + allocation.size
-        return next((size for _, size in sorted(sizes.items()) if size), 0)
+        allocations = self.assignment.buffer_allocations
+        return footprint(allocations, main_space(allocations))
 
     def open_module(self) -> HloModule:
         """The program."""

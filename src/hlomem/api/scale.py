@@ -11,12 +11,13 @@ answers hold for the program that these two are, and a compiler may make another
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from hlomem import hlo
 from hlomem.api.fit_search import Planned, next_value, straddle
 from hlomem.api.opening import open_subject
 from hlomem.api.plan import plan
+from hlomem.assign.footprint import footprint, main_space
 from hlomem.base.errors import CommandError, InputError
 from hlomem.base.gc_pause import collector_off
 from hlomem.hlo.growth import Growth
@@ -24,7 +25,7 @@ from hlomem.pipeline import start_stages
 from hlomem.report.data.scaling import ScaleReport, SizedPlan
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from hlomem.api.fit_search import Straddle
     from hlomem.api.opening import OpenedSubject, Subject
@@ -36,22 +37,6 @@ if TYPE_CHECKING:
 
 MAX_PLANS = 64
 """Plans in search of the largest size that fits."""
-
-
-class _Allocation(Protocol):
-    """An allocation of a plan, or of a dump."""
-
-    @property
-    def size(self) -> int: ...
-
-    @property
-    def color(self) -> int: ...
-
-    @property
-    def is_thread_local(self) -> bool: ...
-
-    @property
-    def is_preallocated_temp(self) -> bool: ...
 
 
 def scale(
@@ -113,7 +98,7 @@ class ScaledProgram:
     def compare(self, size: int, dump: Dump) -> None:
         """Note where the plan at a size is not as large as one that XLA wrote."""
         records = () if dump.assignment is None else dump.assignment.allocations
-        written = sum(record.size for record in _in_use(records))
+        written = footprint(records, main_space(records))
         if records and written != (planned := self.bytes_at(size)):
             note = f"XLA's own plan at {size} takes {written} bytes, hlomem's {planned}"
             self.notes = (*self.notes, f"{note}: sizes nobody compiled may be off alike")
@@ -185,11 +170,14 @@ class ScaledProgram:
         known = self._plans.get(size)
         if known is None:
             with collector_off():
-                held = _in_use(self.at(size).assignment.allocations)
+                allocations = self.at(size).assignment.allocations
+            space = main_space(allocations)
             known = self._plans[size] = SizedPlan(
                 value=size,
-                size=sum(kept.size for kept in held),
-                temporaries=sum(kept.size for kept in held if kept.is_preallocated_temp),
+                size=footprint(allocations, space),
+                temporaries=footprint(
+                    [held for held in allocations if held.is_preallocated_temp], space
+                ),
                 is_given=size in self.sizes,
             )
         return known
@@ -209,12 +197,3 @@ class ScaledProgram:
             size = self.bytes_at(value)
             seen[value] = Planned(size, size <= limit)
         return straddle(seen)
-
-
-def _in_use(allocations: Sequence[_Allocation]) -> list[_Allocation]:
-    """The allocations of the first memory space in use, without those of single threads."""
-    by_color: dict[int, list[_Allocation]] = {}
-    for allocation in allocations:
-        if allocation.size and not allocation.is_thread_local:
-            by_color.setdefault(allocation.color, []).append(allocation)
-    return by_color[min(by_color)] if by_color else []

@@ -74,12 +74,12 @@ def assign_buffers(
     options = timeless.options
     fast = _assign_once(with_order(timeless, live_ranges), pack, preset, known)
     capacity = options.machine.capacity
-    if not options.fast_merge or capacity is None or _needed(fast) <= capacity - _KEPT_FREE:
+    if not options.fast_merge or capacity is None or _allocated(fast) <= capacity - _KEPT_FREE:
         return fast
     slow = replace(options, fast_merge=False, fast_merge_colors=frozenset[Color]())
     again = replace(timeless, options=slow)
     careful = _assign_once(with_order(again, live_ranges), pack, preset)
-    if _needed(careful) < _needed(fast):
+    if _allocated(careful) < _allocated(fast):
         return careful
     given_first = sorted(
         fast.allocations, key=lambda allocation: allocation.color not in preset.size_of_color
@@ -90,8 +90,8 @@ def assign_buffers(
 _KEPT_FREE = 5 << 29  # bytes of memory that a plan merged fast must leave
 
 
-def _needed(assignment: BufferAssignment) -> ByteCount:
-    """Bytes of main memory."""
+def _allocated(assignment: BufferAssignment) -> ByteCount:
+    """Bytes of main memory as XLA counts them here: with threads' stacks, unlike `footprint`."""
     sizes = [
         allocation.size for allocation in assignment.allocations if allocation.color == MAIN_MEMORY
     ]

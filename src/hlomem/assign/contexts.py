@@ -14,6 +14,8 @@ from __future__ import annotations
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
+from hlomem.base.quantities import MAIN_MEMORY
+
 if TYPE_CHECKING:
     from hlomem.analysis.aliasing import HloBuffer
     from hlomem.analysis.values import HloValue
@@ -32,7 +34,7 @@ class Contexts:
         self.buffers = {
             buffer
             for buffer in _handed_on(problem)
-            if problem.size_of[buffer] and not problem.color(buffer)
+            if problem.size_of[buffer] and problem.color(buffer) == MAIN_MEMORY
         }
         self.values = {value for buffer in self.buffers for value in buffer.values}
         self._places: dict[AllocationIndex, BufferAllocation] = {}

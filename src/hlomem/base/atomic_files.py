@@ -2,13 +2,15 @@
 
 Each file is written under a temporary name beside its place and moved there when all are complete,
 so that a full disk or a kill leaves the old file or the new one, never half of one; what a kill may
-leave behind is a `.NAME.….tmp`. A link in the way is replaced, not followed. Paths are texts here:
-plans do without `pathlib` (`hlomem.base.paths`).
+leave behind is a `.NAME.….tmp`. A link in the way is replaced, not followed. A device or a pipe
+(/dev/null, /dev/stdout) is written to and never replaced. Paths are texts here: plans do without
+`pathlib` (`hlomem.base.paths`).
 """
 
 from __future__ import annotations
 
 import os
+import stat
 import sys
 from contextlib import suppress
 from os.path import join
@@ -40,16 +42,23 @@ def write_files(
     What is in a file comes in pieces, each of which may be made when it is asked for.
     """
     folder = plain_path(folder)
+    devices: set[str] = set()
     for name in pieces_by_name:
         if not name or "\0" in name or name != file_name(name):
             raise CommandError(f"`{visible(name)}` is not the name of a file")
-        if not force and os.path.lexists(join(folder, name)):
+        if _is_device(join(folder, name)):
+            devices.add(name)
+        elif not force and os.path.lexists(join(folder, name)):
             raise _exists(join(folder, name))
     temporary: dict[str, str] = {}
     try:
         os.makedirs(folder, exist_ok=True)
         for name, pieces in pieces_by_name.items():
-            temporary[name] = _write_temporary(folder, name, pieces)
+            if name in devices:
+                with open(join(folder, name), "wb") as file:
+                    file.writelines(pieces)
+            else:
+                temporary[name] = _write_temporary(folder, name, pieces)
         for name, path in temporary.items():
             _move(path, join(folder, name), force=force)
     except OSError as error:
@@ -58,6 +67,15 @@ def write_files(
     finally:
         for path in temporary.values():
             _remove(path)
+
+
+def _is_device(path: str) -> bool:
+    """Whether there is something that is neither a file nor a folder, at the end of any link."""
+    try:
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError):
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
 
 
 def _exists(path: str) -> CommandError:

@@ -45,6 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             take_pages()
     else:
         words = list(arguments)
+    _open_closed_streams()
     try:
         result = _run_plainly(words)
         if result is None:
@@ -58,6 +59,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _explain(error)
     finally:
         forget()
+
+
+def _open_closed_streams() -> None:
+    """Standard streams that the process was started without read and write nothing."""
+    if sys.stdin is None:
+        sys.stdin = open(os.devnull)  # noqa: PTH123, SIM115 - for the rest of the process
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115
 
 
 def _run_plainly(words: list[str]) -> int | None:

@@ -42,6 +42,9 @@ _PAGES = 10
     help="Of a STORE: programs that get pages of their own.",
 )  # fmt: skip
 @click.option("--program", metavar="ID", help="Of a STORE: make the page of this one.")
+@click.option(
+    "--fetch", metavar="ADDRESS", help="Of a STORE: programs may be read again below s3://…, gs://…"
+)
 @with_options(SUBJECT)
 def command(
     path: str,
@@ -53,6 +56,7 @@ def command(
     run: str | None,
     pages: int,
     program: str | None,
+    fetch: str | None,
     **subject: str | None,
 ) -> int:
     """Write the memory report as one page that opens offline.
@@ -65,10 +69,11 @@ def command(
     if _is_store(path):
         if other is not None or any(subject.values()):
             raise CommandError("a store has one page, of all its programs; give it alone")
-        written = _write_store(path, output, force, capacity, run, pages, program)
+        written = _write_store(path, output, force, capacity, run, pages, program, fetch)
         return _finish(written, opens=opens)
-    if run is not None or program is not None:
-        raise CommandError(f"`--run` and `--program` are for a store; {visible(path)} is none")
+    if run is not None or program is not None or fetch is not None:
+        options = "`--run`, `--program` and `--fetch`"
+        raise CommandError(f"{options} are for a store; {visible(path)} is not one")
     if other is not None and subject["hlo"] is not None:
         raise CommandError("`--hlo` is for one dump; of two, each text is found beside its dump")
     given = parse_capacity(capacity) if capacity else None
@@ -113,16 +118,19 @@ def _write_store(
     run: str | None,
     pages: int,
     program: str | None,
+    fetch: str | None,
 ) -> Path:
     from hlomem.fleet.program_pages import write_fleet, write_program  # noqa: PLC0415 - an extra
     from hlomem.fleet.store import forget_copies  # noqa: PLC0415 - as above
 
     click.get_current_context().call_on_close(forget_copies)
     if program is not None:
-        return write_program(path, output, program, run=run)
+        return write_program(path, output, program, run=run, fetch=fetch)
     size = parse_capacity(capacity) if capacity else None
     say_new_folder(output.parent)
-    written = write_fleet(path, output, run=run, capacity=size, count=pages, force=force)
+    written = write_fleet(
+        path, output, run=run, capacity=size, count=pages, force=force, fetch=fetch
+    )
     for problem in written.problems:
         say(f"note: no page of a program: {visible(problem)}")
     return written.page

@@ -83,8 +83,9 @@ _HEADER_END = Form((":\n", "`, `, an attribute, or `:` at the end of the line"))
 _HEADER = Form(
     (rf"allocation ({INT64}): size ({INT64})", "a number and a size"),
     ("".join(f"(?:{pattern})?" for pattern in _ATTRIBUTES.values()), "attributes"),
-    (":\n((?: value: [^\n]*\n)*)", "values"),
+    (":\n", "the end of a line"),
 )
+_VALUE_LINES = Form(("(?: value: [^\n]*\n)*", "values"))
 _VALUE = Form(
     (" value: ", "` value:`"),
     *VALUE_PIECES,
@@ -93,6 +94,7 @@ _VALUE = Form(
     (rf"({INT64})\): ", "a number, then `): `"),
     ("([^\n]+)\n", "a shape"),
 )
+_NEXT = "\nallocation "
 _REUSE_TITLE = " reused by buffers of a different color:\n"
 _REUSE = Form(
     ("  value: ", "`  value:`"),
@@ -168,37 +170,46 @@ def _parse_natively(text: str, start: int, end: int) -> tuple[list[Allocation], 
     ], place
 
 
+def parse_headers(source: Source, end: int) -> list[Allocation]:
+    """The allocations up to `end` without their values, which are passed over unread."""
+    place = source.text.find(TITLE, 0, end)
+    place = source.text.find(_NEXT, place, end) if place >= 0 else place
+    allocations = []
+    while place >= 0:
+        fields, place = _parse_header(source, place + 1, end)
+        allocations.append(Allocation(**fields))
+        place = source.text.find(_NEXT, place - 1, end)
+    return allocations
+
+
 def _parse_allocation(source: Source, start: int, end: int) -> tuple[Allocation, int]:
-    match = _HEADER.match(source.text, start, end)
-    if match is None:
-        return _parse_unusual_allocation(source, start, end)
-    index, size, *groups, _ = match.groups()
-    reused, place = _parse_reuse(source, match.end(), end)
-    return Allocation(
-        index=parse_allocation_index(index),
-        size=parse_byte_count(size),
-        values=_parse_values(source, *match.span(match.lastindex or 0)),
-        reused_across_colors=reused,
-        **_attribute_fields(groups),
-    ), place
-
-
-def _parse_unusual_allocation(source: Source, start: int, end: int) -> tuple[Allocation, int]:
-    """An allocation with attributes we do not know, or the error that says what is wrong."""
-    index, place = parse_number(source, start, end)
-    size = _EXACT_SIZE.require(source, place, end)
-    attributes, place = parse_attributes(source, size.end(), end)
-    lines = re.compile("(?: value: [^\n]*\n)*").match(source.text, place, end)
-    assert lines is not None
+    fields, place = _parse_header(source, start, end)
+    lines = _VALUE_LINES.require(source, place, end)
     values = _parse_values(source, *lines.span())
     reused, place = _parse_reuse(source, lines.end(), end)
-    return Allocation(
-        index=index,
-        size=parse_byte_count(size[1]),
-        values=values,
-        reused_across_colors=reused,
-        **{name: getattr(attributes, name) for name in attributes.__struct_fields__},
-    ), place
+    return Allocation(values=values, reused_across_colors=reused, **fields), place
+
+
+def _parse_header(source: Source, start: int, end: int) -> tuple[dict[str, Any], int]:
+    """The fields that an allocation's first line tells, and where that ends.
+
+    Attributes we do not know are kept; what is wrong is said.
+    """
+    match = _HEADER.match(source.text, start, end)
+    if match is not None:
+        number, size, *groups = match.groups()
+        index, place, fields = (
+            parse_allocation_index(number),
+            match.end(),
+            _attribute_fields(groups),
+        )
+    else:
+        index, place = parse_number(source, start, end)
+        exact = _EXACT_SIZE.require(source, place, end)
+        size = exact[1]
+        attributes, place = parse_attributes(source, exact.end(), end)
+        fields = {name: getattr(attributes, name) for name in attributes.__struct_fields__}
+    return {"index": index, "size": parse_byte_count(size), **fields}, place
 
 
 def parse_number(source: Source, start: int, end: int) -> tuple[AllocationIndex, int]:

@@ -23,7 +23,7 @@ from hlomem.dump.records import Record, SpaceReport
 
 if TYPE_CHECKING:
     from hlomem.dump.file_names import Kind
-    from hlomem.dump.records import Assignment, LiveRanges, UsageReport, Values
+    from hlomem.dump.records import Allocation, Assignment, LiveRanges, UsageReport, Values
 
 _VALUES_START = "\n\nTotal bytes used: "
 _LIVE_RANGE_START = "\n\n" + live_range.TITLE
@@ -102,6 +102,16 @@ def parse_part(source: Source) -> Part:
         if not removed:
             raise
         return _parse_around(plain, wrapping, removed, error)
+
+
+def parse_headers(source: Source) -> list[Allocation]:
+    """The allocations of a text without their values: for one that is only measured.
+
+    Log lines in between do no harm; a text without allocations has none.
+    """
+    plain, _ = _unwrap(source)
+    end = plain.text.find(_VALUES_START)
+    return assignment.parse_headers(plain, len(plain.text) if end < 0 else end + 1)
 
 
 def _unwrap(source: Source) -> tuple[Source, Wrapping]:

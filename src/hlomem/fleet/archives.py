@@ -7,9 +7,10 @@ and together no more than a hundred times the archive.
 
 from __future__ import annotations
 
+import errno
+import gzip
 import io
 import tarfile
-import tempfile
 import zipfile
 import zlib
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.base.errors import InputError
+from hlomem.base.scratch import scratch_folder
 from hlomem.base.source import visible
 from hlomem.fleet.storage import FileEntry, is_address, local_path, read_bytes
 
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
 _MAX_GROWTH = 100
 _ALWAYS_ALLOWED = 64 << 20
 _PIECE = 1 << 20
+_DAMAGE = (tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, LZMAError, EOFError)
+_ODD = (OSError, ValueError, RuntimeError)
+"""Names the disk does not take; sparse maps of tar; encryption and methods of zip."""
 
 
 class _Member(NamedTuple):
@@ -41,12 +46,16 @@ class _Member(NamedTuple):
 @contextmanager
 def unpacked(archive: FileEntry, limit: int) -> Iterator[tuple[str, list[FileEntry]]]:
     """A folder with an archive's files, and these; their stamps are the archive's."""
-    with tempfile.TemporaryDirectory(prefix="hlomem-archive-") as folder:
+    with scratch_folder("hlomem-archive-") as folder:
         try:
-            yield folder, list(_unpack(archive, Path(folder), limit))
-        except (tarfile.TarError, zipfile.BadZipFile, zlib.error, LZMAError, EOFError) as error:
-            reason = f"{visible(archive.path)}: damaged archive: {visible(str(error))}"
-            raise InputError(reason) from error
+            files = list(_unpack(archive, Path(folder), limit))
+        except (*_DAMAGE, *_ODD) as error:
+            if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+                raise
+            kind = "damaged archive" if isinstance(error, _DAMAGE) else "cannot be unpacked"
+            words = (error.strerror if isinstance(error, OSError) else None) or str(error)
+            raise InputError(f"{visible(archive.path)}: {kind}: {visible(words)}") from error
+        yield folder, files
 
 
 def _unpack(archive: FileEntry, folder: Path, limit: int) -> Iterator[FileEntry]:
@@ -98,6 +107,14 @@ def _members(archive: FileEntry) -> Iterator[_Member]:
             plain = tape.extractfile(entry) if entry.isreg() else None
             if plain is not None:
                 yield _Member(entry.name, entry.size, plain)
+        _read_to_end(tape, archive)
+
+
+def _read_to_end(tape: tarfile.TarFile, archive: FileEntry) -> None:
+    """Reads what a packed tar has after its last member: checksums stand there."""
+    left = max(_ALWAYS_ALLOWED, _MAX_GROWTH * archive.size)
+    while left > 0 and tape.fileobj and (piece := tape.fileobj.read(_PIECE)):
+        left -= len(piece)
 
 
 def _opened(archive: FileEntry) -> IO[bytes]:

@@ -28,10 +28,13 @@ from hlomem.fleet.storage import (
 from hlomem.fleet.units import SNIFFED, Unit, group_folders, is_archive, unit_of_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 _PACKED = 4096
 """Bytes of a gzip file that hold the first of what is in it."""
+
+
+_ODD_NAME = "not read, since its name is not UTF-8"
 
 
 class UnitError(Exception):
@@ -55,7 +58,10 @@ def find_units(
         entry = FileEntry(folder, 0, "")
         problems.append(UnitError(_single(entry, "folder", shown), f"{folder}: {reason}"))
 
-    entries = list(list_files(shown, but=MARKER, refused=refuse))
+    entries, odd = _with_plain_names(list_files(shown, but=MARKER, refused=refuse))
+    problems += [
+        UnitError(_single(FileEntry(name, 0, ""), "folder", shown), _ODD_NAME) for name in odd
+    ]
     archives = [entry for entry in entries if is_archive(entry.name)]
     if len(entries) == 1 and entries[0].path == shown.rstrip("/"):
         if not archives:
@@ -65,6 +71,19 @@ def find_units(
     yield from problems
     for archive in archives:
         yield from _units_of_archive(archive, shown, is_known, limit)
+
+
+def _with_plain_names(entries: Iterable[FileEntry]) -> tuple[list[FileEntry], list[str]]:
+    """Files whose paths are text, and the first part of each other path that is not, shown."""
+    plain, odd = [], dict[str, None]()
+    for entry in entries:
+        try:
+            entry.path.encode()
+            plain.append(entry)
+        except UnicodeEncodeError as error:
+            length = entry.path.find("/", error.start)
+            odd[visible(entry.path[: length if length >= 0 else None])] = None
+    return plain, list(odd)
 
 
 def _single(entry: FileEntry, kind: str, root: str) -> Unit:
@@ -93,7 +112,12 @@ def _units_of_archive(
         yield whole
         return
     try:
-        with unpacked(archive, limit) as (folder, files):
+        with unpacked(archive, limit) as (folder, found):
+            files, odd = _with_plain_names(found)
+            if odd:
+                yield UnitError(
+                    whole, f"{visible(archive.path)}: {_ODD_NAME}: {odd[0][len(folder) + 1 :]}"
+                )
             for unit in group_folders(files, folder, begins):
                 data = tuple(read_bytes(file.path) for file in unit.files)
                 yield replace(unit, archive=archive.path, data=data)

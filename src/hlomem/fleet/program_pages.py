@@ -16,6 +16,7 @@ from hlomem.fleet.asking import LockedTables
 from hlomem.fleet.page import build_fleet_page
 from hlomem.fleet.questions import choose_run
 from hlomem.fleet.reopen import opened_memory
+from hlomem.fleet.storage import is_address
 from hlomem.fleet.tables import literal
 from hlomem.machines.registry import platform_of
 from hlomem.report.page.html import fill, format_page
@@ -46,8 +47,13 @@ def write_fleet(
     capacity: Capacity | None = None,
     count: int = 0,
     force: bool = False,
+    fetch: str | None = None,
 ) -> Written:
-    """Writes the page of a store, and the pages of the programs that need most."""
+    """Writes the page of a store, and the pages of the programs that need most.
+
+    Programs that lie elsewhere are read again below the address `fetch`, by default where the
+    store lies.
+    """
     tables = LockedTables(store)
     wanted = choose_run(tables, run)
     folder = output.parent / f"{output.stem}.pages"
@@ -58,7 +64,7 @@ def write_fleet(
     worst = f"{compared} ORDER BY needs DESC, place, id LIMIT {count}"
     for row in _rows(tables, wanted, worst):
         try:
-            _write_page(row, folder, capacity)
+            _write_page(row, folder, capacity, fetch or _host_of(store))
             made.append(str(row["id"]))
         except HlomemError as error:
             problems.append(str(error))
@@ -77,14 +83,22 @@ def write_fleet(
     return Written(output, made, problems)
 
 
-def write_program(store: str, output: Path, id_: str, *, run: str | None = None) -> Path:
+def write_program(
+    store: str, output: Path, id_: str, *, run: str | None = None, fetch: str | None = None
+) -> Path:
     """Writes the page of one program where the fleet's page looks for it."""
     tables = LockedTables(store)
     rows = _rows(tables, choose_run(tables, run), f"AND id = {literal(id_)}")
     if not rows:
         raise UnknownNameError(f"no program `{visible(id_)}` in this run; ids: ask STORE"
                                " 'SELECT id, name FROM modules'")  # fmt: skip
-    return _write_page(rows[0], output.parent / f"{output.stem}.pages", None)
+    pages = output.parent / f"{output.stem}.pages"
+    return _write_page(rows[0], pages, None, fetch or _host_of(store))
+
+
+def _host_of(store: str) -> str:
+    """Protocol and host, or bucket, of a store's address; empty for a folder of this machine."""
+    return "/".join(store.split("/")[:3]) if is_address(store) else ""
 
 
 def _rows(tables: LockedTables, run: str, rest: str) -> list[dict[str, Any]]:
@@ -94,8 +108,8 @@ def _rows(tables: LockedTables, run: str, rest: str) -> list[dict[str, Any]]:
     )
 
 
-def _write_page(row: dict[str, Any], folder: Path, capacity: Capacity | None) -> Path:
-    with opened_memory(row) as memory:
+def _write_page(row: dict[str, Any], folder: Path, capacity: Capacity | None, fetch: str) -> Path:
+    with opened_memory(row, fetch) as memory:
         text = format_page([build_advised_page(memory, capacity)])
     write_files(folder, {f"{row['id']}.html": [text.encode()]}, force=True)
     return folder / f"{row['id']}.html"

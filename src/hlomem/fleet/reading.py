@@ -22,9 +22,16 @@ from msgspec import Struct
 from hlomem import __version__
 from hlomem.advice.advising import advise
 from hlomem.api.folder import Module
-from hlomem.api.load import MAX_BYTES, limited_to, list_programs_of, load_any, load_module
+from hlomem.api.load import (
+    MAX_BYTES,
+    limited_to,
+    list_programs_of,
+    load_any,
+    load_module,
+    max_input,
+)
 from hlomem.api.plan import plan
-from hlomem.base.errors import CommandError, HlomemError, UnsupportedError
+from hlomem.base.errors import CommandError, HlomemError, InputError, UnsupportedError
 from hlomem.base.source import visible, visible_lines
 from hlomem.check.verify import verify_joined
 from hlomem.dump.dump import Dump
@@ -130,6 +137,8 @@ def key_of(unit: Unit, files: list[Path], recipe: str) -> str:
     for text in (recipe, unit.kind, unit.name, number):
         made.update(text.encode("utf-8", "surrogateescape") + b"\0")
     for path in files:
+        if path.stat().st_size > max_input():
+            raise InputError(f"{visible(str(path))}: larger than the limit of inputs (--max-input)")
         data = read_bytes(str(path))
         made.update(f"{path.name}\0{len(data)}\0".encode("utf-8", "surrogateescape"))
         made.update(data)

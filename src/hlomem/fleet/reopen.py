@@ -16,6 +16,7 @@ from hlomem.base.errors import InputError
 from hlomem.base.source import visible
 from hlomem.fleet.finding import find_units, unit_at
 from hlomem.fleet.reading import key_of, list_programs, local_files, open_memory
+from hlomem.fleet.storage import is_address
 from hlomem.fleet.units import Unit
 
 if TYPE_CHECKING:
@@ -25,10 +26,17 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def opened_memory(row: dict[str, Any]) -> Iterator[MemoryView]:
-    """The memory of a program, by its `source`, `id`, `key` and the `recipe` of its unit."""
+def opened_memory(row: dict[str, Any], fetch: str = "") -> Iterator[MemoryView]:
+    """The memory of a program, by its `source`, `id`, `key` and the `recipe` of its unit.
+
+    A source elsewhere is opened only below the address `fetch`: a store may name any.
+    """
+    source = str(row["source"])
+    if is_address(source) and not (fetch and f"{source}/".startswith(f"{fetch.rstrip('/')}/")):
+        start = "/".join(visible(source).split("/")[:3])
+        raise InputError(f"{visible(source)}: not connected to; --fetch {start} allows it")
     with ExitStack() as stack:
-        unit = _find(str(row["source"]))
+        unit = _find(source)
         files = local_files(unit, stack)
         number = int(str(row["id"]).rpartition("-")[2])
         units = (unit, replace(unit, program=number))  # one of many may have been read alone

@@ -10,6 +10,7 @@ from collections import defaultdict
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
+from hlomem.assign.footprint import reserved
 from hlomem.base.errors import InputError
 from hlomem.base.source import visible
 from hlomem.dump.eras import describe
@@ -107,10 +108,9 @@ def _module(memory: MemoryView, space: Space) -> Row:
 def _sums_by_kind(memory: MemoryView, space: Space) -> dict[str, int]:
     """The bytes of a space by what its allocations are for; they add up to its size."""
     sums = {**dict.fromkeys(_KINDS.values(), 0), "temporary_bytes": 0}
-    for allocation in memory.joined.allocations:
-        if allocation.color == space.color and not allocation.is_thread_local:
-            column = _KINDS.get(places.kind_of(allocation), "temporary_bytes")
-            sums[column] += allocation.size
+    for allocation in reserved(memory.joined.allocations, space.color):
+        column = _KINDS.get(places.kind_of(allocation), "temporary_bytes")
+        sums[column] += allocation.size
     return sums
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import time
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -153,6 +154,7 @@ class _Scanner:
         """How many units of an archive are not done."""
         self._waiting: dict[str, Unit] = {}
         """Archives of which all units were found."""
+        self._seen: set[str] = set()
         self._lines: dict[str, list[bytes]] = {}
         self._carried: list[bytes] = []
         self._pending = 0
@@ -167,7 +169,10 @@ class _Scanner:
     def scan(self, paths: Sequence[str]) -> None:
         """Finds, reads and writes until all is done."""
         try:
-            for unit in self._found(paths):
+            rest: list[Iterator[Unit | UnitError]] = []
+            plain = list(self._found(paths, rest))
+            self._progress.is_listed = not rest
+            for unit in chain(plain, self._unpacked(rest)):
                 self._take(unit)
                 self._work(len(self._running) >= _AHEAD * self._pool.width)
             self._progress.is_listed = True
@@ -185,26 +190,40 @@ class _Scanner:
             merge_segments(self._store, progress.run, progress.date, self._segments)
         self._store.sweep()
 
-    def _found(self, paths: Sequence[str]) -> Iterator[Unit]:
-        seen = set[str]()
+    def _found(
+        self, paths: Sequence[str], rest: list[Iterator[Unit | UnitError]]
+    ) -> Iterator[Unit]:
+        """What can be listed at once; `rest` gets what has to be unpacked for that."""
         for path in paths:
-            for found in find_units(path, self._known.has_archive, self._options.max_input):
+            units = find_units(path, self._known.has_archive, self._options.max_input)
+            for found in units:
                 unit = found.unit if isinstance(found, UnitError) else found
-                if unit.id in seen:
-                    continue
-                seen.add(unit.id)
-                if isinstance(found, UnitError):
-                    self._progress.found += 1
-                    self._finish(unit, failed(unit, None, str(found), kind="unreadable"))
-                else:
-                    yield unit
+                if unit.archive or unit.kind == "archive":
+                    rest.append(chain([found], units))
+                    break
+                yield from self._noted(found)
+
+    def _unpacked(self, rest: list[Iterator[Unit | UnitError]]) -> Iterator[Unit]:
+        for found in chain.from_iterable(rest):
+            yield from self._noted(found)
+
+    def _noted(self, found: Unit | UnitError) -> Iterator[Unit]:
+        """A unit that was not met before; one that cannot be read is done with here."""
+        unit = found.unit if isinstance(found, UnitError) else found
+        if unit.id in self._seen:
+            return
+        self._seen.add(unit.id)
+        self._progress.found += isinstance(found, UnitError) or unit.kind != "archive"
+        if isinstance(found, UnitError):
+            self._finish(unit, failed(unit, None, str(found), kind="unreadable"))
+        else:
+            yield unit
 
     def _take(self, unit: Unit) -> None:
         """Decides what to do with a unit: nothing, take its rows over, or read it."""
         if unit.kind == "archive":
             self._take_archive(unit)
             return
-        self._progress.found += 1
         if self._known.is_done(unit):
             self._progress.skipped += 1
         elif (held := self._known.held(unit)) is not None:
@@ -254,6 +273,11 @@ class _Scanner:
             where = "the scheduler gave up its tasks"
             raise InputError(f"{where}; start the same scan again, it goes on from here") from error
         except Exception as error:
+            if type(error).__name__ == "ClosedClientError":
+                problem = "the connection to the Dask scheduler was lost"
+                raise InputError(
+                    f"{problem}; start the same scan again, it goes on from here"
+                ) from error
             if type(error).__name__ != "KilledWorker":
                 raise
             words = "every worker that took it was lost"

@@ -79,10 +79,14 @@ def list_files(
         if but and but in names:
             folders.clear()
             continue
-        for name in sorted(names):
-            found = Path(folder, name)
-            if found.is_file():
-                yield _entry(found)
+        try:
+            yield from [_entry(path) for path in _paths(folder, names) if path.is_file()]
+        except PermissionError as error:  # it may be listed, but not entered
+            refuse(PermissionError(error.errno, error.strerror, folder))
+
+
+def _paths(folder: str, names: Iterable[str]) -> Iterator[Path]:
+    return (Path(folder, name) for name in sorted(names))
 
 
 def list_beside(path: str) -> list[FileEntry]:

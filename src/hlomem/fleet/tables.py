@@ -211,7 +211,10 @@ class _Writer:
     def _copy(self, table: Table, query: str) -> Path | None:
         path = self._folder / f"{table.name}.parquet"
         target = f"{literal(str(path))} (FORMAT parquet, COMPRESSION zstd)"
-        [[count]] = self._connection.execute(f"COPY ({query}) TO {target}").fetchall()
+        try:
+            [[count]] = self._connection.execute(f"COPY ({query}) TO {target}").fetchall()
+        except require("duckdb", "a store").IOException as error:  # such as a full disk
+            raise InputError(f"{visible(str(path))}: {visible(str(error))}") from error
         return path if count else None
 
     @property

@@ -18,6 +18,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -36,6 +37,22 @@ _PIECE = 1 << 20
 _START_SECONDS = 60.0
 """For a child to begin; machines may be busy."""
 _here = threading.local()
+
+
+def _search_path() -> list[str]:
+    """Where a child imports from: as here, but not from the current folder, which may be scanned.
+
+    The current folder stays if hlomem itself is imported from there.
+    """
+    home = str(Path(__file__).parents[2])
+    return [path for path in sys.path if path and (path == home or not _is_current(path))]
+
+
+def _is_current(path: str) -> bool:
+    try:
+        return Path(path).samefile(".")
+    except OSError:
+        return False
 
 
 class ChildEndedError(Exception):
@@ -65,9 +82,9 @@ class Child:
         if group.is_over:
             raise ChildEndedError("crash", "the scan was ended")
         self._group = group
-        environment = dict(os.environ, PYTHONPATH=os.pathsep.join(filter(None, sys.path)))
+        environment = dict(os.environ, PYTHONPATH=os.pathsep.join(_search_path()))
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "hlomem.fleet.child"],
+            [sys.executable, "-P", "-m", "hlomem.fleet.child"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -64,14 +64,9 @@ class CompiledProgram:
 
     @property
     def size(self) -> int:
-        """Bytes reserved in the first memory space that holds any: HBM on devices that have it."""
-        if self._found is None or self._found.assignment is None:
-            return self.explanation.space.size
-        sizes: dict[int, int] = {}
-        for allocation in self._found.assignment.buffer_allocations:
-            if not allocation.is_thread_local:
-                sizes[allocation.color] = sizes.get(allocation.color, 0) + allocation.size
-        return next((size for _, size in sorted(sizes.items()) if size), 0)
+        """The bytes it needs in its main memory space: HBM on devices that have it."""
+        known = None if self._found is None else self._found.size
+        return self.explanation.space.size if known is None else known
 
     @property
     def allocation_sizes(self) -> frozenset[int]:

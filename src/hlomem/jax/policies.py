@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from hlomem.assign.footprint import footprint
 from hlomem.base.errors import HlomemError
 from hlomem.jax.checkpoints import Place, Places
 from hlomem.jax.compile.placeholder import temporaries_of
@@ -124,7 +125,7 @@ class _Search:
             name=f"{policy}{_IN_NAMES[places.wrapped]}",
             kind="policy",
             temporaries=temporaries_of(planned.dump),
-            total=_total_of(planned.dump),
+            total=_needs_of(planned.dump),
             flops=program_flops(stages) - given.program_flops,
             time=model_time(stages, {}).before - given.program_time,
             code=f"policy = jax.checkpoint_policies.{policy}\n{_WRAPPED[places.wrapped]}",
@@ -136,8 +137,6 @@ def _legend(place: Place) -> str:
     return f"`…_saveable{_IN_NAMES[place]}`: jax.checkpoint around {_IN_WORDS[place]}"
 
 
-def _total_of(dump: Dump) -> int:
+def _needs_of(dump: Dump) -> int:
     assert dump.assignment is not None
-    return sum(
-        allocation.size for allocation in dump.assignment.allocations if not allocation.color
-    )
+    return footprint(dump.assignment.allocations)

@@ -15,7 +15,12 @@ from hlomem.hlo.rewrite import Rewriter
 from hlomem.hlo.schedule import running_computations
 from hlomem.opt.goal import CHEAP
 from hlomem.opt.orders.latency import model_time, module_time
-from hlomem.opt.orders.planned_orders import in_orders, other_bytes, temporary_bytes
+from hlomem.opt.orders.planned_orders import (
+    in_orders,
+    needed_bytes,
+    other_bytes,
+    temporary_bytes,
+)
 from hlomem.opt.remat.edit import Edit, apply_edit
 from hlomem.opt.remat.flops import program_flops
 from hlomem.pipeline import in_text_order, start_stages
@@ -72,7 +77,7 @@ class Candidate(Struct, frozen=True, dict=True, eq=False, kw_only=True):
     temporaries: int
     """Bytes, as planned."""
     total: int
-    """Bytes of all allocations, as planned."""
+    """Bytes it needs in main memory, as planned."""
     changes: tuple[Change, ...] = ()
     """Programs on the way, each of which keeps less than the one before."""
     orders: Orders = field(default_factory=dict)
@@ -144,8 +149,8 @@ class Candidate(Struct, frozen=True, dict=True, eq=False, kw_only=True):
 
 def planned(given: Program, stages: Stages) -> Candidate:
     """A candidate whose plan is kept."""
-    total = stages.assignment.total_bytes
-    return Candidate(given=given, temporaries=temporary_bytes(stages), total=total, stages=stages)
+    size, total = temporary_bytes(stages), needed_bytes(stages)
+    return Candidate(given=given, temporaries=size, total=total, stages=stages)
 
 
 def start_text(module: HloModule, options: Options) -> Stages:

@@ -34,7 +34,7 @@ from hlomem.opt.goal import (
     Offload,
 )
 from hlomem.opt.orders.candidates import iter_orders
-from hlomem.opt.orders.planned_orders import other_bytes
+from hlomem.opt.orders.planned_orders import needed_bytes, other_bytes
 from hlomem.opt.search import (
     REJECTED,
     REJECTED_ORDER,
@@ -202,7 +202,7 @@ class _Fits:
     @property
     def _start_size(self) -> int:
         """Bytes of temporaries in the order that was found, by hlomem's own plan."""
-        return self._start.plan.assignment.total_bytes - self._rest
+        return needed_bytes(self._start.plan) - self._rest
 
     def _find(self, aim: int) -> Candidate | None:
         """The cheapest program that needs no more than so much by hlomem's own plan, of all."""

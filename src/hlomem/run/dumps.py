@@ -9,18 +9,17 @@ killed, by a shell that waits for this process and the command to be gone.
 from __future__ import annotations
 
 import shutil
-import subprocess
 import tempfile
 import threading
 import time
 from contextlib import suppress
-from os import close, pipe
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hlomem.api.folder import list_modules, measure_all
 from hlomem.api.load import read_source
 from hlomem.base.errors import CommandError, InputError
+from hlomem.base.scratch import Cleaner, start_cleaner
 from hlomem.base.source import visible
 from hlomem.dump.file_names import FILE_NAMES
 
@@ -37,8 +36,6 @@ _INTERVAL = 0.5
 _SETTLED = 2.0
 """Seconds after which a file that did not change is complete."""
 _KEPT = (*{name.suffix for name in FILE_NAMES.values()}, "after_optimizations.txt")
-_REMOVE = 'cat >/dev/null; rm -rf -- "$1"'
-"""Of the shell that outlives us: standard input ends when nobody holds its other end."""
 
 
 class DumpFolder:
@@ -53,17 +50,14 @@ class DumpFolder:
         self.alive = -1
         """A descriptor for the command to inherit: the folder stays as long as somebody has it."""
         self._max_bytes = max_bytes
-        self._cleaner: subprocess.Popen[bytes] | None = None
+        self._cleaner: Cleaner | None = None
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._look_after, daemon=True)
 
     def __enter__(self) -> DumpFolder:
         if self.is_temporary:
-            reading, self.alive = pipe()
-            try:
-                self._cleaner = _start_cleaner(self.path, reading)
-            finally:
-                close(reading)
+            self._cleaner = start_cleaner(str(self.path))
+            self.alive = self._cleaner.alive
         self._thread.start()
         return self
 
@@ -76,12 +70,10 @@ class DumpFolder:
         self.settle()
         if self.is_temporary:
             shutil.rmtree(self.path, ignore_errors=True)
-            close(self.alive)
         elif self._is_new and not any(self.path.iterdir()):
             self.path.rmdir()
         if self._cleaner is not None:
-            self._cleaner.terminate()
-            self._cleaner.wait()
+            self._cleaner.stop()
 
     def settle(self) -> None:
         """Stop looking after the folder: all is written, and everything else removed."""
@@ -140,20 +132,6 @@ def _make_kept(folder: Path) -> Path:
     except OSError as error:
         raise InputError(f"{visible(str(folder))}: {error.strerror or error}") from error
     return folder.resolve()
-
-
-def _start_cleaner(folder: Path, reading: int) -> subprocess.Popen[bytes] | None:
-    try:
-        return subprocess.Popen(  # noqa: S603 - our own words
-            ["/bin/sh", "-c", _REMOVE, "sh", str(folder)],
-            stdin=reading,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            cwd="/",
-            start_new_session=True,
-        )
-    except OSError:  # no shell: a kill will leave the folder
-        return None
 
 
 def _remove(path: Path) -> None:

@@ -14,9 +14,11 @@ from hlomem.api.explain import explain
 from hlomem.api.folder import draw_list, list_modules, measure_all
 from hlomem.api.load import read_source
 from hlomem.api.oom import describe_failure, describe_unknown, find_failure
+from hlomem.assign.footprint import footprint
 from hlomem.base.errors import HlomemError, InputError
 from hlomem.base.sizes import format_bytes
 from hlomem.base.source import visible
+from hlomem.dump.parts import parse_headers
 from hlomem.report.oom.matching import match_failure
 from hlomem.report.oom.note import HEAD
 from hlomem.report.screens.text import plural
@@ -26,10 +28,10 @@ if TYPE_CHECKING:
 
     from hlomem.api.explain import MemoryExplanation
     from hlomem.api.folder import ModuleSize
+    from hlomem.dump.records import Allocation
 
 TOP = 8
 """Programs that are listed."""
-_ALLOCATION = re.compile(r"^allocation \d+: (?:0x[0-9a-f]+, )?size (\d{1,20})\b(.*)$", re.MULTILINE)
 _MODULE = re.compile(r"module_\d+\.(.+?)(?:\.cl_\d+)?\.[\w.]*after_optimizations")
 
 
@@ -43,24 +45,18 @@ class DumpedProgram:
         self.size = sized.size or 0
 
     @cached_property
-    def allocations(self) -> tuple[tuple[int, str], ...]:
-        """Sizes with what stands behind them."""
-        text = read_source(self.sized.module.files[0]).text
-        return tuple((int(size), words) for size, words in _ALLOCATION.findall(text))
+    def _allocations(self) -> list[Allocation]:
+        return parse_headers(read_source(self.sized.module.files[0]))
 
     @property
     def allocation_sizes(self) -> frozenset[int]:
         """Bytes of each allocation."""
-        return frozenset(size for size, _ in self.allocations)
+        return frozenset(allocation.size for allocation in self._allocations)
 
     @property
     def constants(self) -> int:
         """Bytes of its constants in the device's main memory."""
-        return sum(
-            size
-            for size, words in self.allocations
-            if ", constant" in words and "color" not in words
-        )
+        return footprint([head for head in self._allocations if head.is_constant])
 
     def explain(self) -> MemoryExplanation:
         """The explanation of its memory."""

@@ -127,7 +127,23 @@ class HloInstruction(Struct, eq=False):
     def output_to_operand_aliasing(self) -> tuple[attr.OperandAlias, ...]:
         """The parts of a custom call's or fusion's result that are written into operands."""
         text = self.attributes.get("output_to_operand_aliasing")
-        return () if text is None else self._read(attr.parse_operand_aliasing, text)
+        aliases = () if text is None else self._read(attr.parse_operand_aliasing, text)
+        if self.opcode != "async-start":  # its parts may be bound later
+            for alias in aliases:
+                self._refuse_missing(alias)
+        return aliases
+
+    def _refuse_missing(self, alias: attr.OperandAlias) -> None:
+        """Raise for an alias of parts that are not there."""
+        number = alias.operand_number
+        operand = self.operands[number].shape if number < len(self.operands) else None
+        for name, shape, index in (
+            (f"operand {number}", operand, alias.operand_index),
+            ("output", self.shape, alias.output_index),
+        ):
+            if shape is None or shape.optional_subshape(index) is None:
+                problem = f"output_to_operand_aliasing names {name} {index}, which is not there"
+                raise self.error(problem)
 
     def integers(self, name: str) -> tuple[int, ...]:
         """The value of a `{1,2,3}` attribute, empty where it is absent."""

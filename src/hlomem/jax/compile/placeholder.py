@@ -14,6 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from hlomem.assign.footprint import footprint
 from hlomem.base.errors import CommandError
 from hlomem.jax.compile.messages import Job
 from hlomem.jax.compile.parent import CompileError, plan_in_child
@@ -74,11 +75,8 @@ def temporaries_of(dump: Dump) -> int:
     """Bytes of temporaries in main memory; an error where the dump does not list them."""
     if dump.assignment is None:
         raise CompileError("the compiler left no list of its allocations")
-    return sum(
-        allocation.size
-        for allocation in dump.assignment.allocations
-        if allocation.is_preallocated_temp and not allocation.color
-    )
+    allocations = dump.assignment.allocations
+    return footprint([held for held in allocations if held.is_preallocated_temp])
 
 
 def planned_bytes(target: str, platform: str, proto: bytes) -> int:

@@ -23,7 +23,7 @@ from hlomem.jax.pass_.log import Outcome, logger, record
 from hlomem.opt.candidate import Program, choose_cheapest, start_text
 from hlomem.opt.goal import Share
 from hlomem.opt.orders.latency import model_time, module_time
-from hlomem.opt.orders.planned_orders import other_bytes, temporary_bytes
+from hlomem.opt.orders.planned_orders import needed_bytes, other_bytes, temporary_bytes
 from hlomem.opt.remat.lower_bound import find_floor
 from hlomem.opt.remat.offload import model_moves
 from hlomem.opt.remat.origins import find_origins
@@ -363,7 +363,7 @@ def _with_values(answer: Answer, made: Candidate) -> Answer:
     after, total = made.temporaries, made.total
     if has_barriers(written.module):
         stages = _without_barriers(written.module, made.options)
-        after, total = temporary_bytes(stages), stages.assignment.total_bytes
+        after, total = temporary_bytes(stages), needed_bytes(stages)
     time = made.given.time
     outcome = answer.outcome._replace(
         kind="improved",

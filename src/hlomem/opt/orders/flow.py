@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import Struct
 
 from hlomem.analysis.alias_rules import can_share_operand_buffer, may_share_with_operand
+from hlomem.base.quantities import MAIN_MEMORY
 from hlomem.opt.orders.edges import Edges
 from hlomem.opt.orders.places import AT_START, Place, Places
 
@@ -84,7 +85,7 @@ class FlowBuilder:
         self,
         stages: Stages,
         *,
-        color: int = 0,
+        color: int = MAIN_MEMORY,
         may_reorder_collectives: bool = False,
         keeps_overlap: bool = True,
         counts_all: bool = False,

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
+from hlomem.assign.footprint import footprint
+from hlomem.base.quantities import MAIN_MEMORY
 from hlomem.hlo.schedule import Schedule
 from hlomem.opt.orders.hill_climb import Planned, climb
 from hlomem.opt.orders.one_computation import construct
@@ -205,17 +207,22 @@ def in_orders(stages: Stages, orders: Orders) -> Stages:
     )
 
 
-def temporary_bytes(stages: Stages, color: int = 0) -> int:
+def needed_bytes(stages: Stages) -> int:
+    """The bytes the program needs in main memory, as planned."""
+    return footprint(stages.assignment.allocations)
+
+
+def temporary_bytes(stages: Stages, color: int = MAIN_MEMORY) -> int:
     """Bytes of temporaries in a memory space, as planned."""
-    return sum(allocation.size for allocation in _temporaries(stages, color))
+    return footprint(_temporaries(stages, color), color)
 
 
 def other_bytes(stages: Stages) -> int:
-    """Bytes of all allocations but the temporaries, which no order changes."""
-    return stages.assignment.total_bytes - temporary_bytes(stages)
+    """Bytes the program needs in main memory but for temporaries, which no order changes."""
+    return needed_bytes(stages) - temporary_bytes(stages)
 
 
-def _temporaries(stages: Stages, color: int = 0) -> Iterator[BufferAllocation]:
+def _temporaries(stages: Stages, color: int = MAIN_MEMORY) -> Iterator[BufferAllocation]:
     for allocation in stages.assignment.allocations:
         if allocation.color == color and allocation.is_preallocated_temp:
             yield allocation

@@ -12,6 +12,7 @@ from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from hlomem.assign.footprint import footprint, reserved
 from hlomem.base.errors import InputError
 from hlomem.base.source import visible
 from hlomem.dump.records import Record
@@ -19,7 +20,12 @@ from hlomem.report.data import roles
 from hlomem.report.data.buffers import Buffer, BufferBuilder
 from hlomem.report.data.occupancy import OwnedBytes, share_out
 from hlomem.report.data.places import HELD_WHOLE, kind_of
-from hlomem.report.data.timeline import Timeline, build_timeline, bytes_over_time
+from hlomem.report.data.timeline import (
+    Timeline,
+    build_timeline,
+    bytes_over_time,
+    fullest_step_of,
+)
 from hlomem.report.data.uses import iter_held, iter_uses
 from hlomem.view.guess_machine import choose_machine, platform_of_names
 from hlomem.view.joined import join_dump
@@ -150,13 +156,13 @@ class MemoryView:
         return tuple(self._space(color, found[color]) for color in sorted(found))
 
     def _space(self, color: int, allocations: list[Allocation]) -> Space:
-        shared = [allocation.size for allocation in allocations if not allocation.is_thread_local]
+        size = footprint(allocations, color)
         return Space(
             color=color,
             name=self.machine.space_name(color),
-            size=sum(shared),
-            allocation_count=len(shared),
-            thread_local=sum(allocation.size for allocation in allocations) - sum(shared),
+            size=size,
+            allocation_count=len(reserved(allocations, color)),
+            thread_local=sum(allocation.size for allocation in allocations) - size,
         )
 
     def space_name(self, color: int) -> str:
@@ -255,8 +261,9 @@ class MemoryView:
 
     def fullest_step_of(self, allocation: Allocation) -> int | None:
         """The first step at which most of an allocation is in use."""
-        sizes = self._bytes_over_time(self._counted([allocation]))
-        return sizes.index(max(sizes)) if sizes else None
+        if self.dump.live_ranges is None:
+            return None
+        return fullest_step_of(self._counted([allocation]))
 
     def _bytes_over_time(self, uses: Iterable[Usage]) -> list[int]:
         """The bytes in use at each step; none where the dump has no live ranges."""

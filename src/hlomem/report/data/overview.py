@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hlomem.assign.footprint import footprint, main_space, reserved
 from hlomem.dump.eras import describe
 from hlomem.dump.records import Record, SpaceReport
 from hlomem.hlo.text.attributes import read_metadata
@@ -19,10 +20,10 @@ from hlomem.view.instruction_line import source_of
 from hlomem.view.joined import indexed, join_dump
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
     from hlomem.dump.dump import Dump
-    from hlomem.dump.records import Allocation, LiveRanges, PeakBuffer
+    from hlomem.dump.records import LiveRanges, PeakBuffer
     from hlomem.machines.machine import Machine
     from hlomem.view.joined import JoinedDump
 
@@ -69,7 +70,7 @@ class Overview(Record, frozen=True, kw_only=True):
     name: str
     era: str
     needs: int | None
-    """The bytes that must fit: the main memory space's allocations but those of single threads."""
+    """The bytes that must fit, in the main memory space; None where no allocations are listed."""
     space: str | None
     """The name of that memory space; None where the dump does not say."""
     total: int | None
@@ -86,12 +87,13 @@ class Overview(Record, frozen=True, kw_only=True):
 
 def build_overview(dump: Dump) -> Overview:
     """One screen's worth of a dump."""
-    here = _main_allocations(dump.assignment.allocations if dump.assignment else ())
+    allocations = dump.assignment.allocations if dump.assignment else ()
+    here = reserved(allocations, main_space(allocations))
     total = _total(dump)
     return Overview(
         name=dump.title,
         era=describe(dump.eras, _machine(dump).package),
-        needs=sum(allocation.size for allocation in here) if dump.assignment else total,
+        needs=footprint(here, main_space(here)) if dump.assignment else None,
         space=_space_names(dump).get(here[0].color) if here else None,
         total=total,
         allocation_count=len(here) if dump.assignment else None,
@@ -100,13 +102,6 @@ def build_overview(dump: Dump) -> Overview:
         peak=None if dump.live_ranges is None else _peak(dump, dump.live_ranges),
         notes=tuple(note.text for note in dump.notes),
     )
-
-
-def _main_allocations(allocations: Sequence[Allocation]) -> list[Allocation]:
-    """Those of the first memory space that holds anything but threads' own stacks."""
-    shared = [allocation for allocation in allocations if not allocation.is_thread_local]
-    main = min((allocation.color for allocation in shared if allocation.size), default=0)
-    return [allocation for allocation in shared if allocation.color == main]
 
 
 def _space_names(dump: Dump) -> Mapping[int, str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hlomem.assign.footprint import reserved
 from hlomem.dump.records import Record
 from hlomem.report.data import roles
 from hlomem.report.data.occupancy import alignment_gaps
@@ -33,10 +34,9 @@ def build_role_shares(memory: MemoryView, color: int) -> tuple[RoleShare, ...]:
     """The bytes of a space at its peak by purpose, largest first; they add up to its size."""
     shares: dict[str, list[int]] = {}
     step = memory.fullest_step(color)
-    for allocation in memory.joined.allocations:
-        if allocation.color == color and not allocation.is_thread_local:
-            for role, size in _roles_of(memory, allocation, step):
-                shares.setdefault(role, []).append(size)
+    for allocation in reserved(memory.joined.allocations, color):
+        for role, size in _roles_of(memory, allocation, step):
+            shares.setdefault(role, []).append(size)
     made = [
         RoleShare(role=role, size=sum(all_), count=0 if role in roles.NO_BUFFERS else len(all_))
         for role, all_ in shares.items()

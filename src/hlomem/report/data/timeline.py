@@ -89,6 +89,17 @@ def outline(sizes: Sequence[int], stretches: int) -> tuple[int, ...]:
     return tuple(max(sizes[low:high]) for low, high in pairwise(bounds))
 
 
+def fullest_step_of(uses: Iterable[Usage]) -> int:
+    """The first step at which most bytes are in use; takes no time for steps without a change."""
+    changes: dict[int, int] = {0: 0}
+    for _, start, stop, size in uses:
+        changes[start] = changes.get(start, 0) + size
+        changes[stop] = changes.get(stop, 0) - size
+    steps = sorted(changes)
+    sizes = list(accumulate(changes[step] for step in steps))
+    return steps[sizes.index(max(sizes))]
+
+
 def bytes_over_time(uses: Iterable[Usage], length: int) -> list[int]:
     """The bytes in use at each of `length` steps, which all uses are within."""
     changes = [0] * (length + 1)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+from hlomem.assign.footprint import reserved
 from hlomem.base.quantities import NEVER
 from hlomem.dump.eras import describe
 from hlomem.dump.records import Record
@@ -228,8 +229,7 @@ def _space(memory: MemoryView, space: Space) -> PageSpace:
         size=space.size,
         allocations=tuple(
             _allocation(memory, allocation, allocation.index in shared)
-            for allocation in memory.joined.allocations
-            if allocation.color == space.color and not allocation.is_thread_local
+            for allocation in reserved(memory.joined.allocations, space.color)
         ),
         roles=build_role_shares(memory, space.color),
         fullest_step=memory.fullest_step(space.color),

@@ -36,6 +36,9 @@ def draw_overview(overview: Overview, width: int) -> list[Line]:
         where = f" of {space_label(visible(overview.space))}" if overview.space else ""
         where += "" if count is None else f" in {plural(count, 'allocation')}"
         lines += [[], [("Needs ", ""), (format_bytes(overview.needs), "bold"), (where, "")]]
+    elif overview.total is not None:
+        where = " in all memory spaces, stacks of threads included"
+        lines += [[], [("Total ", ""), (format_bytes(overview.total), "bold"), (where, "")]]
     if len(overview.spaces) > 1:
         lines += _spaces(overview.spaces)
     if overview.kinds:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from hlomem.assign.footprint import reserved
 from hlomem.dump.records import Record
 from hlomem.report.data.memory import OwnedBytes
 
@@ -81,9 +82,7 @@ class SharedOut:
 def iter_owners(memory: MemoryView, color: int, step: int | None) -> Iterator[OwnedBytes]:
     """The holders of the bytes of a space; a temporary only at the fullest step."""
     temporary = {allocation.index for allocation in memory.temporary_allocations(color)}
-    for allocation in memory.joined.allocations:
-        if allocation.color != color or allocation.is_thread_local:
-            continue
+    for allocation in reserved(memory.joined.allocations, color):
         buffers = memory.buffers_in(allocation.index)
         if allocation.index in temporary and step is not None:
             yield from memory.share_out(allocation, step)[0]
