@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from hlomem.hlo.ir import HloComputation, HloInstruction, HloModule, Origins
-    from hlomem.hlo.shape import Shape
 
 _ID_BITS = 32
 """An instruction's id has that of its computation above these bits."""
@@ -196,7 +195,32 @@ class _Writer:
         if head.opcode != instruction.opcode:  # it is something else now
             data = b""
             head.Clear()
-        links = {
+        fields = {
+            name: now
+            for name, now in self._links_of(instruction, head).items()
+            if getattr(head, name) != now
+        }
+        texts = self._changed_texts(instruction, data)
+        has_shape = bool(data) and self._links.shapes[head.shape] == instruction.shape
+        if has_shape and not fields and not texts:
+            return data
+        message = parse_message("Instruction", data)
+        message.opcode = instruction.opcode
+        for name, now in fields.items():
+            _set(message, name, now)
+        if not has_shape:
+            message.shape.Clear()
+            fill_shape(message.shape, instruction.shape)
+        if not data and instruction.opcode == "constant":
+            message.literal = encode_scalar(instruction.payload, instruction.shape)
+        for name, text in texts.items():
+            _write_attribute(message, name, text, instruction)
+        return bytes(message.SerializeToString())
+
+    def _links_of(self, instruction: HloInstruction, head: Any) -> dict[str, Any]:
+        """The fields of an instruction's message that name it and link it with others."""
+        links: dict[str, Any] = {
+            "name": instruction.name,
             "id": self._number_of[instruction],
             "operand_ids": [self._number_of[one] for one in instruction.operands],
             "control_predecessor_ids": [
@@ -204,28 +228,11 @@ class _Writer:
             ],
             "called_computation_ids": [self._id_of[one] for one in instruction.called_computations],
         }
+        if instruction.opcode == "parameter":
+            links["parameter_number"] = instruction.parameter_number
         if instruction.opcode in ASYNC_OPCODES and not called_ids(head):
-            del links["called_computation_ids"]
-        changed = {name: now for name, now in links.items() if getattr(head, name) != now}
-        has_shape = bool(data) and self._links.shapes[head.shape] == instruction.shape
-        texts = self._changed_texts(instruction, data)
-        number = int(instruction.payload) if instruction.opcode == "parameter" else 0
-        is_named = (head.name, head.parameter_number) == (instruction.name, number)
-        if data and is_named and has_shape and not changed and not texts:
-            return data
-        message = parse_message("Instruction", data)
-        message.name, message.opcode = instruction.name, instruction.opcode
-        message.parameter_number = number
-        message.id = changed.pop("id", message.id)
-        for name, now in changed.items():
-            getattr(message, name)[:] = now
-        if not has_shape:
-            _write_shape(message.shape, instruction.shape)
-        if not data and instruction.opcode == "constant":
-            message.literal = encode_scalar(instruction.payload, instruction.shape)
-        for name, text in texts.items():
-            _write_attribute(message, name, text, instruction)
-        return bytes(message.SerializeToString())
+            del links["called_computation_ids"]  # its start says what it calls
+        return links
 
     def _changed_texts(self, instruction: HloInstruction, data: bytes) -> dict[str, str | None]:
         """The attributes that a message says otherwise; None for those that are gone."""
@@ -241,9 +248,11 @@ class _Writer:
         }
 
 
-def _write_shape(proto: Any, shape: Shape) -> None:
-    proto.Clear()
-    fill_shape(proto, shape)
+def _set(message: Any, name: str, value: Any) -> None:
+    if isinstance(value, list | tuple):
+        getattr(message, name)[:] = value
+    else:
+        setattr(message, name, value)
 
 
 def _write_attribute(
@@ -257,8 +266,4 @@ def _write_attribute(
     for field in fields:
         message.ClearField(field)
     if text is not None and read is not None:
-        value = read(text)
-        if isinstance(value, tuple):
-            getattr(message, fields[0])[:] = value
-        else:
-            setattr(message, fields[0], value)
+        _set(message, fields[0], read(text))
