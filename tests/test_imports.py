@@ -136,7 +136,7 @@ MAY_IMPORT = {
     | {"assign.footprint", "__version__", "advice", "api", "check", "fleet", "machines", "report"},
     "jax.capture": {"base", "api.load", "jax", "proto"},
     "jax.compiled_programs": DUMPS
-    | {"api.explain", "api.load", "api.plan", "api.protos", "jax", "report"},
+    | {"api.explain", "api.load", "api.plan", "api.protos", "jax", "proto", "report"},
     "jax.oom": {"api.oom", "jax", "proto", "report"},
     "jax.function_memory": DUMPS | {"api.explain", "api.load", "api.opening", "jax", "machines"},
     "jax.executables": DUMPS | {"api.protos"},
@@ -147,13 +147,21 @@ MAY_IMPORT = {
     "jax.compile.with_dump": set[str](),
     "jax.compile.programs": {"base", "jax.target_kinds"},
     "jax.compile.factories": {"base", "jax.compile.programs", "jax.target_kinds"},
-    "jax.compile": {"assign.footprint", "base", "dump", "hlo", "api.explain", "jax"},
+    "jax.compile": {"assign.footprint", "base", "dump", "hlo", "api.explain", "jax", "proto"},
     "jax.forecasts": {"base", "api.scale", "jax"},
     "jax.fitting": {"base", "api.fit_search", "jax", "machines.capacity", "report"},
-    "jax.factory_front": {"api.front", "api.improve", "jax", "machines.capacity", "opt", "report"},
-    "jax.policies": {"assign.footprint", "base", "dump", "jax", "opt", "report"},
+    "jax.factory_front": {
+        "api.front",
+        "api.improve",
+        "jax",
+        "machines.capacity",
+        "opt",
+        "proto",
+        "report",
+    },
+    "jax.policies": {"assign.footprint", "base", "dump", "jax", "opt", "proto", "report"},
     "jax.pass_": PROGRAM
-    | {"__version__", "jax", "machines.registry", "machines.capacity", "opt", "pipeline"}
+    | {"__version__", "jax", "machines.registry", "machines.capacity", "opt", "pipeline", "proto"}
     | {"report"},
     "jax": {"base", "jax", "opt"},
     # Checkers know nothing of what they check: neither the search nor the planner.

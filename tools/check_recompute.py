@@ -26,13 +26,14 @@ from typing import TYPE_CHECKING, Any
 import hlomem.jax
 from hlomem import hlo
 from hlomem.base.errors import HlomemError
-from hlomem.jax.module_proto import name_of, text_of, with_text
 from hlomem.jax.pass_ import log, transform
 from hlomem.jax.pass_.register import compiler_options
-from hlomem.jax.pass_.transform import write_module
+from hlomem.jax.pass_.transform import write_candidate
 from hlomem.opt.checks.edit import find_edit_problems
 from hlomem.opt.checks.equivalence import find_meaning_problems
 from hlomem.opt.search import new_findings
+from hlomem.proto.edit import name_of
+from tools.carried_programs import proto_of, text_of
 from tools.random_programs import arguments, make_program
 from tools.spoiling import spoil
 
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 
 jax: Any = import_module("jax")
 numpy: Any = import_module("numpy")
-_WRITER = "write_module"
+_WRITER = "write_candidate"
 _HOOK = "hlomem-check"
 _LAST_BITS = 1e-6
 """The share of a result's largest number by which rounding otherwise may change it."""
@@ -58,7 +59,7 @@ def check(seed: int, wrong: int) -> Counter[str]:
     handed: list[tuple[bytes, bytes]] = []
 
     def keep(candidate: Candidate) -> bytes:
-        answer = write_module(candidate)
+        answer = write_candidate(candidate)
         if candidate.edit is not None:
             handed.append((candidate.given.data, answer))
         return answer
@@ -73,7 +74,7 @@ def check(seed: int, wrong: int) -> Counter[str]:
         with hlomem.jax.optimize(fit=limit, min_bytes=1 << 10, platforms="cpu", effort="low"):
             fitted = compiled.lower(*given).compile()
     finally:
-        setattr(transform, _WRITER, write_module)
+        setattr(transform, _WRITER, write_candidate)
     outcome = log.report().outcomes[-1]
     expected = _results(plain, given)
     found = Counter({f"kind {program.kind}": 1, outcome.kind: 1})
@@ -148,7 +149,7 @@ def _check_wrong(
         ):
             found["wrong refused"] += 1
         else:
-            found[_run_wrong(partial(run, with_text(before, changed)), expected)] += 1
+            found[_run_wrong(partial(run, proto_of(changed)), expected)] += 1
     return found
 
 

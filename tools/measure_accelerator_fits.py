@@ -26,12 +26,13 @@ from hlomem.jax.compile.messages import Job
 from hlomem.jax.compile.placeholder import planned_bytes, temporaries_of
 from hlomem.jax.compile.scheduled_module import capture
 from hlomem.jax.pass_.register import compiler_options
-from hlomem.jax.pass_.transform import compiler_of, read_module
+from hlomem.jax.pass_.transform import compiler_of
 from hlomem.opt.candidate import Program, start_text
 from hlomem.opt.goal import Rules
 from hlomem.opt.orders.planned_orders import other_bytes
 from hlomem.opt.search import find_order
 from hlomem.opt.trials import try_fits
+from hlomem.proto.module import read_module
 from tools.tables import known, put
 
 if TYPE_CHECKING:

@@ -23,13 +23,14 @@ from hlomem.jax.compile.placeholder import planned_bytes, temporaries_of
 from hlomem.jax.compile.scheduled_module import capture
 from hlomem.jax.fitting import spec_of
 from hlomem.jax.pass_.register import compiler_options
-from hlomem.jax.pass_.transform import compiler_of, read_module
+from hlomem.jax.pass_.transform import compiler_of
 from hlomem.jax.policies import try_policies
 from hlomem.machines.capacity import parse_capacity
 from hlomem.opt.candidate import Program, start_text
 from hlomem.opt.goal import Rules
 from hlomem.opt.search import find_order
 from hlomem.opt.trials import try_orders
+from hlomem.proto.module import read_module
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -8,13 +8,15 @@ from typing import Any
 
 import pytest
 
-from hlomem.jax.module_proto import text_of, with_number
+from hlomem.hlo.text.printer import format_module
 from hlomem.jax.pass_ import answer_cache, log
 from hlomem.jax.pass_.answer_cache import FOLDER, Answer, AnswerStore
 from hlomem.jax.pass_.log import Outcome
 from hlomem.jax.pass_.register import compiler_options
 from hlomem.jax.pass_.transform import Limits, Transform
 from hlomem.opt.goal import Rules
+from hlomem.proto.edit import with_number
+from hlomem.proto.module import read_module
 from tests.opt.orders.programs import CPU
 
 hlo: Any = pytest.importorskip("jaxlib._hlo", reason="jaxlib is not installed")
@@ -56,7 +58,7 @@ def test_another_process_gets_the_same_order_for_its_own_module(tmp_path: Path) 
     assert found is not None
     assert _last().reason.endswith("known from JAX's cache")
     assert (_last().before, _last().after) == (log.report().outcomes[0].before, _last().after)
-    assert text_of(found) == text_of(made)
+    assert format_module(read_module(found)) == format_module(read_module(made))
     assert with_number(found, 0)[0] == 7
 
 

@@ -14,12 +14,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hlomem import hlo
 from hlomem.assign.footprint import footprint
 from hlomem.base.errors import CommandError
 from hlomem.jax.compile.messages import Job
 from hlomem.jax.compile.parent import CompileError, plan_in_child
-from hlomem.jax.module_proto import name_of, text_of
+from hlomem.proto.edit import name_of
+from hlomem.proto.module import read_module
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -87,7 +87,7 @@ def planned_bytes(target: str, platform: str, proto: bytes) -> int:
 def program(devices: Sequence[Any], module: str, platform: str) -> tuple[Any, tuple[Any, ...]]:
     """The factory: a function and its arguments, with the hook in place for its compile."""
     proto = Path(module).read_bytes()
-    interface = interface_of(hlo.parse(text_of(proto)))
+    interface = interface_of(read_module(proto))
     jax: Any = import_module("jax")
     with_64 = any(name in ("int64", "uint64", "float64") for _, name in interface.parameters)
     jax.config.update("jax_enable_x64", with_64)

@@ -20,8 +20,8 @@ from hlomem.jax.compile.factories import find_factory, make_program
 from hlomem.jax.compile.messages import Job
 from hlomem.jax.compile.parent import CompileError, plan_in_child
 from hlomem.jax.compile.with_dump import module_name
-from hlomem.jax.module_proto import name_of
 from hlomem.jax.target_kinds import parse_target
+from hlomem.proto.edit import name_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

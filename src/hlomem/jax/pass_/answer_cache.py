@@ -22,8 +22,8 @@ import msgspec
 from hlomem import __version__
 from hlomem.base.atomic_files import write_files
 from hlomem.base.errors import HlomemError
-from hlomem.jax.module_proto import with_number
 from hlomem.jax.pass_.log import Outcome  # noqa: TC001 - msgspec reads it
+from hlomem.proto.edit import with_number
 
 FOLDER = "hlomem-pass"
 """The folder's name in that of JAX's cache."""

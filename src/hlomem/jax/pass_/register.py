@@ -15,11 +15,10 @@ from importlib.metadata import PackageNotFoundError, version
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from hlomem import __version__, hlo
+from hlomem import __version__
 from hlomem.base.errors import CommandError, HlomemError
 from hlomem.base.source import visible
 from hlomem.jax.compile.placeholder import planned_bytes
-from hlomem.jax.module_proto import text_of, with_schedule
 from hlomem.jax.pass_ import cache_guard
 from hlomem.jax.pass_.answer_cache import AnswerStore
 from hlomem.jax.pass_.log import logger
@@ -31,6 +30,8 @@ from hlomem.machines.registry import find_device, find_machine, machines_of
 from hlomem.machines.releases import Release
 from hlomem.opt.constants import RECOMPUTE
 from hlomem.opt.goal import Rules, check_rules
+from hlomem.proto.edit import write_orders
+from hlomem.proto.module import read_module
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -339,12 +340,13 @@ def _find_fault(extension: Any, platform: str) -> str:
     swapped: list[list[str]] = []
 
     def swap(proto: bytes) -> bytes | None:
-        entry = hlo.parse(text_of(proto)).entry
+        module = read_module(proto)
+        entry = module.entry
         work = [part for part in entry.instructions if part.opcode not in _IDLE]
         if swapped or len(work) != 2:
             return None
         swapped.append([part.name for part in work[::-1]])
-        return with_schedule(proto, {entry.name: turned_around(entry.instructions, work)})
+        return write_orders(module, {entry: turned_around(entry.instructions, work)})
 
     name = f"hlomem-test-{next(_numbers)}"
     _register(extension, swap, name, platform)
@@ -373,14 +375,16 @@ _IDLE = frozenset({"parameter", "constant", "tuple", "get-tuple-element", "bitca
 _LINE = re.compile(r"^\s*(?:ROOT )?%?([\w.-]+) = .*? ([a-z][\w-]*)\(", re.MULTILINE)
 
 
-def turned_around(order: Sequence[HloInstruction], work: Sequence[HloInstruction]) -> list[str]:
+def turned_around(
+    order: Sequence[HloInstruction], work: Sequence[HloInstruction]
+) -> list[HloInstruction]:
     """An order in which what works runs the other way round, and all else around it as it may."""
     later: set[HloInstruction] = set()
     for part in order:
         if any(operand in later or operand in work for operand in part.operands):
             later.add(part)
     first = [part for part in order if part not in later and part not in work]
-    return [part.name for part in (*first, *work[::-1], *(part for part in order if part in later))]
+    return [*first, *work[::-1], *(part for part in order if part in later)]
 
 
 def _order_of(text: str) -> dict[str, str]:

@@ -16,11 +16,8 @@ from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
 
-from hlomem import hlo
 from hlomem.hlo.barriers import has_barriers, without_barriers
 from hlomem.hlo.schedule import running_computations
-from hlomem.hlo.text.printer import format_module
-from hlomem.jax.module_proto import text_of, with_edit, with_orders, with_text
 from hlomem.jax.pass_.answer_cache import Answer
 from hlomem.jax.pass_.log import Outcome, logger, record
 from hlomem.opt.candidate import Program, choose_cheapest, start_text
@@ -40,6 +37,8 @@ from hlomem.opt.search import (
     settle,
 )
 from hlomem.opt.trials import try_fits, try_offloads, try_orders
+from hlomem.proto.edit import write_module, write_orders
+from hlomem.proto.module import read_module
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,22 +57,14 @@ UNNAMED = "a module"
 
 def compiler_of(plan: Callable[[bytes], int] | None = None) -> Compiler:
     """The compiler that calls a hook; `plan` asks it what a module needs."""
-    return Compiler(write_module, read_module, plan)
+    return Compiler(write_candidate, read_module, plan)
 
 
-def write_module(candidate: Candidate) -> bytes:
+def write_candidate(candidate: Candidate) -> bytes:
     """A candidate as the module that was handed over, changed."""
-    proto = candidate.given.data
-    if candidate.changes:
-        proto = with_text(proto, format_module(candidate.base))
-    if candidate.edit is not None:
-        return with_edit(proto, candidate.edit)
-    return with_orders(proto, candidate.orders) if candidate.orders else proto
-
-
-def read_module(proto: bytes) -> HloModule:
-    """A module that was handed over, or is handed back."""
-    return hlo.parse(text_of(proto))
+    if candidate.changes or candidate.edit is not None:
+        return write_module(candidate.module)
+    return write_orders(candidate.given.stages.module, candidate.orders)
 
 
 class Limits(NamedTuple):
@@ -222,7 +213,7 @@ class Transform:
             return found, Answer(None, outcome)
         ratio = model_time(found.given.stages, found.orders).ratio
         outcome = outcome._replace(kind="improved", time_ratio=ratio)
-        return found, Answer(write_module(found), outcome)
+        return found, Answer(write_candidate(found), outcome)
 
     def _recompute(self, found: Candidate, answer: Answer, fits: list[Candidate]) -> Answer:
         """Fit the budget that was named, if any; else compute again what is almost free."""
@@ -355,8 +346,9 @@ def _foreseen(outcome: Outcome, found: Candidate) -> Outcome:
     before, after = order.before, order.after
     if has_barriers(found.given.stages.module):
         before = temporary_bytes(_without_barriers(found.given.stages.module, found.options))
-        made = hlo.parse(format_module(found.module))
-        after = temporary_bytes(_without_barriers(made, found.options)) if found.orders else before
+        after = before
+        if found.orders:
+            after = temporary_bytes(_without_barriers(found.module, found.options))
     return outcome._replace(before=before, after=after, bound=order.bound, verdict=order.verdict)
 
 

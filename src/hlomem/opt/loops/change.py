@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from hlomem import hlo
+from hlomem.base.errors import EditError
 from hlomem.opt.candidate import planned, start_text
 from hlomem.opt.checks import Change
 from hlomem.opt.constants import MAX_PAIRS
-from hlomem.opt.loops.backward_body import LoopEditError
 from hlomem.opt.loops.choice import kept_stacks, plan_loops
 from hlomem.opt.loops.edit import apply_loop_plan
 from hlomem.opt.loops.pairs import find_pairs
@@ -64,8 +63,8 @@ def _change_one(
         plan = plan_loops(pair, costs, size_of, effects, price)
         if plan is not None:
             try:
-                module = hlo.parse(apply_loop_plan(stages.module, plan))
-            except LoopEditError:
+                module = apply_loop_plan(stages.module, plan)
+            except EditError:
                 continue
             return module, len(plan.dropped) - (len(plan.stored) - len(kept_stacks(plan)))
     return None

@@ -16,7 +16,7 @@ from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.base.quantities import Color
-from hlomem.hlo.draft import unused_name
+from hlomem.hlo.body_draft import unused_name
 from hlomem.hlo.rewrite import Rewriter
 from hlomem.hlo.shape import default_layout
 from hlomem.opt.constants import HOST_FACTOR, LATENCY, MAX_MOVES
@@ -243,6 +243,7 @@ def make_moves(module: HloModule, moves: Sequence[Move], color: int) -> HloModul
                 view.opcode,
                 [made[view.operands[0]]],
                 attributes=view.attributes,
+                like=view,
             )
             made[view] = again
             taken.add(again.name)
