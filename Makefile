@@ -39,7 +39,7 @@ DOCS_VENV  := .venv-docs
 DOCS_READY := $(DOCS_VENV)/.ready
 
 .PHONY: demo docs dist test lint format types js browser pytest pure coverage jax jax-orders \
-	tpu-orders cuda-orders fits tpu-fits fleet native bench parity support replay \
+	tpu-orders cuda-orders fits tpu-fits fleet native sanitize bench parity support replay \
 	fuzz faults clean
 
 $(READY): pyproject.toml requirements-dev.txt
@@ -158,6 +158,10 @@ replay: $(READY)
 fuzz: $(READY)
 	$(BIN)/python -m tools.fuzz --count $(N) --seed $(SEED)
 
+# The native kernels under sanitizers: their tests, then damaged inputs straight into them.
+sanitize: $(READY)
+	$(BIN)/python -m tools.sanitize --count $(N) --seed $(SEED)
+
 # Thousands of faults put into the plans of the corpus, for the checker to find; the figures are in
 # docs/verifier.md.
 faults: $(READY)
@@ -195,5 +199,5 @@ dist: $(DOCS_READY)
 	$(DOCS_VENV)/bin/python -m tools.check_dist
 
 clean:
-	rm -rf $(VENV) $(BENCH_VENV) $(PLAIN_VENV) $(JAX_VENV) $(DOCS_VENV) $(FLEET_VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .coverage.* .fuzz .replay \
+	rm -rf $(VENV) $(BENCH_VENV) $(PLAIN_VENV) $(JAX_VENV) $(DOCS_VENV) $(FLEET_VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .coverage.* .fuzz .replay .sanitize \
 	    node_modules

@@ -22,7 +22,6 @@ PROGRAM = {"base", "hlo", *MACHINE}
 """What a program is, and what the machine it runs on is like."""
 DUMPS = {"base", "hlo", "dump", *MACHINE, "machines.registry"}
 PLANNER = PROGRAM | {"analysis", "history", "assign", "pipeline"}
-CHECKS = {"opt.checks.edit", "opt.checks.equivalence", "opt.checks.offload", "opt.checks.order"}
 MAY_IMPORT = {
     "base": set[str](),
     "base._pages": set[str](),
@@ -84,7 +83,7 @@ MAY_IMPORT = {
     "api.folder": {"base", "dump", "assign.footprint"},
     "api.protos": {"base", "hlo", "dump", "proto", "assign.footprint"},
     "api.load": {"base", "dump", "hlo", "api.folder", "api.protos", "proto"},
-    "api.doctor": {"__version__", "report"},
+    "api.doctor": {"__version__", "base", "report"},
     "api.tables": {"base", "dump"},
     "api.opening": DUMPS | {"api.load", "api.plan", "pipeline", "report"},
     "api.diff": {"hlo", "api.load", "api.opening", "report"},
@@ -109,17 +108,13 @@ MAY_IMPORT = {
     "api.explain": DUMPS
     | {"api.opening", "api.tables", "machines.capacity", "report", "report.page.notebook"}
     | {"api.advise", "report.page.html"},
-    "advice.rules.order": {"advice", "report", "opt.orders"},
+    "advice.rules.order": {"advice", "report", "opt.goal", "opt.orders"},
     "advice": PLANNER | {"dump", "view", "report"},  # gets what plans as an argument
-    "opt.tight_packing": {"api.pack", "assign", "hlo", "packer", "pipeline", "opt.orders"},
-    "opt.order_search": PLANNER
-    | CHECKS
-    | DUMPS
-    | {"check", "report", "opt.orders", "write", "view"},
+    "api.tight_packing": {"api.pack", "assign", "packer", "pipeline", "opt.orders"},
     "api.improve": PLANNER
     | DUMPS
-    | {"opt.cheap_remat", "opt.order_search", "api.plan", "api.replan", "opt.tight_packing"}
-    | {"report", "opt.orders"},
+    | {"api.plan", "api.replan", "api.tight_packing", "opt", "report"},
+    "api.front": {"hlo", "api.improve", "opt", "report"},
     "api.oom": {"base", "api.advise", "api.explain", "report"},
     "run": {
         "assign.footprint",
@@ -134,78 +129,48 @@ MAY_IMPORT = {
     "testing": {"base", "hlo", "dump", "machines.capacity", "report"}
     | {"api.explain", "api.opening"},
     "pytest_plugin": {"base", "api.explain", "jax", "testing"},
-    "api.improved_page": {"base", "hlo", "api.opening", "opt.order_search", "report"},
-    "opt.checks.order": {"base", "hlo", "check"},  # judges the search, and so knows nothing of it
-    "opt.orders": PLANNER,
+    "api.improved_page": {"base", "hlo", "api.improve", "api.opening", "api.plan", "report"},
     "fleet.schema": set[str](),
     "fleet": DUMPS
     | {"assign.footprint", "__version__", "advice", "api", "check", "fleet", "machines", "report"},
     "jax.capture": {"base", "api.load", "jax", "proto"},
     "jax.compiled_programs": DUMPS
-    | {"api.explain", "api.load", "api.plan", "api.protos", "jax", "report"},
+    | {"api.explain", "api.load", "api.plan", "api.protos", "jax", "proto", "report"},
     "jax.oom": {"api.oom", "jax", "proto", "report"},
     "jax.function_memory": DUMPS | {"api.explain", "api.load", "api.opening", "jax", "machines"},
     "jax.executables": DUMPS | {"api.protos"},
     "jax.target_kinds": {"base", "machines"},
-    "jax.compiles": set[str](),
-    "jax.programs": {"base", "jax.target_kinds"},
-    "jax.factories": {"base", "jax.programs", "jax.target_kinds"},
+    "jax.doctor": {"jax.target_kinds", "report"},
     "jax.flops": set[str](),
-    "jax.jobs": set[str](),
-    "jax.child": {"base", "jax"},
+    "jax.compile.messages": set[str](),
+    "jax.compile.with_dump": set[str](),
+    "jax.compile.programs": {"base", "jax.target_kinds"},
+    "jax.compile.factories": {"base", "jax.compile.programs", "jax.target_kinds"},
+    "jax.compile": {"assign.footprint", "base", "dump", "hlo", "api.explain", "jax", "proto"},
     "jax.forecasts": {"base", "api.scale", "jax"},
     "jax.fitting": {"base", "api.fit_search", "jax", "machines.capacity", "report"},
-    "jax.factory_front": {"opt.pareto", "opt.order_search", "jax", "machines.capacity"}
-    | {"opt.remat", "opt.loops", "report", "opt.orders"},
-    "jax.plan_only": {"base", "dump", "api.explain", "jax"},
-    "opt.checks.edit": {"base", "hlo", "check", "opt.checks.order"},  # knows nothing of who chose
-    "opt.checks.offload": {
-        "base",
-        "hlo",
-        "check",
-        "opt.checks.edit",
-        "opt.checks.order",
-    },  # nor does this
-    "opt.checks.equivalence": {"base", "hlo", "opt.checks.edit"},  # nor does this
-    "opt": set[str](),
-    "opt.checks": set[str](),
-    "opt.remat": PLANNER | CHECKS | {"opt.orders", "opt.loops"},
-    "opt.loops": PLANNER | {"opt.orders", "opt.remat"},
-    "opt.budget": CHECKS
-    | {
-        "opt.checks",
-        "base",
-        "hlo",
-        "pipeline",
-        "opt.order_search",
-        "opt.remat",
-        "opt.loops",
-        "opt.orders",
-    },
-    "opt.cheap_remat": {
-        "hlo",
-        "pipeline",
-        "opt.order_search",
-        "opt.budget",
-        "opt.remat",
-        "opt.loops",
-        "report",
-    }
-    | {"opt.orders"},
-    "opt.pareto": {"base", "hlo", "pipeline", "opt.order_search", "opt.budget"}
-    | {"opt.remat", "opt.loops", "report", "opt.orders"},
-    "jax": PROGRAM
-    | CHECKS
-    | {
-        "assign.footprint",
-        "__version__",
-        "machines.registry",
+    "jax.factory_front": {
+        "api.front",
+        "api.improve",
+        "jax",
         "machines.capacity",
-        "opt.cheap_remat",
-        "opt.order_search",
-    }
-    | {"opt.budget", "dump", "pipeline", "opt.remat", "opt.loops"}
-    | {"report", "opt.orders"},
+        "opt",
+        "proto",
+        "report",
+    },
+    "jax.policies": {"assign.footprint", "base", "dump", "jax", "opt", "proto", "report"},
+    "jax.pass_": PROGRAM
+    | {"__version__", "jax", "machines.registry", "machines.capacity", "opt", "pipeline", "proto"}
+    | {"report"},
+    "jax": {"base", "jax", "opt"},
+    # Checkers know nothing of what they check: neither the search nor the planner.
+    "opt.checks": {"base", "hlo", "check"},
+    "opt.orders": PLANNER | {"opt.constants", "opt.goal", "opt.candidate"},
+    "opt.constants": set[str](),
+    "opt.goal": {"base", "opt.checks"},
+    "opt.candidate": PLANNER | {"opt"},
+    "opt.search": PLANNER | {"opt", "check", "dump", "write"},
+    "opt": PLANNER | {"opt"},
 }
 _NAMES_MODULE = re.compile(r"hlomem(\.[a-z_]+)+")
 """A module named by a string counts as imported."""

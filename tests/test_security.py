@@ -23,7 +23,7 @@ RUNS_OR_CONNECTS = {
 }
 MAY_START = {
     "fleet/workers.py": "starts hlomem itself, one process an input",
-    "jax/plan_only.py": "the factory the user names is compiled in a process of its own",
+    "jax/compile/parent.py": "the factory the user names is compiled in a process of its own",
     "run/child.py": "runs the command the user gives",
     "base/scratch.py": "starts the shell that removes our own temporary folder",
 }

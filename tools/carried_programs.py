@@ -68,10 +68,19 @@ def carry(text: str) -> CarriedProgram:
     donated = sorted({alias.parameter_number for alias in module.input_output_alias})
     jitted = jax.jit(function, donate_argnums=tuple(donated), keep_unused=True)
     bare_text = text.replace("is_scheduled=true, ", "", 1)
-    return CarriedProgram(jitted, arguments, _proto_of(text), _proto_of(bare_text))
+    return CarriedProgram(jitted, arguments, proto_of(text), proto_of(bare_text))
 
 
-def _proto_of(text: str) -> bytes:
+def text_of(proto: bytes) -> str:
+    """The text of a module as XLA prints it, all of its constants written out."""
+    hlo_of: Any = import_module("jaxlib._hlo")
+    options = hlo_of.HloPrintOptions()
+    options.print_large_constants = True
+    return str(hlo_of.HloModule.from_serialized_hlo_module_proto(proto).to_string(options))
+
+
+def proto_of(text: str) -> bytes:
+    """The module that XLA reads in a text."""
     parsed = import_module("jaxlib._hlo").hlo_module_from_text(text)
     return bytes(parsed.as_serialized_hlo_module_proto())
 

@@ -19,7 +19,7 @@ from hlomem import hlo
 from hlomem.machines.options import options_for
 from hlomem.machines.registry import find_machine
 from hlomem.machines.releases import Release
-from hlomem.opt.checks.order import find_problems
+from hlomem.opt.checks.order import check_orders
 from hlomem.opt.orders.planned_orders import temporary_bytes
 from hlomem.opt.orders.search import improve
 from hlomem.pipeline import in_text_order, start_stages
@@ -72,7 +72,7 @@ def check(job: tuple[str, Path]) -> Result | None:
     start = time.process_time()
     found = improve(stages)
     seconds = time.process_time() - start
-    problems = find_problems(module, found.orders)
+    problems = check_orders(module, found.orders)
     is_proven = all(order.is_proven for order in found.found)
     problem = problems[0] if problems else ""
     return Result(group, home.name, before, found.after, found.bound, is_proven, problem, seconds)

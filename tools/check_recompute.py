@@ -26,24 +26,26 @@ from typing import TYPE_CHECKING, Any
 import hlomem.jax
 from hlomem import hlo
 from hlomem.base.errors import HlomemError
-from hlomem.jax import log, recomputing
-from hlomem.jax.module_proto import name_of, text_of, with_text
-from hlomem.jax.proven_fits import write_recomputed
-from hlomem.jax.registration import compiler_options
+from hlomem.jax.pass_ import log, transform
+from hlomem.jax.pass_.register import compiler_options
+from hlomem.jax.pass_.transform import write_candidate
 from hlomem.opt.checks.edit import find_edit_problems
 from hlomem.opt.checks.equivalence import find_meaning_problems
-from hlomem.opt.order_search import new_findings
+from hlomem.opt.search import new_findings
+from hlomem.proto.edit import name_of
+from tools.carried_programs import proto_of, text_of
 from tools.random_programs import arguments, make_program
 from tools.spoiling import spoil
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from hlomem.opt.candidate import Candidate
     from tools.random_programs import RandomProgram
 
 jax: Any = import_module("jax")
 numpy: Any = import_module("numpy")
-_WRITER = "write_recomputed"
+_WRITER = "write_candidate"
 _HOOK = "hlomem-check"
 _LAST_BITS = 1e-6
 """The share of a result's largest number by which rounding otherwise may change it."""
@@ -56,22 +58,23 @@ def check(seed: int, wrong: int) -> Counter[str]:
     program, given = make_program(seed), arguments()
     handed: list[tuple[bytes, bytes]] = []
 
-    def keep(proto: bytes, *rest: Any) -> Any:
-        answer, problems = write_recomputed(proto, *rest)
-        handed.append((proto, answer))
-        return answer, problems
+    def keep(candidate: Candidate) -> bytes:
+        answer = write_candidate(candidate)
+        if candidate.edit is not None:
+            handed.append((candidate.given.data, answer))
+        return answer
 
     compiled = jax.jit(program.function, donate_argnums=program.donated)
     jax.clear_caches()
     plain = compiled.lower(*given).compile()
     log.forget()
-    setattr(recomputing, _WRITER, keep)  # to see what is handed over
+    setattr(transform, _WRITER, keep)  # to see what is handed over
     try:
         limit = _limit(plain, program)
         with hlomem.jax.optimize(fit=limit, min_bytes=1 << 10, platforms="cpu", effort="low"):
             fitted = compiled.lower(*given).compile()
     finally:
-        setattr(recomputing, _WRITER, write_recomputed)
+        setattr(transform, _WRITER, write_candidate)
     outcome = log.report().outcomes[-1]
     expected = _results(plain, given)
     found = Counter({f"kind {program.kind}": 1, outcome.kind: 1})
@@ -146,7 +149,7 @@ def _check_wrong(
         ):
             found["wrong refused"] += 1
         else:
-            found[_run_wrong(partial(run, with_text(before, changed)), expected)] += 1
+            found[_run_wrong(partial(run, proto_of(changed)), expected)] += 1
     return found
 
 

@@ -19,8 +19,8 @@ import tempfile
 from pathlib import Path
 
 from hlomem.base.errors import HlomemError
-from hlomem.jax.jobs import Job
-from hlomem.jax.plan_only import plan_in_child
+from hlomem.jax.compile.messages import Job
+from hlomem.jax.compile.parent import plan_in_child
 
 CHIPS = {"v5e": "v5e", "v5p": "v5p", "v6e": "v6e", "7x": "tpu7x", "v4": "v4"}
 FILES = {

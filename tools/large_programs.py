@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from hlomem.jax.log import Outcome
+from hlomem.jax.pass_.log import Outcome
 from tools.order_programs import (
     Program,
     adam,

@@ -21,17 +21,18 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from hlomem import hlo
 from hlomem.base.errors import HlomemError
-from hlomem.jax.factory_orders import capture
-from hlomem.jax.jobs import Job
-from hlomem.jax.module_plans import planned_bytes, temporaries_of
-from hlomem.jax.module_proto import text_of
-from hlomem.jax.proven_fits import prove_fit
-from hlomem.jax.registration import compiler_options
-from hlomem.opt.order_search import Rules, improve_stages
+from hlomem.jax.compile.messages import Job
+from hlomem.jax.compile.placeholder import planned_bytes, temporaries_of
+from hlomem.jax.compile.scheduled_module import capture
+from hlomem.jax.pass_.register import compiler_options
+from hlomem.jax.pass_.transform import compiler_of
+from hlomem.opt.candidate import Program, start_text
+from hlomem.opt.goal import Rules
 from hlomem.opt.orders.planned_orders import other_bytes
-from hlomem.pipeline import in_text_order, start_stages
+from hlomem.opt.search import find_order
+from hlomem.opt.trials import try_fits
+from hlomem.proto.module import read_module
 from tools.tables import known, put
 
 if TYPE_CHECKING:
@@ -65,25 +66,24 @@ def measure(name: str, target: str, share: float) -> Row:
     before = temporaries_of(planned.dump)
     aim = planned.target
     options = compiler_options(aim.family, aim.machine.chip_name)
-    stages = start_stages(hlo.parse(text_of(proto)), options, order_lists=in_text_order)
+    stages = start_text(read_module(proto), options)
     rest = other_bytes(stages)
     start = time.process_time()
-    rules = Rules()
-    found = improve_stages(name, stages, rules._replace(effort="low"))
-    plan = partial(planned_bytes, aim.name, aim.family)
-    proven = prove_fit(proto, found, round(rest + share * before), rules, plan, before)
-    made = proven.made
+    found = find_order(Program(stages, Rules(), proto), "low")
+    compiler = compiler_of(partial(planned_bytes, aim.name, aim.family))
+    tried = try_fits(found, round(rest + share * before), compiler, before)
+    made = tried.best
     return Row(
         name,
         share,
         before,
-        proven.temporaries,
-        made.flops / max(made.program_flops, 1) if made else 0.0,
+        tried.after,
+        made.flops / max(made.given.flops, 1) if made else 0.0,
         made.stacks if made else 0,
         made.clones if made else 0,
-        proven.tried,
+        tried.tried,
         time.process_time() - start,
-        "; ".join(proven.problems),
+        "; ".join(tried.problems),
     )
 
 

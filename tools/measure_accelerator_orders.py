@@ -26,9 +26,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from hlomem.base.errors import HlomemError
-from hlomem.jax.jobs import Job
-from hlomem.jax.module_plans import temporaries_of
-from hlomem.jax.plan_only import plan_in_child
+from hlomem.jax.compile.messages import Job
+from hlomem.jax.compile.parent import plan_in_child
+from hlomem.jax.compile.placeholder import temporaries_of
 from tools.tables import known, put
 
 if TYPE_CHECKING:

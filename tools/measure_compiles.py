@@ -15,8 +15,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hlomem.jax.jobs import Job
-from hlomem.jax.plan_only import PlannedProgram, plan_in_child
+from hlomem.jax.compile.messages import Job
+from hlomem.jax.compile.parent import PlannedProgram, plan_in_child
 from hlomem.jax.target_kinds import MissingSoftwareError
 from tools.documents import ROOT
 from tools.tables import held, put

@@ -24,17 +24,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import hlomem.jax
-from hlomem.jax import log
-from hlomem.jax.registration import compiler_options
-from hlomem.jax.transform import Limits, Transform
-from hlomem.opt.cheap_remat import RECOMPUTE
-from hlomem.opt.order_search import Rules
+from hlomem.jax.pass_ import log
+from hlomem.jax.pass_.register import compiler_options
+from hlomem.jax.pass_.transform import Limits, Transform
+from hlomem.opt.constants import RECOMPUTE
+from hlomem.opt.goal import Rules
 from tools.carried_programs import carry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from hlomem.jax.log import Outcome
+    from hlomem.jax.pass_.log import Outcome
     from tools.carried_programs import CarriedProgram
 
 MIN_BYTES = 1 << 16

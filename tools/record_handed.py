@@ -19,10 +19,9 @@ from importlib import import_module, metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hlomem.jax.factory_orders import capture
-from hlomem.jax.jobs import Job
-from hlomem.jax.module_plans import temporaries_of
-from hlomem.jax.module_proto import text_of
+from hlomem.jax.compile.messages import Job
+from hlomem.jax.compile.placeholder import temporaries_of
+from hlomem.jax.compile.scheduled_module import capture
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,6 +60,12 @@ def _small(w: Any, xs: Any) -> Any:
     return jax.lax.scan(cell, xs[0] * 0, xs)[1].sum()
 
 
+def _text_of(proto: bytes) -> str:
+    """As XLA prints it by itself."""
+    module = import_module("jaxlib._hlo").HloModule
+    return str(module.from_serialized_hlo_module_proto(proto).to_string())
+
+
 def record(name: str, target: str) -> Path:
     """Compile a program and keep the module that passes are handed."""
     job = Job(factory=_FACTORY, target=target, settings={"name": name})
@@ -68,7 +73,7 @@ def record(name: str, target: str) -> Path:
     home = HOME / target.partition(":")[0]
     home.mkdir(parents=True, exist_ok=True)
     path = home / f"{name}.hlo.gz"
-    path.write_bytes(gzip.compress(text_of(proto).encode(), mtime=0))
+    path.write_bytes(gzip.compress(_text_of(proto).encode(), mtime=0))
     package = _PACKAGES[planned.target.family]
     origins = HOME / "origins.json"
     known = json.loads(origins.read_text()) if origins.exists() else {}

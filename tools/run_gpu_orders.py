@@ -58,7 +58,7 @@ def measure(name: str, effort: Any, share: float | None = None, target: str = ""
     """Compile and run a program both ways."""
     jax: Any = import_module("jax")
     hlomem_jax: Any = import_module("hlomem.jax")
-    log: Any = import_module("hlomem.jax.log")
+    log: Any = import_module("hlomem.jax.pass_.log")
     program = import_module("tools.large_programs").LARGE_PROGRAMS[name]
     jitted = jax.jit(program.function, donate_argnums=program.donated)
     plain = jitted.lower(*program.arguments).compile()

@@ -6,6 +6,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 import hlomem
 from hlomem.api.doctor import CORE, OPTIONAL, examine
@@ -53,3 +54,20 @@ def test_what_is_missing_comes_with_its_command() -> None:
 def test_names_of_the_environment_are_data(width: int) -> None:
     health = examine(environment={"JAX_COMPILATION_CACHE_DIR": "/x\x1b[31m\u202e"})
     assert "\x1b[31m" not in plain(draw_health(health, width))
+
+
+@pytest.mark.parametrize(
+    ("kernels", "uses", "says"),
+    [
+        (("hlomem.assign._heap", "hlomem.dump._lines"), True, "native kernels: heap, lines"),
+        (("hlomem.assign._heap",), False, "heap; unused, as HLOMEM_PURE is set"),
+        ((), True, "no native kernels: Python does all"),
+    ],
+)
+def test_the_kernels_that_were_built_are_named(
+    kernels: tuple[str, ...], uses: bool, says: str
+) -> None:
+    health = replace(examine(environment={}), kernels=kernels, uses_kernels=uses)
+    screen = plain(draw_health(health, 120))
+    assert says in screen
+    assert ("HLOMEM_NATIVE=1 pip install" in screen) == (not kernels)

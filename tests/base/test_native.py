@@ -8,7 +8,8 @@ import sys
 from math import sqrt
 
 from hlomem.assign.best_fit import IS_NATIVE
-from hlomem.base.native import IS_WANTED, kernel
+from hlomem.base.native import IS_WANTED, built_kernels, kernel
+from tests.places import PACKAGE
 
 _IS_NATIVE = "from hlomem.assign.best_fit import IS_NATIVE; print(IS_NATIVE)"
 
@@ -34,3 +35,11 @@ def test_the_environment_turns_kernels_off() -> None:
     assert not is_native_with(HLOMEM_PURE="1")
     if IS_WANTED:
         assert is_native_with() == IS_NATIVE
+
+
+def test_kernels_are_built_all_or_none() -> None:
+    sources = {path.stem for path in PACKAGE.rglob("_*.c")}
+    built = {module.rpartition(".")[2] for module in built_kernels()}
+    assert built in (set(), sources)
+    if IS_WANTED:
+        assert bool(built) == IS_NATIVE

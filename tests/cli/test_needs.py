@@ -44,7 +44,7 @@ OTHER_PLANS = {  # of releases that share an era with another, by whose rules a 
     "jaxlib-0.4.34/cpu/carried_scalars",
 }
 HOST_MOMENTS = GOLDENS / "xla/jaxlib-0.11.2/gpu-h200/host_moments"
-SORTS = GOLDENS / "xla/jaxlib-0.12.0.1/cpu/sorts_in_loops"
+SORTS = GOLDENS / "xla/jaxlib-0.12.0.1/gpu-h200/sorts_in_loops"
 STACKS = GOLDENS / "xla/libtpu-0.0.51/tpu-tpu7x/embed_scatter_add"
 """Where threads' own stacks take twice what the program needs."""
 

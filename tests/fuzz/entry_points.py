@@ -10,10 +10,12 @@ import io
 import re
 from contextlib import redirect_stderr, redirect_stdout
 from enum import Enum
+from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.base.errors import EXIT_FINDING, EXIT_OK, EXIT_UNREADABLE, EXIT_USAGE
 from hlomem.cli import main
+from tests.fuzz.kernels import call_kernels
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,6 +47,8 @@ class Outcome(NamedTuple):
 
 def run_command(arguments: Sequence[str]) -> Outcome:
     """How one command line ends."""
+    if arguments[0] == "kernels":
+        return _run_kernels(arguments)
     out = io.TextIOWrapper(io.BytesIO(), "utf-8", newline="")
     err = io.TextIOWrapper(io.BytesIO(), "utf-8", "surrogatepass", newline="")
     with redirect_stdout(out), redirect_stderr(err):
@@ -54,6 +58,15 @@ def run_command(arguments: Sequence[str]) -> Outcome:
     shown = out.buffer.getvalue().decode("utf-8", "replace")
     said = err.buffer.getvalue().decode("utf-8", "replace")
     return Outcome(_judge(arguments, code, shown, said), arguments[0], said or f"exit code {code}")
+
+
+def _run_kernels(arguments: Sequence[str]) -> Outcome:
+    """How native kernels take texts and numbers that no reader has looked at before."""
+    try:
+        call_kernels(Random(arguments[1]))  # noqa: S311
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is a finding
+        return Outcome(End.BUG, arguments[0], f"{type(error).__name__}: {error}")
+    return Outcome(End.ACCEPTED, arguments[0], "")
 
 
 def _judge(arguments: Sequence[str], code: int, shown: str, said: str) -> End:

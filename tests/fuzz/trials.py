@@ -117,7 +117,23 @@ def damaged_proto(random: Random) -> Trial:
     return Trial({"x.pb": data, "whole.pb": whole}, commands)
 
 
-TARGETS = {"hlo": damaged_module, "dump": damaged_dump, "proto": damaged_proto}
+def damaged_texts(random: Random) -> Trial:
+    """A damaged module and a damaged file of a dump, for native kernels alone."""
+    files = {}
+    for name, kinds in (
+        ("module.hlo", mutants.KINDS),
+        (random.choice(_DUMP_FILES[:3]), dump_mutants.KINDS),
+    ):
+        files[name] = _damaged(random, random.choice(_seeds(name)).read_text(), kinds)
+    return Trial(files, [["kernels", str(random.random())]])
+
+
+TARGETS = {
+    "hlo": damaged_module,
+    "dump": damaged_dump,
+    "proto": damaged_proto,
+    "kernels": damaged_texts,
+}
 
 
 def make_trial(target: str, seed: int, number: int) -> Trial:

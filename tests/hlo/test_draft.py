@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from hlomem import hlo
-from hlomem.hlo.draft import ModuleDraft, unused_name
+from hlomem.hlo.body_draft import unused_name
+from hlomem.hlo.draft import ModuleDraft
 from tests.golden_programs import GOLDEN_PROGRAMS, GoldenProgram, planned_values
 from tests.hlo.structure import structure
 

@@ -58,7 +58,7 @@ OWN_TABLES = {
     Path("opt/orders/scalars.py"): "the arithmetic of counters that is worked out",
     Path("opt/loops/stacks.py"): "how slices of stacks are written and read",
     Path("opt/remat/state.py"): "what is free to do again, and what is never done again",
-    Path("jax/registration.py"): "what does not count when a program is too small to search",
+    Path("jax/pass_/register.py"): "what does not count when a program is too small to search",
     Path("proto/opcode_attributes.py"): "the attributes each opcode has in protos, in XLA's order",
     Path("machines/gpu_alias.py"): "opcodes that may share by NVIDIA's rules alone",
 }

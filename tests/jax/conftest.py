@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hlomem.jax import registration
+from hlomem.jax.pass_ import register as registration
 
 
 @pytest.fixture(autouse=True, scope="session")

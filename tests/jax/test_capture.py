@@ -13,7 +13,8 @@ import pytest
 import hlomem
 import hlomem.jax
 from hlomem.base.errors import InputError, UnknownNameError
-from hlomem.jax import capture, watch
+from hlomem.jax import capture
+from hlomem.jax.pass_ import hook
 
 jax: Any = pytest.importorskip("jax", reason="jax is not installed; `make jax` runs these tests")
 jnp: Any = pytest.importorskip("jax.numpy")
@@ -104,7 +105,7 @@ def test_of_programs_of_one_name_each_finds_its_own_entry(monkeypatch: pytest.Mo
 
 
 def test_without_the_hook_what_was_stored_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "_put_in", lambda: None)
+    monkeypatch.setattr(hook, "_put_in", lambda: None)
     with hlomem.jax.captured() as compiles:
         jax.jit(_named("step"))(ONES)
     assert [program.name for program in compiles] == ["step"]
@@ -147,7 +148,7 @@ def test_a_setting_the_user_changes_in_the_block_stays_changed(tmp_path: Path) -
 
 
 def test_an_exception_passes_and_leaves_compiles_and_settings(temporary: Path) -> None:
-    before, watchers = _settings(), watch._watchers
+    before, watchers = _settings(), hook._watchers
     compiles = None
 
     def fail() -> None:
@@ -162,8 +163,8 @@ def test_an_exception_passes_and_leaves_compiles_and_settings(temporary: Path) -
     assert [program.name for program in compiles] == ["step"]
     assert _settings() == before
     assert _left_in(temporary) == []
-    assert watch._watchers == watchers
-    assert watchers or watch._hooks == {}
+    assert hook._watchers == watchers
+    assert watchers or hook._hooks == {}
 
 
 def test_an_inner_block_sees_its_own_and_the_outer_one_all() -> None:
@@ -213,9 +214,9 @@ def test_a_name_that_is_not_there_is_answered_with_those_that_are() -> None:
 def test_no_place_for_a_folder_is_one_clear_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before, watchers = _settings(), watch._watchers
+    before, watchers = _settings(), hook._watchers
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
     with pytest.raises(InputError, match="TMPDIR names another place"), hlomem.jax.captured():
         pytest.fail("the block ran")
     assert _settings() == before
-    assert watch._watchers == watchers
+    assert hook._watchers == watchers

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import hlomem.jax
-from hlomem.jax.factories import find_factory, make_program
+from hlomem.jax.compile.factories import find_factory, make_program
 from hlomem.jax.target_kinds import parse_target
 from tests.places import ROOT
 

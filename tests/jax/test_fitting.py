@@ -11,8 +11,8 @@ import pytest
 import hlomem.jax
 from hlomem.base.errors import CommandError
 from hlomem.jax import fitting
+from hlomem.jax.compile.messages import Facts
 from hlomem.jax.fitting import default_cache, spec_of
-from hlomem.jax.jobs import Facts
 from hlomem.jax.target_kinds import parse_target
 from hlomem.report.page.fit_page import format_fit
 from hlomem.report.screens.fit_text import draw_fit

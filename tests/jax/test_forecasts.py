@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import hlomem
+from hlomem.jax.compile.messages import Facts
+from hlomem.jax.compile.parent import PlannedProgram
 from hlomem.jax.forecasts import Forecasts
-from hlomem.jax.jobs import Facts
-from hlomem.jax.plan_only import PlannedProgram
 from hlomem.jax.target_kinds import parse_target
 from tests.places import GOLDENS
 

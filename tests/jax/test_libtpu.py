@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import hlomem.jax
-from hlomem.jax.jobs import Job
-from hlomem.jax.plan_only import PlannedProgram, plan_in_child
+from hlomem.jax.compile.messages import Job
+from hlomem.jax.compile.parent import PlannedProgram, plan_in_child
 from tests.places import ROOT
 
 jax: Any = pytest.importorskip("jax", reason="jax is not installed; `make jax` runs these tests")

@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 
 import hlomem.jax
-from hlomem.jax import oom, watch
+from hlomem.jax import oom
+from hlomem.jax.pass_ import hook
 
 jax: Any = pytest.importorskip("jax", reason="jax is not installed; `make jax` runs these tests")
 jnp: Any = pytest.importorskip("jax.numpy")
@@ -172,9 +173,9 @@ def test_a_page_that_cannot_be_written_is_said_and_nothing_is_left(
 def test_the_memory_of_modules_is_bounded() -> None:
     memory = oom.Memory(max_bytes=100)
     for _ in range(5):
-        memory.see(watch.SeenModule("cpu", b"\x0a\x1c" + b"x" * 28))
+        memory.see(hook.SeenModule("cpu", b"\x0a\x1c" + b"x" * 28))
     assert len(memory.programs()) == 3
-    memory.see(watch.SeenModule("cpu", b"\x0a\x7f" + b"y" * 127))
+    memory.see(hook.SeenModule("cpu", b"\x0a\x7f" + b"y" * 127))
     assert [program.module_name for program in memory.programs()] == ["y" * 127]
 
 

@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError
 import pytest
 
 import hlomem.jax
-from hlomem.jax.log import Outcome, Report
+from hlomem.jax.pass_.log import Outcome, Report
 
 
 def test_importing_does_not_import_jax() -> None:
@@ -22,7 +22,7 @@ def test_a_missing_jax_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(_: str) -> str:
         raise PackageNotFoundError
 
-    monkeypatch.setattr("hlomem.jax.registration.version", missing)
+    monkeypatch.setattr("hlomem.jax.pass_.register.version", missing)
     with pytest.raises(hlomem.jax.UnsupportedJaxError, match="jax is not installed"):
         hlomem.jax.optimize()
 

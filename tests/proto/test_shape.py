@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from hlomem.base.errors import InputError
+from hlomem.hlo.text.shape_parser import parse_shape_text
 from hlomem.proto.names import ELEMENT_TYPES
 from hlomem.proto.schema import message_types
-from hlomem.proto.shape import make_shape
+from hlomem.proto.shape import fill_shape, make_shape
 
 NUMBER = {kind.text: number for number, kind in ELEMENT_TYPES.items()}
 UNBOUNDED = -(2**63)
@@ -63,3 +64,20 @@ def test_a_shape_is_made_as_xla_prints_it(message: Any, text: str) -> None:
 def test_a_shape_there_is_none_of_is_refused(message: Any, problem: str) -> None:
     with pytest.raises(InputError, match=problem):
         make_shape(message)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "f32[2,3]{0,1:T(8,128)(2,1)S(5)}",
+        "(s32[], (bf16[4]{0:E(16)}, token[]))",
+        "s8[<=4,3]{1,0:L(64)M(128)}",
+        "f32[8,8]{1,0:SC(0:4)}",
+        "pred[2,2]{1,0:T(*,4)}",
+    ],
+)
+def test_a_shape_that_is_written_is_read_back(text: str) -> None:
+    shape = parse_shape_text(text)
+    message = message_types()["Shape"]()
+    fill_shape(message, shape)
+    assert make_shape(message).text == text

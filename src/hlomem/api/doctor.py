@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hlomem import __version__
+from hlomem.base.native import IS_WANTED, built_kernels
 from hlomem.report.data.health import Health, NamedFolder, Package, TargetHealth
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ def examine(
         optional=tuple(
             Package(name=name, version=_version(name), use=use) for name, use in OPTIONAL.items()
         ),
+        kernels=tuple(built_kernels()),
+        uses_kernels=IS_WANTED,
         targets=tuple(targets),
         places=tuple(_places(environment)),
     )

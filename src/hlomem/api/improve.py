@@ -1,32 +1,73 @@
 """`hlomem.improve`: a program that needs less memory: another order, a few values computed again.
 
-In: a program, or a dump of one. Out: a `BetterOrder`. The order is found and judged by
-`improve.py`; then values are computed again where that is almost free (`almost_free.py`), as the
-pass of `hlomem.jax` does by default.
+In: a program, or a dump of one. Out: a `BetterOrder`, with the report of it. An order is found and
+checked, then values are computed again where that is almost free (`hlomem.opt.search`), as the pass
+of `hlomem.jax` does by default.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from msgspec.structs import replace
+from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem import hlo
 from hlomem.api.plan import plan
 from hlomem.api.replan import replan
+from hlomem.api.tight_packing import pack_tightly
 from hlomem.base.errors import UnsupportedError
 from hlomem.dump.dump import Dump
-from hlomem.opt.cheap_remat import RECOMPUTE, recompute_freely
-from hlomem.opt.order_search import Rules, check_rules, improve_stages
-from hlomem.opt.tight_packing import pack_tightly
-from hlomem.pipeline import in_text_order, start_stages
-from hlomem.report.data.improvement import TightPacking
+from hlomem.hlo.text.printer import format_module
+from hlomem.opt.candidate import Candidate, Program, start_text, with_schedule
+from hlomem.opt.constants import RECOMPUTE
+from hlomem.opt.goal import Effort, Rules, Share, check_rules
+from hlomem.opt.remat.origins import find_origins
+from hlomem.opt.search import find_accepted, find_order
+from hlomem.report.data.improvement import (
+    ComputationOrder,
+    ComputedAgain,
+    ImprovementReport,
+    TightPacking,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from hlomem.hlo.ir import HloModule
-    from hlomem.opt.order_search import BetterOrder
-    from hlomem.opt.orders.search import Effort
+    from hlomem.opt.orders.search import Improvement, Orders
     from hlomem.pipeline import Stages
+
+
+class BetterOrder(NamedTuple):
+    """A program that was found, checked and verified."""
+
+    report: ImprovementReport
+    ordered: Candidate
+    """The program in the order that was found."""
+    recomputed: Candidate | None = None
+    """The same with values computed again; None where none are."""
+
+    @property
+    def stages(self) -> Stages:
+        """Of the program in the given order."""
+        return self.ordered.given.stages
+
+    @property
+    def orders(self) -> Orders:
+        """The instructions of every computation whose order is another."""
+        return self.ordered.orders
+
+    @property
+    def is_rebuilt(self) -> bool:
+        """Whether the program was made of a dump, and is not the text XLA had."""
+        return self.ordered.given.is_rebuilt
+
+    def text(self) -> str:
+        """The program's text in the new order, scheduled, with what is computed again."""
+        made = None if self.recomputed is None else self.recomputed.written
+        return format_module(self.ordered.module) if made is None else made.data.decode()
+
+    def given_text(self) -> str:
+        """The program's text in the order it came in."""
+        return format_module(with_schedule(self.stages, {}))
 
 
 def improve(
@@ -63,20 +104,99 @@ def improve(
         stages = made.stages
         notes += made.notes
     _refuse_fixed(stages)
-    found = improve_stages(name, stages, rules, notes, is_rebuilt=is_rebuilt)
-    found = recompute_freely(found, rules)
-    return found._replace(report=replace(found.report, packing=_packing(found)))
+    ordered = find_order(Program(stages, rules, is_rebuilt=is_rebuilt))
+    return with_cheap(name, ordered, notes, has_packing=True)
 
 
-def _packing(found: BetterOrder) -> TightPacking:
+def with_cheap(
+    name: str, ordered: Candidate, notes: Iterable[str] = (), *, has_packing: bool = False
+) -> BetterOrder:
+    """The program with values computed again for next to nothing, and the report of it."""
+    recomputed, rejected = None, list[str]()
+    if not ordered.given.is_rebuilt:
+        start = _scheduled(ordered)
+        recomputed, rejected = find_accepted(start, Share(start.given.rules.recompute))
+    report = build_report(
+        name, ordered, recomputed, [*notes, *ordered.notes, *rejected], has_packing=has_packing
+    )
+    return BetterOrder(report, ordered, recomputed)
+
+
+def _scheduled(ordered: Candidate) -> Candidate:
+    """The same of a text that carries its schedule, in the order that was found."""
+    given = ordered.given
+    if given.stages.module.is_scheduled:
+        return ordered
+    module = hlo.parse(format_module(ordered.module))
+    return Program(start_text(module, ordered.options), given.rules).start()
+
+
+# The report.
+
+
+def build_report(
+    name: str,
+    ordered: Candidate,
+    recomputed: Candidate | None = None,
+    notes: Iterable[str] = (),
+    *,
+    has_packing: bool = False,
+) -> ImprovementReport:
+    """The savings of a better program, how near to the least it is, and how it was found."""
+    found = ordered.order
+    assert found is not None
+    best = recomputed or ordered
+    return ImprovementReport(
+        name=name,
+        backend=ordered.options.machine.name,
+        effort=ordered.given.rules.effort,
+        before=found.before,
+        after=best.temporaries,
+        bound=found.bound,
+        verdict=found.verdict,
+        method=found.method,
+        computations=_computations(found),
+        packing=_packing(ordered, best) if has_packing else None,
+        again=None if recomputed is None else _again(ordered, recomputed),
+        notes=tuple(notes),
+    )
+
+
+def _computations(found: Improvement) -> tuple[ComputationOrder, ...]:
+    return tuple(
+        ComputationOrder(
+            name=order.computation.name,
+            instructions=len(order.computation.instructions),
+            given_peak=order.given_peak,
+            peak=order.peak,
+            method=order.method,
+            proven=order.is_proven,
+        )
+        for order in reversed(found.found)
+        if order.computation in found.orders
+    )
+
+
+def _again(ordered: Candidate, recomputed: Candidate) -> ComputedAgain:
+    return ComputedAgain(
+        ordered=ordered.temporaries,
+        instructions=recomputed.clones,
+        stacks=recomputed.stacks,
+        flops=recomputed.flops,
+        program_flops=recomputed.given.flops,
+        time=recomputed.time,
+        program_time=recomputed.given.time,
+        lines=find_origins(recomputed.read_back),
+    )
+
+
+def _packing(ordered: Candidate, best: Candidate) -> TightPacking:
     """The bytes that the best packing needs of the program as given, and of that found."""
-    before = after = pack_tightly(found.stages, {})
-    if found.edited:
-        module = hlo.parse(found.edited)
-        stages = start_stages(module, found.stages.options, order_lists=in_text_order)
-        after = pack_tightly(stages, {})
-    elif found.orders:
-        after = pack_tightly(found.stages, found.orders)
+    before = after = pack_tightly(ordered.given.stages)
+    if best.written is not None:
+        after = pack_tightly(start_text(best.written.module, best.options))
+    elif best.orders:
+        after = pack_tightly(best.plan)
     return TightPacking(
         before=before.size,
         before_proven=before.is_proven,
@@ -94,17 +214,11 @@ def _stages_of_dump(
         return base.stages
     machine = base.stages.options.machine
     order = None if module.is_scheduled else dump
-    return plan(
-        module,
-        backend=machine,
-        like=dump,
-        schedule=order,
-        order="text",
-    ).stages
+    return plan(module, backend=machine, like=dump, schedule=order, order="text").stages
 
 
 def _refuse_fixed(stages: Stages) -> None:
-    """Places that were chosen for the given order are wrong for any other."""
+    """Offsets that were chosen for the given order are wrong for any other."""
     color = stages.options.machine.preset_color
     is_fixed = color is not None and any(
         allocation.color == color and allocation.slices

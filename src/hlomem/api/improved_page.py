@@ -14,17 +14,15 @@ from msgspec.structs import replace
 from hlomem import hlo
 from hlomem.api.opening import open_memory
 from hlomem.base.source import visible
-from hlomem.report.data.diff import build_diff, name_sides
+from hlomem.report.data.diff import Diff, build_diff, name_sides
 from hlomem.report.page.front import build_front
 from hlomem.report.page.html import format_page
 from hlomem.report.page.page import build_page
-from hlomem.report.page.waterfall import Reason, build_waterfall
+from hlomem.report.page.waterfall import Reason, Waterfall, build_waterfall
 
 if TYPE_CHECKING:
-    from hlomem.opt.order_search import BetterOrder
-    from hlomem.report.data.diff import Diff
+    from hlomem.api.improve import BetterOrder
     from hlomem.report.data.memory import MemoryView
-    from hlomem.report.page.waterfall import Waterfall
 
 GIVEN, BETTER = "as given", "better order"
 
@@ -41,7 +39,7 @@ def format_orders(found: BetterOrder) -> str:
 def _difference(found: BetterOrder, diff: Diff) -> Waterfall:
     """The way from one order to the other, whose cause is known."""
     made = build_waterfall(replace(diff, causes=()))
-    if found.edited:
+    if found.recomputed is not None:
         return _computed_again(found, made, diff)
     if not found.orders:
         return replace(made, answer="No better order was found: both are the one at hand.")

@@ -22,3 +22,20 @@ def kernel(module: str, function: str) -> Any:
         return getattr(import_module(module), function)
     except ImportError:  # as in every installation without a compiler
         return None
+
+
+def built_kernels() -> list[str]:
+    """The modules of all native kernels that were built and can be loaded."""
+    from pathlib import Path  # noqa: PLC0415 - start-up
+
+    root = Path(__file__).parent.parent
+    found = []
+    for library in sorted(root.rglob("_*.abi3.so")):
+        name = library.name.partition(".")[0]
+        module = ".".join((root.name, *library.relative_to(root).parent.parts, name))
+        try:
+            import_module(module)
+        except ImportError:  # of another machine
+            continue
+        found.append(module)
+    return found

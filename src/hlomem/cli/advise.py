@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from hlomem.api.advise import advise_on
 from hlomem.api.load import load_program
 from hlomem.api.opening import open_memory
-from hlomem.cli.options import AS_JSON, BACKEND, CHIP, HLO_TEXT, MODULE_ERA, SPACE, WHICH_DUMP
+from hlomem.cli.arguments import with_options
+from hlomem.cli.options import BACKEND, CHIP, HLO_TEXT, MODULE_ERA, REPORT, SPACE, WHICH_DUMP
 from hlomem.cli.progress import working
 from hlomem.cli.screen import write
 from hlomem.report.screens.advice_text import draw_advice
@@ -21,7 +24,7 @@ from hlomem.report.screens.advice_text import draw_advice
 @CHIP
 @MODULE_ERA
 @SPACE
-@AS_JSON
+@with_options(REPORT)
 def command(
     path: str,
     module: str | None,
@@ -30,7 +33,7 @@ def command(
     chip: str | None,
     era: str | None,
     space: str | None,
-    as_json: bool,
+    **shown: Any,
 ) -> int:
     """Show changes that would reduce memory, by how much, and at what cost.
 
@@ -49,4 +52,4 @@ def command(
     )
     with working(f"trying changes of {path}"):
         advised = advise_on(memory, space=space, era=era or "")
-    return write("advice", advised, draw_advice, as_json, memory.dump)
+    return write("advice", advised, draw_advice, memory.dump, **shown)

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from hlomem.api import opening
 from hlomem.api.load import load, load_program, reading_once
 from hlomem.cli.options import (
-    AS_JSON,
     BACKEND,
     CHIP,
     HLO_TEXT,
     MODULE_ERA,
+    REPORT,
     SPACE,
     WHICH_DUMP,
 )
@@ -40,7 +40,7 @@ MEMORY = (
     argument("path", metavar="DUMP|MODULE"),
     *SUBJECT,
     SPACE,
-    AS_JSON,
+    *REPORT,
 )
 """The parameters of `with_memory`."""
 

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import click
 import msgspec
 
-from hlomem.base.errors import EXIT_OK, CommandError
-from hlomem.cli.screen import write
+from hlomem.base.errors import CommandError
+from hlomem.cli.arguments import with_options
+from hlomem.cli.options import REPORT
+from hlomem.cli.screen import write, write_report
 from hlomem.fleet.answers import draw_answer, draw_table
 from hlomem.fleet.asking import LockedTables
 from hlomem.fleet.questions import LIMIT, QUESTIONS, answer
 from hlomem.fleet.store import forget_copies
-from hlomem.report.json import encode
-from hlomem.report.screens.text import Line, plural, width, write_lines
+from hlomem.report.screens.text import Line, plural, width
 
 _MAX_ROWS = 100
 
@@ -31,7 +31,7 @@ _MAX_ROWS = 100
     "--top", "limit", metavar="N", type=click.IntRange(1), default=LIMIT, show_default=True,
     help="Rows of a predefined question.",
 )  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="As JSON (schema hlomem/1).")
+@with_options(REPORT)
 def command(
     store: str,
     question: str,
@@ -51,27 +51,23 @@ def command(
         if names and question != "together":
             raise CommandError(f"`{question}` takes no names; `together` does")
         found = answer(store, question, names, **options)
-        return write("answer", found, draw_answer, as_json)
+        return write("answer", found, draw_answer, as_json=as_json)
     if names:
         raise CommandError("give one query: put SQL in quotes")
     columns, rows = _ask(store, question)
-    if as_json:
-        content = {"kind": "answer", "question": question, "columns": columns, "rows": rows}
-        sys.stdout.buffer.write(_encode(content) + b"\n")
-    else:
-        write_lines(_draw(columns, rows))
-    return EXIT_OK
+    content = {"kind": "answer", "question": question, "columns": columns, "rows": rows}
+    # What JSON has no word for, of all that SQL gives, is text.
+    return write_report(
+        lambda: msgspec.to_builtins(content, enc_hook=str),
+        lambda: _draw(columns, rows),
+        as_json=as_json,
+    )
 
 
 def _ask(store: str, sql: str) -> tuple[list[str], list[dict[str, Any]]]:
     tables = LockedTables(store)
     columns = list(tables.query(sql).columns)
     return columns, tables.rows(sql)
-
-
-def _encode(content: dict[str, Any]) -> bytes:
-    """JSON of any SQL result; types unknown to JSON become text."""
-    return encode(msgspec.to_builtins(content, enc_hook=str))
 
 
 def _draw(columns: list[str], rows: list[dict[str, Any]]) -> list[Line]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +13,16 @@ from hlomem.base.errors import EXIT_FINDING, EXIT_OK, CommandError
 from hlomem.base.source import visible
 from hlomem.cli.arguments import with_options
 from hlomem.cli.factory import FACTORY_OPTIONS, parse_settings
-from hlomem.cli.options import AS_JSON, SPACE
+from hlomem.cli.options import REPORT, SPACE
 from hlomem.cli.progress import progress
-from hlomem.jax.jobs import Job
-from hlomem.jax.plan_only import PlannedProgram, plan_in_child
+from hlomem.cli.screen import write_report
+from hlomem.jax.compile.messages import Job
+from hlomem.jax.compile.parent import PlannedProgram, plan_in_child
 from hlomem.machines.capacity import parse_capacity
 from hlomem.report.data.lookup import find_space
 from hlomem.report.data.summary import Summary, build_summary
-from hlomem.report.json import encode
 from hlomem.report.screens.summary_text import draw_summary
-from hlomem.report.screens.text import Line, width, wrapped, write_lines
+from hlomem.report.screens.text import Line, width, wrapped
 
 
 @click.command("compile")
@@ -34,7 +33,7 @@ from hlomem.report.screens.text import Line, width, wrapped, write_lines
 @click.option("-o", "--output", metavar="DIR", type=Path, help="Keep the dump in DIR.")
 @click.option("--html", metavar="FILE", type=Path, help="Write the report as a page.")
 @click.option("--force", is_flag=True, help="Write into a DIR that has files, overwrite FILE.")
-@AS_JSON
+@with_options(REPORT)
 def command(
     factory: str,
     target: str,
@@ -47,7 +46,7 @@ def command(
     output: Path | None,
     html: Path | None,
     force: bool,
-    as_json: bool,
+    **shown: Any,
 ) -> int:
     """Compile a function for another machine, and show its memory.
 
@@ -72,10 +71,11 @@ def command(
     summary = build_summary(memory, find_space(memory, space), size or planned.target.capacity)
     if html is not None:
         _write_page(planned, summary, html, force=force)
-    if as_json:
-        sys.stdout.buffer.write(encode(_content(job, planned, summary)) + b"\n")
-    else:
-        write_lines([*draw_summary(summary, width()), *_draw_compile(planned, width())])
+    write_report(
+        lambda: _content(job, planned, summary),
+        lambda: [*draw_summary(summary, width()), *_draw_compile(planned, width())],
+        **shown,
+    )
     return EXIT_FINDING if _exceeds(planned, summary) else EXIT_OK
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from hlomem.base.errors import EXIT_FINDING, EXIT_OK
 from hlomem.base.limits import parse_limit
 from hlomem.base.sizes import format_bytes
-from hlomem.cli.arguments import open_both
-from hlomem.cli.options import AS_JSON, SPACE, WHICH_DUMP
+from hlomem.cli.arguments import open_both, with_options
+from hlomem.cli.options import REPORT, SPACE, WHICH_DUMP
 from hlomem.cli.progress import working
 from hlomem.cli.screen import write
 from hlomem.report.data.diff import GROUPINGS, Diff, Grouping, build_diff, name_sides
@@ -24,7 +26,7 @@ from hlomem.report.screens.diff_text import draw_diff
 @click.option(
     "--fail-on", metavar="LIMIT", help="Exit 1 if B reserves more than A by +2%, +1GiB, …"
 )
-@AS_JSON
+@with_options(REPORT)
 def command(
     before: str,
     after: str,
@@ -32,7 +34,7 @@ def command(
     module: str | None,
     space: str | None,
     fail_on: str | None,
-    as_json: bool,
+    **shown: Any,
 ) -> int:
     """Show what changed in memory between two compiles of one program.
 
@@ -44,7 +46,7 @@ def command(
         memories = open_both(before, after, module=module)
         found = name_sides(build_diff(*memories, by=by, space=space), before, after)
     limit = None if fail_on is None else parse_limit(fail_on, found.before.size)
-    write("diff", found, draw_diff, as_json)
+    write("diff", found, draw_diff, **shown)
     return EXIT_OK if limit is None or found.delta <= limit else _over(found, limit)
 
 

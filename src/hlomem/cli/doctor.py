@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from hlomem.api.doctor import examine
-from hlomem.cli.options import AS_JSON
+from hlomem.cli.arguments import with_options
+from hlomem.cli.options import REPORT
 from hlomem.cli.screen import write
 from hlomem.jax.doctor import examine_targets
 from hlomem.report.screens.health_text import draw_health
 
 
 @click.command("doctor")
-@AS_JSON
-def command(as_json: bool) -> int:
+@with_options(REPORT)
+def command(**shown: Any) -> int:
     """Show installed packages, compile targets, and folders of dumps.
 
     For targets that are not ready, the install command is shown. Nothing is imported or changed.
     """
-    return write("health", examine(examine_targets()), draw_health, as_json)
+    return write("health", examine(examine_targets()), draw_health, **shown)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     default="user",
     help="The line of user code, or the whole call stack.",
 )
-def command(memory: MemoryView, space: Space, as_json: bool, buffer: str, frames: str) -> int:  # noqa: ARG001 - a buffer knows its space
+def command(memory: MemoryView, space: Space, buffer: str, frames: str, **shown: Any) -> int:  # noqa: ARG001 - a buffer knows its space
     """Explain one buffer: its purpose, size, lifetime and location.
 
     DUMP is an input as for `show`; an HLO MODULE is planned first. BUFFER is a name as XLA prints
@@ -34,4 +34,4 @@ def command(memory: MemoryView, space: Space, as_json: bool, buffer: str, frames
     """
     told = explain(memory, find_buffer(memory, buffer))
     draw = partial(draw_explanation, all_frames=frames == "all")
-    return write("explanation", told, draw, as_json, memory.dump)
+    return write("explanation", told, draw, memory.dump, **shown)

@@ -12,7 +12,7 @@ from hlomem.base.errors import EXIT_FINDING, CommandError
 from hlomem.base.source import visible
 from hlomem.cli.arguments import with_options
 from hlomem.cli.factory import FACTORY_OPTIONS, parse_settings, parse_value
-from hlomem.cli.options import AS_JSON
+from hlomem.cli.options import REPORT
 from hlomem.cli.progress import progress
 from hlomem.cli.screen import write
 from hlomem.jax.fitting import fit
@@ -43,16 +43,21 @@ _BAR = 16
 )
 @click.option("--html", metavar="FILE", type=Path, help="Write table and plot as a page.")
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
-@AS_JSON
+@with_options(REPORT)
 def command(
     factory: str,
+    target: str,
     settings: tuple[str, ...],
+    imports: tuple[str, ...],
+    timeout: float,
     over: tuple[str, ...],
+    step: int,
     start: int | None,
+    capacity: str | None,
+    cache: Path | None,
     html: Path | None,
     force: bool,
-    as_json: bool,
-    **options: Any,
+    **shown: Any,
 ) -> int:
     """Find the largest batch that fits, by XLA's own plans.
 
@@ -67,17 +72,22 @@ def command(
     with progress() as draw:
         report = fit(
             factory,
+            target=target,
             over=name,
             rows=rows,
             settings=parse_settings(settings),
+            step=step,
             start=start or 0,
+            capacity=capacity,
+            cache=cache,
+            timeout=timeout,
+            imports=imports,
             on_progress=_bar_with(draw),
-            **options,
         )
     if html is not None:
         write_files(html.parent, {html.name: [format_fit(report).encode()]}, force=force)
         click.echo(f"{html}", err=True)
-    write("fit", report, draw_fit, as_json)
+    write("fit", report, draw_fit, **shown)
     is_answered = all(row.is_proven and row.largest for row in report.rows)
     return 0 if is_answered else EXIT_FINDING
 

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
-from hlomem.api.improve import improve
+from hlomem.api.improve import BetterOrder, improve
 from hlomem.api.improved_page import format_orders
 from hlomem.api.load import encode, find_program, load_any, load_program
 from hlomem.base.atomic_files import write_files
 from hlomem.base.errors import CommandError
 from hlomem.base.gc_pause import collector_off
 from hlomem.base.source import visible
+from hlomem.cli.arguments import with_options
 from hlomem.cli.factory import parse_settings
-from hlomem.cli.options import AS_JSON, BACKEND, HLO_TEXT, MODULE_ERA, WHICH_DUMP
+from hlomem.cli.options import BACKEND, HLO_TEXT, MODULE_ERA, REPORT, WHICH_DUMP
 from hlomem.cli.progress import progress, working
 from hlomem.cli.screen import write
 from hlomem.dump.dump import Dump
 from hlomem.machines.capacity import parse_capacity
-from hlomem.opt.cheap_remat import RECOMPUTE
-from hlomem.opt.order_search import BetterOrder, Rules
-from hlomem.opt.orders.search import EFFORTS, Effort
+from hlomem.opt.constants import RECOMPUTE
+from hlomem.opt.goal import EFFORTS, Effort, Rules
 from hlomem.report.screens.improvement_text import draw_improvement
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ _TIMEOUT = 1800.0
     "--html", "page", metavar="PAGE", type=Path, help="Write a page that draws both orders."
 )
 @click.option("--force", is_flag=True, help="Overwrite FILE and PAGE.")
-@AS_JSON
+@with_options(REPORT)
 @collector_off()
 def command(
     path: str,
@@ -109,7 +109,7 @@ def command(
     output: Path | None,
     page: Path | None,
     force: bool,
-    as_json: bool,
+    **shown: Any,
 ) -> int:
     """Show what a better order of instructions would save, and write it.
 
@@ -145,25 +145,25 @@ def command(
         needs_text = output is not None or page is not None
         found = _of_file(path, module, hlo, backend, chip, era, rules, needs_text=needs_text)
         if pareto:
-            front = _front(found, rules, limit), ()
+            front = _front(found, limit), ()
     if pareto:
-        from hlomem.opt.pareto import with_front  # noqa: PLC0415 - only this needs it
+        from hlomem.api.front import with_front  # noqa: PLC0415 - only this needs it
 
         found = found._replace(report=with_front(found.report, front[0], limit, front[1]))
     if output is not None:
         _write(output, found.text(), force=force)
     if page is not None:
         _write(page, format_orders(found), force=force)
-    return write("improvement", found.report, draw_improvement, as_json)
+    return write("improvement", found.report, draw_improvement, **shown)
 
 
-def _front(found: BetterOrder, rules: Rules, limit: int | None) -> tuple[FrontPoint, ...]:
-    from hlomem.opt.pareto import find_front  # noqa: PLC0415 - only this needs it
+def _front(found: BetterOrder, limit: int | None) -> tuple[FrontPoint, ...]:
+    from hlomem.api.front import find_points  # noqa: PLC0415 - only this needs it
 
     if found.is_rebuilt:
         raise CommandError("`--pareto` needs the HLO module; give --hlo MODULE")
     with working(f"rematerializing values of {found.report.name}"):
-        return find_front(found, rules, limit=limit)
+        return find_points(found, limit)
 
 
 def _of_factory(
@@ -175,9 +175,8 @@ def _of_factory(
     *,
     has_front: bool,
 ) -> tuple[BetterOrder, Front]:
-    from hlomem.jax.factory_front import find_factory_front  # noqa: PLC0415 - only this needs JAX
-    from hlomem.jax.factory_orders import improve_factory  # noqa: PLC0415
-    from hlomem.jax.jobs import Job  # noqa: PLC0415
+    from hlomem.jax import factory_front  # noqa: PLC0415 - only this needs JAX
+    from hlomem.jax.compile.messages import Job  # noqa: PLC0415
 
     job = Job(factory=factory, target=target, settings=parse_settings(settings))
     with progress() as draw:
@@ -185,10 +184,10 @@ def _of_factory(
         def say(doing: str) -> None:
             draw(f"{doing} {factory} for {target}")
 
-        improved = improve_factory(job, rules, _TIMEOUT, say)
+        improved = factory_front.improve_factory(job, rules, _TIMEOUT, say)
         if not has_front:
             return improved.found, ((), ())
-        made = find_factory_front(job, improved, rules, limit, _TIMEOUT, say)
+        made = factory_front.find_factory_front(job, improved, limit, _TIMEOUT, say)
         return improved.found, (made.points, made.notes)
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from hlomem.api.load import read_source
 from hlomem.base.errors import InputError
 from hlomem.base.source import visible
+from hlomem.cli.arguments import with_options
+from hlomem.cli.options import REPORT
 from hlomem.cli.screen import write
 from hlomem.report.oom.explanation import build_oom
 from hlomem.report.oom.log import read_oom
@@ -15,8 +19,8 @@ from hlomem.report.screens.oom_text import draw_oom
 
 @click.command("oom")
 @click.argument("path", metavar="[LOG]", default="-")
-@click.option("--json", "as_json", is_flag=True, help="The same as JSON (schema hlomem/1).")
-def command(path: str, as_json: bool) -> int:
+@with_options(REPORT)
+def command(path: str, **shown: Any) -> int:
     """Explain an out-of-memory message of XLA, from a log or pasted.
 
     LOG is any file that contains the message, or `-`, the default, for standard input. Messages of
@@ -30,4 +34,4 @@ def command(path: str, as_json: bool) -> int:
             f"{visible(source.name)}: no out-of-memory message of XLA in this text\n"
             "  it begins with RESOURCE_EXHAUSTED, or is a warning of bfc_allocator.cc"
         )
-    return write("oom", oom, draw_oom, as_json)
+    return write("oom", oom, draw_oom, **shown)

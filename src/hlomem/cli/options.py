@@ -15,4 +15,5 @@ BACKEND = option("--backend", choices=PLATFORMS, help="By default inferred.")
 CHIP = option("--chip", metavar="CHIP", help="The chip of the backend: v5e, h200, …")
 MODULE_ERA = option("--era", metavar="ERA", help="Plan a MODULE as this XLA: K, jaxlib-0.7.2, …")
 SPACE = option("--space", metavar="SPACE", help="Memory space: hbm, vmem, host, … or its color.")
-AS_JSON = option("--json", "as_json", is_flag=True, help="As JSON (schema hlomem/1).")
+REPORT = (option("--json", "as_json", is_flag=True, help="As JSON (schema hlomem/1)."),)
+"""Options of every command that prints a report; `screen.write_report` takes their values."""

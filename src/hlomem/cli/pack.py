@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,11 +15,13 @@ from hlomem.base.atomic_files import write_files
 from hlomem.base.errors import EXIT_FINDING, EXIT_OK
 from hlomem.base.sizes import format_bytes, parse_size
 from hlomem.base.source import visible
-from hlomem.cli.options import AS_JSON
+from hlomem.cli.arguments import with_options
+from hlomem.cli.options import REPORT
 from hlomem.cli.progress import working
+from hlomem.cli.screen import write_report
 from hlomem.packer.check import find_problems
 from hlomem.packer.table import Problem, read_problem, write_solution
-from hlomem.report.screens.text import shorten, width, write_lines
+from hlomem.report.screens.text import shorten, width
 
 if TYPE_CHECKING:
     from hlomem.packer.buffers import Packing
@@ -60,7 +61,7 @@ def _capacity(_: click.Context, __: click.Parameter, text: str | None) -> int | 
     help="Steps of exact search.",
 )
 @click.option("--solver", is_flag=True, help="Use CP-SAT if it stays open (hlomem[solver]).")
-@AS_JSON
+@with_options(REPORT)
 def command(
     path: str,
     capacity: int | None,
@@ -68,7 +69,7 @@ def command(
     force: bool,
     effort: int,
     solver: bool,
-    as_json: bool,
+    **shown: Any,
 ) -> int:
     """Find the smallest heap for buffers with lifetimes, and prove it.
 
@@ -87,18 +88,17 @@ def command(
     if output is not None and is_found:
         lines = map(encode_text, write_solution(problem, packing.offset_of))
         write_files(output.parent, {output.name: lines}, force=force)
-    if as_json:
-        sys.stdout.buffer.write(_encode(path, packing, capacity) + b"\n")
-    else:
-        write_lines(_draw(path, problem, packing, capacity))
+    write_report(
+        lambda: _content(path, packing, capacity),
+        lambda: _draw(path, problem, packing, capacity),
+        **shown,
+    )
     return EXIT_OK if is_found else EXIT_FINDING
 
 
-def _encode(path: str, packing: Packing, capacity: int | None) -> bytes:
-    from hlomem.report.json import encode  # noqa: PLC0415 - few ask for it
-
+def _content(path: str, packing: Packing, capacity: int | None) -> dict[str, Any]:
     fields = {name: getattr(packing, name) for name in packing.__struct_fields__}
-    return encode({"kind": "packing", "name": path, "capacity": capacity, **fields})
+    return {"kind": "packing", "name": path, "capacity": capacity, **fields}
 
 
 def _draw(path: str, problem: Problem, packing: Packing, capacity: int | None) -> list[Line]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -36,6 +36,7 @@ def command(
     by: Key,
     depth: int | None,
     top: int | None,
+    **shown: Any,
 ) -> int:
     """Show the buffers alive at the peak.
 
@@ -47,4 +48,4 @@ def command(
         raise CommandError("`--depth` goes with `--by arg` and `--by scope`")
     rows = top or (None if as_json else _ROWS)
     snapshot = build_snapshot(memory, space, at, by, rows, depth or DEFAULT_DEPTH)
-    return write("peak", snapshot, draw_snapshot, as_json, memory.dump)
+    return write("peak", snapshot, draw_snapshot, memory.dump, as_json=as_json, **shown)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,7 +18,7 @@ def build_command(name: str) -> click.Command:
     report = REPORTS[name]
 
     @about_memory
-    def show(memory: MemoryView, space: Space, as_json: bool) -> int:
-        return write(name, report.build(memory, space), report.draw, as_json, memory.dump)
+    def show(memory: MemoryView, space: Space, **shown: Any) -> int:
+        return write(name, report.build(memory, space), report.draw, memory.dump, **shown)
 
     return click.command(name, help=report.help)(show)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from hlomem.api.scale import scale
 from hlomem.base.errors import EXIT_FINDING, EXIT_OK, CommandError
 from hlomem.base.source import visible
-from hlomem.cli.options import AS_JSON, BACKEND, CHIP, MODULE_ERA
+from hlomem.cli.arguments import with_options
+from hlomem.cli.options import BACKEND, CHIP, MODULE_ERA, REPORT
 from hlomem.cli.progress import working
 from hlomem.cli.screen import write
 from hlomem.machines.capacity import parse_capacity
@@ -38,7 +41,7 @@ def _sizes(_context: click.Context, parameter: click.Parameter, text: str | None
 @BACKEND
 @CHIP
 @MODULE_ERA
-@AS_JSON
+@with_options(REPORT)
 def command(
     one: str,
     other: str,
@@ -49,7 +52,7 @@ def command(
     backend: str | None,
     chip: str | None,
     era: str | None,
-    as_json: bool,
+    **shown: Any,
 ) -> int:
     """Plan a program at other sizes, from two compiles of it.
 
@@ -71,5 +74,5 @@ def command(
             era=era or "",
         )
         report = grown.report(at, None if capacity is None else parse_capacity(capacity), step)
-    write("scale", report, draw_scale, as_json)
+    write("scale", report, draw_scale, **shown)
     return EXIT_FINDING if report.largest == 0 else EXIT_OK

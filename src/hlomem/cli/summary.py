@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hlomem.cli.arguments import MEMORY, with_memory
 from hlomem.cli.parameters import declare, option
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     option("--capacity", metavar="SIZE|CHIP", help="The device memory: 16GiB, v5e, h100, …"),
 )
 @with_memory
-def command(memory: MemoryView, space: Space, as_json: bool, capacity: str | None) -> int:
+def command(memory: MemoryView, space: Space, capacity: str | None, **shown: Any) -> int:
     """Show a program's memory in one screen.
 
     DUMP is an input as for `show`; an HLO MODULE is planned first. The roles add up to the reserved
@@ -29,4 +29,4 @@ def command(memory: MemoryView, space: Space, as_json: bool, capacity: str | Non
     """
     size = parse_capacity(capacity) if capacity else None
     summary = build_summary(memory, space, size)
-    return write("summary", summary, draw_summary, as_json, memory.dump)
+    return write("summary", summary, draw_summary, memory.dump, **shown)

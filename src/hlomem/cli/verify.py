@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hlomem import __version__
 from hlomem.api.load import load, load_program
@@ -12,7 +12,7 @@ from hlomem.base.atomic_files import write_files
 from hlomem.base.errors import EXIT_FINDING, EXIT_OK
 from hlomem.base.gc_pause import collector_off
 from hlomem.check.verify import verify
-from hlomem.cli.options import BACKEND, CHIP, HLO_TEXT, WHICH_DUMP
+from hlomem.cli.options import BACKEND, CHIP, HLO_TEXT, REPORT, WHICH_DUMP
 from hlomem.cli.parameters import argument, declare, option
 from hlomem.cli.process import say
 from hlomem.cli.progress import working
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     HLO_TEXT,
     BACKEND,
     CHIP,
-    option("--json", "as_json", is_flag=True, help="The verdict as JSON (schema hlomem/1)."),
+    *REPORT,
     option("--sarif", metavar="FILE", convert=Path, help="Also write the findings as SARIF 2.1.0."),
     option("--force", is_flag=True, help="Overwrite FILE."),
 )
@@ -47,9 +47,9 @@ def command(
     hlo: str | None,
     backend: str | None,
     chip: str | None,
-    as_json: bool,
     sarif: Path | None,
     force: bool,
+    **shown: Any,
 ) -> int:
     """Check that a memory plan is correct.
 
@@ -67,8 +67,7 @@ def command(
 
         text = json.dumps(build_sarif(verdict, __version__, _file_of(path, dump)), indent=1)
         write_files(sarif.parent, {sarif.name: [text.encode()]}, force=force)
-    draw = partial(draw_verdict, sequence=sequence_of(dump))
-    write("verdict", verdict, draw, as_json, dump)
+    write("verdict", verdict, partial(draw_verdict, sequence=sequence_of(dump)), dump, **shown)
     return EXIT_OK if verdict.is_clean else EXIT_FINDING
 
 

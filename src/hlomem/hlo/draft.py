@@ -9,80 +9,32 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
 from hlomem.base.errors import EditError
-from hlomem.hlo.builder import link_attributes, numbered_parameters, verified
-from hlomem.hlo.ir import HloComputation, HloInstruction, HloModule
+from hlomem.hlo.body_draft import Draft, copy_instruction, relink, unused_name
+from hlomem.hlo.builder import numbered_parameters, verified
+from hlomem.hlo.ir import Creation, HloComputation, HloInstruction, HloModule, Origins
 from hlomem.hlo.shape import tuple_shape
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
 _LAYOUT = "entry_computation_layout"
-
-
-class Draft(Struct, eq=False):
-    """The instructions of a computation that is being changed."""
-
-    computation: HloComputation
-    instructions: list[HloInstruction]
-    root: HloInstruction
-
-    def position(self, instruction: HloInstruction) -> int:
-        """The position of an instruction."""
-        return self.instructions.index(instruction)
-
-    def find(self, name: str) -> HloInstruction | None:
-        """The instruction of that name."""
-        return next(
-            (instruction for instruction in self.instructions if instruction.name == name), None
-        )
-
-    def users(self, instruction: HloInstruction) -> list[HloInstruction]:
-        """The instructions that use one as an operand."""
-        return [user for user in self.instructions if instruction in user.operands]
-
-    def check(self) -> None:
-        """Raise unless operands stand before their users, and names are unique."""
-        seen: set[HloInstruction] = set()
-        names: set[str] = set()
-        for instruction in self.instructions:
-            self._check(instruction, seen, names)
-
-    def finish(self) -> None:
-        """Put the instructions into the computation."""
-        self.check()
-        for index, instruction in enumerate(self.instructions):
-            instruction.index, instruction.users = index, []
-        parameters = numbered_parameters(self.computation, self.instructions)
-        self.computation.fill(self.instructions, parameters, self.root)
-
-    def _check(
-        self, instruction: HloInstruction, seen: set[HloInstruction], names: set[str]
-    ) -> None:
-        """Raise unless an instruction may follow those seen, which it joins."""
-        where = f"in computation `{self.computation.name}`"
-        for needed in (*instruction.operands, *instruction.control_predecessors):
-            if needed not in seen:
-                problem = f"`{instruction.name}` would stand before `{needed.name}`, which it needs"
-                raise EditError(f"{problem}, {where}")
-        if instruction.name in names:
-            raise EditError(f"there would be two instructions `{instruction.name}` {where}")
-        seen.add(instruction)
-        names.add(instruction.name)
 
 
 class ModuleDraft:
     """A module that is being changed."""
 
     def __init__(self, given: HloModule) -> None:
-        self._given = given
+        self.given = given
         self._computation_of: dict[HloComputation, HloComputation] = {}
+        self._given_of: dict[HloComputation, HloComputation] = {}
+        self._model_of: dict[HloInstruction, HloInstruction] = {}
+        """By new instruction the one that it is a copy of."""
         self._instruction_of: dict[HloInstruction, HloInstruction] = {}
         self._drafts: dict[HloComputation, Draft] = {}
         self._removed: set[HloInstruction] = set()
         self._is_finished = False
+        self._names: set[str] | None = None
         self._header = dict(given.attributes)
         self.module = HloModule(
             given.name,
@@ -94,7 +46,7 @@ class ModuleDraft:
         self._copy_all()
 
     def _copy_all(self) -> None:
-        for index, given in enumerate(self._given.computations):
+        for index, given in enumerate(self.given.computations):
             copy = HloComputation(
                 self.module,
                 given.name,
@@ -106,10 +58,11 @@ class ModuleDraft:
                 given.is_fused,
             )
             self._computation_of[given] = copy
+            self._given_of[copy] = given
             self.module.computations.append(copy)
             if given.reader is None or (given.is_open and not given.is_fused):
                 self._copy_body(given, copy)
-        self.module.entry = self._computation_of[self._given.entry]
+        self.module.entry = self._computation_of[self.given.entry]
 
     def _copy_body(self, given: HloComputation, copy: HloComputation) -> None:
         copy_of, callee_of = self._instruction_of, self._computation_of
@@ -143,12 +96,24 @@ class ModuleDraft:
         copy = self._instruction_of.get(instruction, instruction)
         parent = self.computation(copy.parent)
         if copy.parent is not parent:  # its body was shared as text until now
-            pairs = zip(copy.parent.instructions, parent.instructions, strict=True)
-            self._instruction_of.update(pairs)
+            self._pair(parent)
             copy = self._instruction_of[instruction]
         if copy in self._removed:
             raise EditError(f"`{copy.name}` was removed from computation `{parent.name}`")
         return copy
+
+    def track(self, computation: HloComputation) -> None:
+        """Remember what the instructions of a computation were, where a message knows more."""
+        known = self.given.creation or self.given.origins
+        if known is not None and computation in self._given_of:
+            self._pair(computation)
+
+    def _pair(self, computation: HloComputation) -> None:
+        """Find the copies of the instructions of a body that was shared as text until now."""
+        given = self._given_of[computation]
+        if given.instructions[0] not in self._instruction_of:
+            pairs = zip(given.instructions, computation.instructions, strict=True)
+            self._instruction_of.update(pairs)
 
     def listed(self, computation: HloComputation) -> list[HloInstruction]:
         """The instructions of a computation of this module as they are now."""
@@ -173,6 +138,7 @@ class ModuleDraft:
         if draft is None:
             draft = Draft(computation, list(computation.instructions), computation.root)
             self._drafts[computation] = draft
+            self.track(computation)
             computation.reader = computation.unread = None
         return draft
 
@@ -186,19 +152,111 @@ class ModuleDraft:
         self.draft(instruction.parent).instructions.remove(instruction)
         self._removed.add(instruction)
 
+    # Whole computations.
+
+    def copy_computation(
+        self, computation: HloComputation, suffix: str, before: HloComputation | None = None
+    ) -> Draft:
+        """Add a second computation like one, instructions and callees of the same names.
+
+        It stands after its original, unless it is to stand right before another.
+        """
+        original = self.computation(computation)
+        self.track(original)
+        listed = self.listed(original)
+        copy_of: dict[HloInstruction, HloInstruction] = {}
+        for instruction in listed:
+            copy = copy_of[instruction] = self.copy(instruction, instruction.name)
+            copy.operands = tuple([copy_of[operand] for operand in instruction.operands])
+            needed = [copy_of[needed] for needed in instruction.control_predecessors]
+            copy.control_predecessors = tuple(needed)
+        name = self.new_name(original.name, suffix)
+        position = original.index + 1 if before is None else self.computation(before).index
+        root = copy_of[self.root(original)]
+        return self.add(name, original, position, list(copy_of.values()), root)
+
+    def separate(self, made: Draft, suffix: str, *, is_deep: bool = False) -> None:
+        """Give a copied computation names of its own, and its fusions bodies of their own.
+
+        What it applies, or calls otherwise, is shared, unless the copy is to be deep.
+        """
+        pending, clone_of = [made], dict[HloComputation, HloComputation]()
+        while pending:
+            current = pending.pop()
+            for instruction in current.instructions:
+                instruction.name = self.new_name(instruction.name, suffix)
+                called = list(instruction.called_computations)
+                for number, callee in enumerate(called):
+                    if is_deep and callee not in clone_of:
+                        pending.append(self.copy_computation(callee, suffix))
+                        clone_of[callee] = pending[-1].computation
+                    elif not is_deep and instruction.opcode == "fusion":
+                        pending.append(self.copy_computation(callee, suffix, current.computation))
+                        called[number] = pending[-1].computation
+                    called[number] = clone_of.get(called[number], called[number])
+                instruction.called_computations = tuple(called)
+                if called or instruction.control_predecessors:
+                    relink(instruction)
+
+    def clone_fused(
+        self, computation: HloComputation, suffix: str, before: HloComputation | None = None
+    ) -> HloComputation:
+        """Add a second body for a fusion."""
+        made = self.copy_computation(computation, suffix, before)
+        self.separate(made, suffix)
+        return made.computation
+
+    def copy(self, instruction: HloInstruction, name: str) -> HloInstruction:
+        """An instruction like another, in no list yet."""
+        return self.note_copy(copy_instruction(instruction, name), instruction)
+
+    def note_copy(self, made: HloInstruction, model: HloInstruction) -> HloInstruction:
+        """Remember that an instruction says what another does wherever it was not told otherwise.
+
+        A message knows more of an instruction than its text.
+        """
+        self._model_of[made] = model
+        return made
+
+    def new_name(self, name: str, suffix: str) -> str:
+        """A name like another that is free in the whole module."""
+        if self._names is None:
+            self._names = {instruction.name for instruction in self.given.iter_instructions()}
+            self._names.update(self.given.computation_by_name)
+        free = unused_name(f"{name}.{suffix}", self._names, "", 2)
+        self._names.add(free)
+        return free
+
     def add(
         self,
-        computation: HloComputation,
-        after: HloComputation,
+        name: str,
+        like: HloComputation,
+        position: int,
         instructions: list[HloInstruction],
         root: HloInstruction,
-    ) -> None:
-        """Put a new computation behind another."""
+    ) -> Draft:
+        """A new computation at a position among all, on the thread of another."""
+        thread = like.execution_thread
+        made = HloComputation(self.module, name, position, False, thread, is_fused=like.is_fused)
         for index, instruction in enumerate(instructions):
-            instruction.index = index
-        computation.fill(instructions, numbered_parameters(computation, instructions), root)
-        computations = self.module.computations
-        computations.insert(computations.index(after) + 1, computation)
+            instruction.parent, instruction.index = made, index
+        made.fill(instructions, numbered_parameters(made, instructions), root)
+        self.module.computations.insert(position, made)
+        self.renumber()
+        return self.draft(made)
+
+    def drop_uncalled(self) -> None:
+        """Drop the computations that the entry does not reach."""
+        reached, pending = {self.module.entry}, [self.module.entry]
+        while pending:
+            computation = pending.pop()
+            draft = self._drafts.get(computation)
+            calls = computation.calls() if draft is None else draft.instructions
+            called = {callee for one in calls for callee in one.called_computations} - reached
+            reached |= called
+            pending += called
+        self.module.computations[:] = [one for one in self.module.computations if one in reached]
+        self._drafts = {one: draft for one, draft in self._drafts.items() if one in reached}
         self.renumber()
 
     def renumber(self) -> None:
@@ -227,11 +285,38 @@ class ModuleDraft:
         self._keep_promise()
         self.renumber()
         self.forget_header()
+        self.module.origins = self._find_origins()
         return verified(self.module)
+
+    def _find_origins(self) -> Origins | None:
+        """The message that the given module was read from, and what is left of it."""
+        known = self.given.creation or self.given.origins
+        if known is None:
+            return None
+        header = self.given.attributes if isinstance(known, Creation) else known.header
+        places: dict[HloInstruction, tuple[int, str]] = {}
+        given_of = {copy: one for one, copy in self._instruction_of.items()}
+        for computation in self.module.computations:
+            for instruction in () if computation.reader is not None else computation.instructions:
+                model = instruction
+                while model in self._model_of:
+                    model = self._model_of[model]
+                model = given_of.get(model, model)
+                home = known.computations.get(model.parent)
+                if home is not None and model.parent.reader is not None:
+                    places[instruction] = home, model.name
+                elif isinstance(known, Origins) and model in known.instructions:
+                    places[instruction] = known.instructions[model]
+        computations = {
+            copy: known.computations[one]
+            for one, copy in self._computation_of.items()
+            if one in known.computations
+        }
+        return Origins(known.encoded, dict(header), computations, places)
 
     def _keep_promise(self) -> None:
         """Update the layouts promised to the caller where the entry's differ."""
-        given, promised = self._given.entry, self._given.entry_computation_layout
+        given, promised = self.given.entry, self.given.entry_computation_layout
         entry = self.module.entry
         if promised is None or entry not in self._drafts:
             return
@@ -250,41 +335,3 @@ class ModuleDraft:
     def _check_open(self) -> None:
         if self._is_finished:
             raise EditError(f"the changes of module `{self.module.name}` are finished: begin anew")
-
-
-def unused_name(name: str, taken: Mapping[str, object] | set[str]) -> str:
-    """A name, with a number behind it where it is taken."""
-    number, free = 0, name
-    while free in taken:
-        number += 1
-        free = f"{name}.{number}"
-    return free
-
-
-def copy_instruction(instruction: HloInstruction, name: str) -> HloInstruction:
-    """An instruction like another, with its links, in no list yet."""
-    return HloInstruction(
-        name,
-        instruction.shape,
-        instruction.opcode,
-        instruction.operands,
-        instruction.payload,
-        dict(instruction.attributes),
-        instruction.parent,
-        -1,
-        instruction.called_computations,
-        instruction.control_predecessors,
-    )
-
-
-def relink(instruction: HloInstruction) -> None:
-    """Let the attributes name what an instruction is linked with now."""
-    linked = link_attributes(
-        instruction.opcode,
-        instruction.operands,
-        instruction.attributes,
-        instruction.called_computations,
-        instruction.control_predecessors,
-        instruction.name,
-    )
-    instruction.set_attributes(linked)

@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hlomem.base.errors import EditError
+from hlomem.hlo.body_draft import relink, unused_name
 from hlomem.hlo.builder import (
     as_shape,
     check_attribute_texts,
@@ -24,8 +25,7 @@ from hlomem.hlo.builder import (
     make_instruction,
 )
 from hlomem.hlo.donations import SCHEDULED, Donations, set_attribute, write_donations
-from hlomem.hlo.draft import ModuleDraft, copy_instruction, relink, unused_name
-from hlomem.hlo.ir import HloComputation, HloInstruction
+from hlomem.hlo.draft import ModuleDraft
 from hlomem.hlo.opcodes import HANDING_ON, as_opcode
 from hlomem.hlo.resize import checked_resize
 from hlomem.hlo.shape import ELEMENT_TYPE_BY_TEXT, ROOT_INDEX, Shape, ShapeIndex
@@ -35,7 +35,7 @@ from hlomem.hlo.text.attributes import InputOutputAlias
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from hlomem.hlo.ir import HloModule
+    from hlomem.hlo.ir import HloComputation, HloInstruction, HloModule
 
 _CONSTRAINTS = "operand_layout_constraints"
 CLONE = "clone"
@@ -127,8 +127,12 @@ class Rewriter:
         called: Sequence[HloComputation] = (),
         control_predecessors: Sequence[HloInstruction] = (),
         payload: str = "",
+        like: HloInstruction | None = None,
     ) -> HloInstruction:
-        """Add an instruction before another, with what `ComputationBuilder.add` takes."""
+        """Add an instruction before another, with what `ComputationBuilder.add` takes.
+
+        Where a message knows more of an instruction than a text, it is `like` another.
+        """
         before = self._draft.instruction(before)
         draft = self._draft.draft(before.parent)
         position = draft.position(before)
@@ -149,7 +153,7 @@ class Rewriter:
             known={earlier.name: earlier for earlier in draft.instructions[:position]},
         )
         draft.instructions.insert(position, instruction)
-        return instruction
+        return instruction if like is None else self._draft.note_copy(instruction, like)
 
     def remove(self, instruction: HloInstruction) -> None:
         """Remove an instruction that nobody uses."""
@@ -176,7 +180,7 @@ class Rewriter:
         if name:
             check_name(name, "an instruction")
         taken = {other.name for other in draft.instructions}
-        copy = copy_instruction(
+        copy = self._draft.copy(
             instruction, name or unused_name(f"{instruction.name}.{CLONE}", taken)
         )
         if copy.name in taken:
@@ -290,67 +294,17 @@ class Rewriter:
         `HloModule::DeepCloneComputation`.
         """
         check_name(suffix, "a clone")
-        return self._clone_computation(self._draft.computation(computation), suffix, {})
+        made = self._draft.copy_computation(computation, suffix)
+        self._draft.separate(made, suffix, is_deep=True)
+        return made.computation
 
-    def _clone_computation(
-        self,
-        original: HloComputation,
-        suffix: str,
-        clone_of: dict[HloComputation, HloComputation],
-    ) -> HloComputation:
-        module = self._draft.module
-        pending = [original]
-        while pending:
-            computation = pending[-1]
-            callees = [
-                callee
-                for instruction in self._draft.listed(computation)
-                for callee in instruction.called_computations
-            ]
-            missing = [callee for callee in callees if callee not in clone_of]
-            if computation in clone_of or not missing:
-                pending.pop()
-                if computation not in clone_of:
-                    name = unused_name(f"{computation.name}.{suffix}", module.computation_by_name)
-                    clone_of[computation] = self._clone_body(computation, name, suffix, clone_of)
-            pending += missing
-        return clone_of[original]
+    def clone_fused(self, computation: HloComputation, suffix: str = CLONE) -> HloComputation:
+        """Add a second body for a fusion, with second bodies for those in it.
 
-    def _clone_body(
-        self,
-        original: HloComputation,
-        name: str,
-        suffix: str,
-        clone_of: Mapping[HloComputation, HloComputation],
-    ) -> HloComputation:
-        clone = HloComputation(
-            self._draft.module,
-            name,
-            -1,
-            False,
-            original.execution_thread,
-            is_fused=original.is_fused,
-        )
-        listed = self._draft.listed(original)
-        taken = {instruction.name for instruction in listed}
-        copy_of: dict[HloInstruction, HloInstruction] = {}
-        for instruction in listed:
-            copy = copy_of[instruction] = copy_instruction(
-                instruction, unused_name(f"{instruction.name}.{suffix}", taken)
-            )
-            taken.add(copy.name)
-            copy.parent = clone
-            copy.operands = tuple([copy_of[operand] for operand in instruction.operands])
-            needed = [copy_of[needed] for needed in instruction.control_predecessors]
-            copy.control_predecessors = tuple(needed)
-            called = [clone_of[callee] for callee in instruction.called_computations]
-            copy.called_computations = tuple(called)
-            if called or needed:
-                relink(copy)
-        self._draft.add(
-            clone, original, list(copy_of.values()), copy_of[self._draft.root(original)]
-        )
-        return clone
+        What they apply is shared.
+        """
+        check_name(suffix, "a clone")
+        return self._draft.clone_fused(computation, suffix)
 
     def set_called(
         self, instruction: HloInstruction, number: int, computation: HloComputation

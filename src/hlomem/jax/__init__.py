@@ -48,9 +48,9 @@ if TYPE_CHECKING:
     from hlomem.jax.factory_front import front
     from hlomem.jax.fitting import fit
     from hlomem.jax.function_memory import memory
-    from hlomem.jax.log import Outcome, Report, report
     from hlomem.jax.oom import ExceptHook, ExplainedFunction, explain_oom, install_excepthook
-    from hlomem.jax.registration import Optimization, UnsupportedJaxError, optimize
+    from hlomem.jax.pass_.log import Outcome, Report, report
+    from hlomem.jax.pass_.register import Optimization, UnsupportedJaxError, optimize
     from hlomem.jax.target_kinds import MissingSoftwareError, devices, targets
 
 _HOME = {
@@ -59,10 +59,10 @@ _HOME = {
     "ExceptHook": "hlomem.jax.oom",
     "ExplainedFunction": "hlomem.jax.oom",
     "MissingSoftwareError": "hlomem.jax.target_kinds",
-    "Optimization": "hlomem.jax.registration",
-    "Outcome": "hlomem.jax.log",
-    "Report": "hlomem.jax.log",
-    "UnsupportedJaxError": "hlomem.jax.registration",
+    "Optimization": "hlomem.jax.pass_.register",
+    "Outcome": "hlomem.jax.pass_.log",
+    "Report": "hlomem.jax.pass_.log",
+    "UnsupportedJaxError": "hlomem.jax.pass_.register",
     "captured": "hlomem.jax.capture",
     "devices": "hlomem.jax.target_kinds",
     "explain_oom": "hlomem.jax.oom",
@@ -70,8 +70,8 @@ _HOME = {
     "front": "hlomem.jax.factory_front",
     "install_excepthook": "hlomem.jax.oom",
     "memory": "hlomem.jax.function_memory",
-    "optimize": "hlomem.jax.registration",
-    "report": "hlomem.jax.log",
+    "optimize": "hlomem.jax.pass_.register",
+    "report": "hlomem.jax.pass_.log",
     "targets": "hlomem.jax.target_kinds",
 }
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 
-from hlomem.jax.registration import Optimization, UnsupportedJaxError, optimize
+from hlomem.jax.pass_.register import Optimization, UnsupportedJaxError, optimize
 
 OPTIMIZATION: Optimization | None = None
 """The pass, where it is on."""

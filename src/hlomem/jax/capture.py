@@ -7,7 +7,7 @@
 
 Two things see a compile, both of JAX's public API. While a block is open, JAX's compilation cache
 is a folder of ours, and gets an entry for every program that JAX compiled and can store: the
-program and XLA's own plan are in it. And `hlomem.jax.watch` sees each program when it has been
+program and XLA's own plan are in it. And `hlomem.jax.pass_.hook` sees each program when it has been
 scheduled: also one that turns out not to fit, one that is not stored because it calls Python, and
 all on those hosts that store nothing; these are planned by hlomem. Both are of one program where
 its module has the same name and number. The user's own cache is neither read nor written meanwhile,
@@ -31,17 +31,17 @@ from hlomem.api.load import MAX_BYTES
 from hlomem.base.errors import HlomemError, InputError, UnknownNameError
 from hlomem.base.sizes import format_bytes
 from hlomem.base.source import visible
-from hlomem.jax import watch
 from hlomem.jax.compiled_programs import CompiledProgram
-from hlomem.jax.log import logger
-from hlomem.jax.registration import require_jax
+from hlomem.jax.pass_ import hook
+from hlomem.jax.pass_.log import logger
+from hlomem.jax.pass_.register import require_jax
 from hlomem.proto.programs import open_programs
 from hlomem.proto.schema import parse_message
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from hlomem.jax.watch import SeenModule
+    from hlomem.jax.pass_.hook import SeenModule
 
 _SETTINGS: dict[str, Any] = {
     "jax_enable_compilation_cache": True,
@@ -198,12 +198,12 @@ class _Session:
                 self._begin()
             self._count += 1
             compiles.skip(_list_entries(self._folder))
-            watch.add(compiles.see)
+            hook.add(compiles.see)
 
     def leave(self, compiles: Compiles) -> None:
         """End a block, and read what was stored in its time."""
         with self._lock:
-            watch.remove(compiles.see)
+            hook.remove(compiles.see)
             try:
                 compiles.read(_list_entries(self._folder))
             finally:

@@ -16,8 +16,8 @@ from hlomem.api.load import MAX_BYTES
 from hlomem.api.plan import plan
 from hlomem.api.protos import programs_in
 from hlomem.base.sizes import format_bytes
-from hlomem.jax.module_proto import text_of
 from hlomem.machines.registry import find_device, platform_machine
+from hlomem.proto.module import read_module
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from hlomem.api.plan import Plan
     from hlomem.api.protos import ProtoProgram
-    from hlomem.jax.watch import SeenModule
+    from hlomem.jax.pass_.hook import SeenModule
     from hlomem.machines.machine import Machine
 
 _BACKEND_OF = {"cpu": "cpu", "cuda": "gpu", "rocm": "gpu", "gpu": "gpu", "tpu": "tpu"}
@@ -102,7 +102,7 @@ class CompiledProgram:
         assert self._seen is not None
         machine = _machine_of(self._seen.platform)
         return plan(
-            text_of(self._seen.proto),
+            read_module(self._seen.proto),
             backend=machine.platform,
             chip=machine.chip_name,
             name=self.module_name,

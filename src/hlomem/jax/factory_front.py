@@ -1,38 +1,62 @@
-"""`hlomem.jax.front`: memory against operations of a factory's program.
+"""`hlomem.jax.front`: memory against operations of a factory's program; and its better order.
 
     hlomem.jax.front("train:make_step", target="cpu", fit="48 MiB")
 
-In: a factory. Out: an `ImprovementReport` with the points that hlomem finds and the policies of
-jax.checkpoint. On CPU hlomem's plans are XLA's; elsewhere the compiler works on behind the hook,
-and so plans every point of the front itself, in a child that is stopped when its plan is there.
+In: a factory, as a `Job`. Out: a `BetterOrder` of the module that the compiler hands to passes, and
+the points that hlomem finds, with the policies of jax.checkpoint. XLA's own order is compiled in
+a child, which also keeps that module. Where hlomem's plans are not the compiler's, the compiler
+plans every point of the front itself, and on a TPU several orders, in a child that is stopped when
+its plan is there.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hlomem.jax.factory_orders import improve_factory
+from msgspec.structs import replace
+
+from hlomem.api.front import find_points, with_front
+from hlomem.api.improve import BetterOrder, build_report, with_cheap
+from hlomem.jax.compile.messages import Job
+from hlomem.jax.compile.placeholder import planned_bytes, temporaries_of
+from hlomem.jax.compile.scheduled_module import capture
 from hlomem.jax.fitting import spec_of
-from hlomem.jax.jobs import Job
-from hlomem.jax.module_plans import planned_bytes, temporaries_of
-from hlomem.jax.module_proto import with_orders, with_text
+from hlomem.jax.pass_.register import compiler_options
+from hlomem.jax.pass_.transform import compiler_of
 from hlomem.jax.policies import try_policies
-from hlomem.jax.registration import FITTED
 from hlomem.machines.capacity import parse_capacity
-from hlomem.opt.order_search import Rules
-from hlomem.opt.pareto import find_front, with_front
+from hlomem.opt.candidate import Program, start_text
+from hlomem.opt.goal import Rules
+from hlomem.opt.search import find_order
+from hlomem.opt.trials import try_orders
+from hlomem.proto.module import read_module
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from hlomem.jax.factory_orders import ImprovedFactory
-    from hlomem.opt.orders.search import Effort, Orders
-    from hlomem.opt.remat.variants import Variant
+    from hlomem.jax.compile.parent import PlannedProgram
+    from hlomem.opt.goal import Effort
+    from hlomem.opt.search import Compiler
     from hlomem.report.data.front import FrontPoint
     from hlomem.report.data.improvement import ImprovementReport
 
 MAX_SECONDS = 1800.0
 """How long one compile may take."""
+
+
+class ImprovedFactory(NamedTuple):
+    """A factory's program in a better order, and all that is known of it."""
+
+    found: BetterOrder
+    planned: PlannedProgram
+    """In XLA's own order."""
+    compiler: Compiler
+
+    @property
+    def before(self) -> int:
+        """Bytes of temporaries in XLA's own order, as its compiler plans them."""
+        return temporaries_of(self.planned.dump)
 
 
 class FactoryFront(NamedTuple):
@@ -57,38 +81,66 @@ def front(
     memory that all allocations may take: bytes, `"200 MiB"` or a chip. In the report, `.front` has
     the points, `.advice` what to type. `timeout` is what each compile may take.
     """
-    rules = Rules(effort)
     job = Job(factory=spec_of(factory), target=target, settings=dict(settings or {}))
     limit = parse_capacity(fit).size if isinstance(fit, str) else fit
-    improved = improve_factory(job, rules, timeout)
-    found = find_factory_front(job, improved, rules, limit, timeout)
+    improved = improve_factory(job, Rules(effort), timeout)
+    found = find_factory_front(job, improved, limit, timeout)
     return with_front(improved.found.report, found.points, limit, found.notes)
+
+
+def improve_factory(
+    job: Job, rules: Rules, timeout: float, on_progress: Callable[[str], None] = lambda _: None
+) -> ImprovedFactory:
+    """Look for an order of a factory's program that needs less memory on the job's target."""
+    planned, proto = capture(job, timeout, on_progress)
+    target = planned.target
+    stages = start_text(
+        read_module(proto), compiler_options(target.family, target.machine.chip_name)
+    )
+    on_progress("searches")
+    ordered = find_order(Program(stages, rules, proto))
+    name, changed = stages.module.name, target.machine.changed_after_hook
+    plan = partial(planned_bytes, target.name, target.family)
+    compiler = compiler_of(None if changed == "nothing" else plan)
+    if changed != "memory":
+        return ImprovedFactory(with_cheap(name, ordered), planned, compiler)
+    on_progress("tries orders of")
+    tried = try_orders(ordered, compiler, before=temporaries_of(planned.dump))
+    note = f"sizes are those of libtpu's own plans; {tried.tried} orders were tried"
+    report = replace(
+        build_report(name, ordered),
+        before=tried.before,
+        after=tried.after,
+        bound=None,
+        verdict="open",
+        method="as given" if tried.best is None else tried.best.method,
+        computations=(),
+        notes=(note, *tried.rejections),
+    )
+    best = tried.best or ordered.given.start()
+    return ImprovedFactory(BetterOrder(report, best), planned, compiler)
 
 
 def find_factory_front(
     job: Job,
     improved: ImprovedFactory,
-    rules: Rules,
     limit: int | None,
     timeout: float,
     on_progress: Callable[[str], None] = lambda _: None,
 ) -> FactoryFront:
     """All points: XLA's own program, those hlomem finds, and the policies of jax.checkpoint."""
-    target = improved.planned.target
+    compiler, ask = improved.compiler, improved.compiler.plan
 
-    def plan(variant: Variant | None, orders: Orders) -> int:
-        if variant is None and not orders:
-            return temporaries_of(improved.planned.dump)
+    def plan(proto: bytes) -> int:
+        assert ask is not None
         on_progress("plans points of")
-        proto = improved.proto
-        if variant is not None:
-            proto = with_text(proto, variant.changes[-1].text)
-        return planned_bytes(target.name, target.family, with_orders(proto, orders))
+        return ask(proto)
 
     on_progress("computes values again of")
-    is_exact = target.family == FITTED
-    points = find_front(improved.found, rules, None if is_exact else plan, limit)
+    asked = compiler if ask is None else compiler._replace(plan=plan)
+    points = find_points(improved.found, limit, asked, improved.before)
     given = next(point for point in points if point.kind == "given")
     tried = try_policies(job, given, timeout, on_progress)
-    planner = () if is_exact else (f"every program was planned by the compiler for {target.name}",)
+    name = improved.planned.target.name
+    planner = () if ask is None else (f"every program was planned by the compiler for {name}",)
     return FactoryFront((*points, *tried.points), (*planner, *tried.notes))

@@ -26,9 +26,9 @@ from hlomem.api.fit_search import MAX_PLANS, Planned, next_value, straddle
 from hlomem.base.atomic_files import write_files
 from hlomem.base.errors import CommandError
 from hlomem.base.source import visible
+from hlomem.jax.compile.messages import Facts, Job
+from hlomem.jax.compile.parent import plan_unless_known
 from hlomem.jax.forecasts import Forecasts
-from hlomem.jax.jobs import Facts, Job
-from hlomem.jax.plan_only import plan_unless_known
 from hlomem.jax.target_kinds import parse_target
 from hlomem.machines.capacity import Capacity, parse_capacity
 from hlomem.report.data.fit import FitPlan, FitReport, FitRow

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hlomem.api.scale import ScaledProgram
-    from hlomem.jax.plan_only import PlannedProgram
+    from hlomem.jax.compile.parent import PlannedProgram
 
 
 class KnownForecast(Struct, frozen=True):

@@ -19,9 +19,9 @@ from hlomem.api.explain import explain
 from hlomem.api.load import load
 from hlomem.api.opening import machine_of
 from hlomem.base.errors import CommandError
-from hlomem.jax.compiles import module_name, write_dump
+from hlomem.jax.compile.programs import lower, result_names
+from hlomem.jax.compile.with_dump import module_name, write_dump
 from hlomem.jax.executables import dump_of
-from hlomem.jax.programs import lower, result_names
 from hlomem.jax.target_kinds import MissingSoftwareError, parse_target
 from hlomem.machines.capacity import capacity_of
 

@@ -9,8 +9,8 @@
 In: an exception on its way out. Out: the same exception, with a note (`add_note`) on what the
 memory of its program is for, and a page beside it. The program is found among those loaded in this
 process, whose executables hold XLA's plan, and among those that a compiler was at work on
-(`hlomem.jax.watch`), which TPU's refuses before it runs; see `hlomem.report.oom.matching`. Nothing
-here raises: where no explanation can be had, the exception is as it was.
+(`hlomem.jax.pass_.hook`), which TPU's refuses before it runs; see `hlomem.report.oom.matching`.
+Nothing here raises: where no explanation can be had, the exception is as it was.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from hlomem.jax import watch
 from hlomem.jax.compiled_programs import CompiledProgram, live_programs
-from hlomem.jax.log import logger
-from hlomem.jax.registration import require_jax
+from hlomem.jax.pass_ import hook
+from hlomem.jax.pass_.log import logger
+from hlomem.jax.pass_.register import require_jax
 from hlomem.proto.schema import parse_message
 from hlomem.report.oom.matching import match_failure
 from hlomem.report.oom.note import HEAD
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import TracebackType
 
-    from hlomem.jax.watch import SeenModule
+    from hlomem.jax.pass_.hook import SeenModule
     from hlomem.report.oom.log import Failure
 
 PAGE = "hlomem-oom.html"
@@ -81,7 +81,7 @@ def _begin_to_watch() -> None:
     with _lock:
         if not _users:
             require_jax()
-            watch.add(_memory.see)
+            hook.add(_memory.see)
         _users += 1
 
 
@@ -90,7 +90,7 @@ def _end_to_watch() -> None:
     with _lock:
         _users -= 1
         if not _users:
-            watch.remove(_memory.see)
+            hook.remove(_memory.see)
 
 
 # The note

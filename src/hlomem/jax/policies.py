@@ -15,24 +15,22 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from hlomem import hlo
 from hlomem.assign.footprint import footprint
 from hlomem.base.errors import HlomemError
 from hlomem.jax.checkpoints import Place, Places
-from hlomem.jax.factory_orders import capture_into
-from hlomem.jax.kept_module import PLACES
-from hlomem.jax.module_plans import temporaries_of
-from hlomem.jax.module_proto import text_of
-from hlomem.jax.registration import compiler_options
+from hlomem.jax.compile.placeholder import temporaries_of
+from hlomem.jax.compile.scheduled_module import PLACES, capture_into
+from hlomem.jax.pass_.register import compiler_options
+from hlomem.opt.candidate import start_text
 from hlomem.opt.orders.latency import model_time
-from hlomem.opt.remat.variants import program_flops
-from hlomem.pipeline import in_text_order, start_stages
+from hlomem.opt.remat.flops import program_flops
+from hlomem.proto.module import read_module
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from hlomem.dump.dump import Dump
-    from hlomem.jax.jobs import Job
+    from hlomem.jax.compile.messages import Job
     from hlomem.report.data.front import FrontPoint
 
 POLICIES = (
@@ -120,7 +118,7 @@ class _Search:
             found = Path(f"{file}{PLACES}").read_bytes()
         places = msgspec.json.decode(found, type=Places)
         options = compiler_options(planned.target.family, planned.target.machine.chip_name)
-        stages = start_stages(hlo.parse(text_of(proto)), options, order_lists=in_text_order)
+        stages = start_text(read_module(proto), options)
         given = self._given
         point = replace(
             given,

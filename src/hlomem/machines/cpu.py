@@ -52,6 +52,7 @@ CPU = Machine(
     known_releases=((0, 4, 13), (0, 12, 0, 1)),
     make_options=_options,
     flops_per_byte=_FLOPS_PER_BYTE,
+    changed_after_hook="nothing",
     scheduler="in one walk",
     marks=_MARKS,
 )

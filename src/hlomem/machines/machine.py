@@ -103,6 +103,12 @@ Scheduler: TypeAlias = Literal["in one walk", "least of three", "unknown"]
 """In one walk, breadth or depth first (CPU); the best of three memory schedulers (GPU)."""
 
 
+ChangedAfterHook: TypeAlias = Literal["nothing", "fusions", "memory"]
+"""With nothing, hlomem's plan of what a pass hands back is the compiler's. Instructions that are
+wrapped into fusions move the plans of edited programs. Values that are moved into fast memory move
+the plans of all orders."""
+
+
 class Machine(Struct, frozen=True, kw_only=True):
     """One kind of machine: a platform, or one chip of it."""
 
@@ -149,6 +155,8 @@ class Machine(Struct, frozen=True, kw_only=True):
     flops_per_byte: int = 200
     """Operations of products that it does in the time it moves a byte of its memory, roughly; the
     default is that of current accelerators."""
+    changed_after_hook: ChangedAfterHook = "fusions"
+    """The work of its compiler after it has scheduled a program, and called passes."""
     scheduler: Scheduler = "unknown"
     """How its compiler orders instructions, where that is known."""
 

@@ -96,6 +96,7 @@ def _tpu(
     """
     return Machine(
         platform="tpu",
+        changed_after_hook="memory",
         chip=chip,
         pointer_size=4,
         tuple_granule=tuple_granule,

@@ -11,7 +11,9 @@ import math
 import struct
 from typing import TYPE_CHECKING, Any
 
-from hlomem.proto.schema import parse_message
+from hlomem.base.errors import EditError
+from hlomem.proto.schema import message_types, parse_message
+from hlomem.proto.shape import fill_shape
 
 if TYPE_CHECKING:
     from hlomem.hlo.shape import Shape
@@ -40,6 +42,24 @@ def format_literal(data: bytes, shape: Shape) -> str:
         kind = "u8"
     texts = [_format_element(element, kind) for element in elements]
     return _nested(_row_major(texts, shape), shape.dimensions)
+
+
+def encode_scalar(text: str, shape: Shape) -> bytes:
+    """The literal of a constant of one element; `EditError` for types that are not written."""
+    kind, packed = shape.element_type.text, shape.element_type.text in (*_PACKED, "bf16")
+    proto, encoded = (message_types()[name]() for name in ("Literal", "Shape"))
+    if shape.dimensions or not hasattr(proto, f"{kind}s"):
+        raise EditError(f"a new constant of `{shape.text}` cannot be written")
+    fill_shape(encoded, shape)
+    proto.shape = encoded.SerializeToString()
+    value: Any = text == "true" if kind == "pred" else float(text) if "f" in kind else int(text)
+    if not packed:
+        getattr(proto, f"{kind}s").append(value)
+    elif kind == "bf16":
+        proto.bf16s = struct.pack("<f", value)[2:]
+    else:
+        setattr(proto, f"{kind}s", struct.pack(f"<{_PACKED[kind]}", value))
+    return bytes(proto.SerializeToString())
 
 
 def _elements(proto: Any, kind: str, count: int) -> list[Any] | None:

@@ -48,6 +48,7 @@ ELEMENT_TYPES = {
     36: ElementType.F6E2M3FN,
 }
 """`PrimitiveType`."""
+NUMBER_OF_TYPE = {kind: number for number, kind in ELEMENT_TYPES.items()}
 
 PRECISIONS = {0: "default", 1: "high", 2: "highest"}
 ALGORITHMS = {

@@ -67,7 +67,8 @@ _FIELDS = {
         9 *i64 iota_reshape_dims; 10 *i32 iota_transpose_perm; 14 ?y named_sharding""",
     "Tolerance": "1 f64 atol; 2 f64 rtol; 3 i64 ulps",
     "ResultAccuracy": "1 i32 mode; 2 Tolerance tolerance",
-    "Literal": """2 *b preds; 15 y s8s; 3 y u8s; 4 *i32 s32s; 5 *i64 s64s; 6 *u32 u32s; 7 *u64 u64s;
+    "Literal": """1 y shape; 2 *b preds; 15 y s8s; 3 y u8s; 4 *i32 s32s; 5 *i64 s64s; 6 *u32 u32s;
+        7 *u64 u64s;
         8 *f32 f32s; 9 *f64 f64s; 16 y u16s; 17 y s16s; 11 y f16s; 13 y bf16s""",
     "Payload": "1 ?y value; 2 ?i64 id",
     # A literal may be large: its bytes are kept, and read where it is small.
@@ -100,8 +101,8 @@ _FIELDS = {
     "InstructionHead": """1 s name; 2 s opcode; 3 y shape; 8 y literal; 9 i64 parameter_number;
         13 i64 tuple_index; 35 i64 id; 36 *i64 operand_ids; 37 *i64 control_predecessor_ids;
         38 *i64 called_computation_ids""",
-    "ComputationHead": """1 s name; 2 *y instructions; 5 i64 id; 6 i64 root_id;
-        8 s execution_thread""",
+    "ComputationHead": """1 s name; 2 *y instructions; 4 y program_shape; 5 i64 id; 6 i64 root_id;
+        7 b is_fusion_computation; 8 s execution_thread""",
     "Computation": """1 s name; 2 *Instruction instructions; 4 ProgramShape program_shape; 5 i64 id;
         6 i64 root_id; 7 b is_fusion_computation; 8 s execution_thread""",
     "Sequence": "1 *i64 instruction_ids",
@@ -129,7 +130,7 @@ _FIELDS = {
         7 Schedule schedule; 8 InputOutputAlias input_output_alias;
         15 DeviceAssignment device_assignment; 17 StackFrameIndex stack_frame_index;
         18 BufferDonor buffer_donor; 19 StringMap frontend_attributes; 22 *y payloads""",
-    "ModuleParts": "3 *y computations",
+    "ModuleParts": "1 s name; 3 *y computations",
     # What tells a line, and nothing else.
     "MetadataLine": "3 s source_file; 15 i32 stack_frame_id",
     "InstructionLine": "7 MetadataLine metadata",

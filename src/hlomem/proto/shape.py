@@ -1,6 +1,7 @@
-"""ShapeProto → `Shape`, with layouts, tiles and memory spaces.
+"""ShapeProto → `Shape` and back, with layouts, tiles and memory spaces.
 
-Mirrors `Shape::FromProto` and `Layout::CreateFromProto` of `xla/shape.cc` and `xla/layout.cc`.
+Mirrors `Shape::FromProto` and `ToProto`, and those of `Layout`, of `xla/shape.cc` and
+`xla/layout.cc`.
 protobuf's runtime refuses messages nested more than a hundred deep, so recursion is bounded.
 """
 
@@ -17,8 +18,9 @@ from hlomem.hlo.shape import (
     Layout,
     Shape,
     SplitConfig,
+    default_layout,
 )
-from hlomem.proto.names import element_type_of
+from hlomem.proto.names import NUMBER_OF_TYPE, element_type_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,6 +42,39 @@ def make_shape(proto: Any) -> Shape:
     if proto.HasField("layout") and element_type.is_array:
         layout = _make_layout(proto.layout, len(dimensions))
     return Shape(element_type, dimensions, _dynamic(proto, dimensions), layout)
+
+
+def fill_shape(proto: Any, shape: Shape) -> None:
+    """Let an empty message say what a shape is."""
+    proto.element_type = NUMBER_OF_TYPE[shape.element_type]
+    for element in shape.elements:
+        fill_shape(proto.tuple_shapes.add(), element)
+    if shape.element_type.is_array:
+        proto.dimensions[:] = [
+            _INT64_MIN if size == UNBOUNDED else size for size in shape.dimensions
+        ]
+        proto.is_dynamic_dimension[:] = shape.dynamic or [False] * len(shape.dimensions)
+        _fill_layout(proto.layout, shape.layout or default_layout(len(shape.dimensions)))
+
+
+def _fill_layout(proto: Any, layout: Layout) -> None:
+    proto.minor_to_major[:] = layout.minor_to_major
+    for tile in layout.tiles:
+        sizes = [_INT64_MIN if size == COMBINE else size for size in tile]
+        proto.tiles.add().dimensions[:] = sizes
+    proto.tail_padding_alignment_in_elements = layout.tail_padding_alignment
+    if layout.index_type is not None:
+        proto.index_primitive_type = NUMBER_OF_TYPE[layout.index_type]
+    if layout.pointer_type is not None:
+        proto.pointer_primitive_type = NUMBER_OF_TYPE[layout.pointer_type]
+    proto.element_size_in_bits = layout.element_size_in_bits
+    proto.memory_space = layout.memory_space
+    for split in layout.split_configs:
+        made = proto.split_configs.add(dimension=split.dimension)
+        made.split_indices[:] = split.split_indices
+    if layout.physical_shape is not None:
+        fill_shape(proto.physical_shape, layout.physical_shape)
+    proto.dynamic_shape_metadata_prefix_bytes = layout.metadata_prefix_bytes
 
 
 def _dimension(size: int) -> int:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from hlomem.base.errors import CommandError
 from hlomem.base.source import visible
 from hlomem.proto.module import read_module
-from hlomem.proto.names import ELEMENT_TYPES
+from hlomem.proto.names import NUMBER_OF_TYPE
 from hlomem.proto.schema import message_types
 from hlomem.proto.wire import BYTES, encode_varint
 
@@ -31,7 +31,6 @@ Ids = Mapping["HloInstruction", int]
 _INSTEAD = "plan the .hlo.pb of the same compile"
 _PROGRAM, _PLAN = 1, 3
 """The fields of an HloProto."""
-_NUMBER_OF_TYPE = {kind: number for number, kind in ELEMENT_TYPES.items()}
 
 
 def encode_plan(stages: Stages) -> bytes:
@@ -136,4 +135,4 @@ def _fill_allocation(proto: Any, allocation: BufferAllocation) -> None:
     for value in sorted(allocation.slices, key=lambda value: value.id):
         offset, size = allocation.slices[value]
         place = proto.assigned.add(logical_buffer_id=value.id, offset=offset, size=size)
-        place.element_type = _NUMBER_OF_TYPE[value.shape.element_type]
+        place.element_type = NUMBER_OF_TYPE[value.shape.element_type]

@@ -11,9 +11,12 @@ import pytest
 
 from hlomem import hlo
 from hlomem.base.errors import HlomemError
+from hlomem.hlo.text.printer import format_module
+from hlomem.opt.candidate import Program
 from hlomem.opt.checks import equivalence as meaning
 from hlomem.opt.checks.equivalence import find_meaning_problems
-from hlomem.opt.remat.variants import iter_variants
+from hlomem.opt.goal import Front, Rules
+from hlomem.opt.strategies import propose_priced
 from tests.opt.remat.scanned import ALL, HANDED, SCANNED, name_of, scanned_stages
 from tools.spoiling import spoil, spoil_results
 
@@ -23,9 +26,9 @@ _WRONG = 8
 
 def _edited(path: Path) -> tuple[hlo.HloModule, str]:
     stages = scanned_stages(path)
-    variant = next(iter_variants(stages, 64))
-    assert variant.changes[0].is_of_loops
-    return stages.module, variant.changes[0].text
+    variant = next(propose_priced(Program(stages, Rules()).start(), Front(64)))
+    assert variant.changes[0].kind == "loops"
+    return stages.module, format_module(variant.changes[0].module)
 
 
 @pytest.mark.parametrize("path", ALL, ids=name_of)

@@ -8,6 +8,7 @@ import pytest
 
 from hlomem import hlo
 from hlomem.hlo.text.printer import format_module
+from hlomem.opt.checks import Allowed
 from hlomem.opt.checks.offload import find_move_problems
 from hlomem.opt.orders.planned_orders import temporary_bytes
 from hlomem.opt.remat.offload import choose_moves, make_moves
@@ -15,12 +16,16 @@ from tests.opt.remat.programs import HOST, gpu_chain
 
 STAGES = gpu_chain()
 TEXT = format_module(
-    make_moves(STAGES.module, choose_moves(STAGES, round(temporary_bytes(STAGES) * 0.6)), HOST)
+    make_moves(
+        STAGES.module,
+        choose_moves(STAGES, round(temporary_bytes(STAGES) * 0.6)),
+        HOST,
+    )
 )
 
 
 def problems(text: str) -> list[str]:
-    return find_move_problems(STAGES.module, hlo.parse(text), HOST)
+    return find_move_problems(STAGES.module, hlo.parse(text), Allowed(host_color=HOST))
 
 
 def test_moves_are_accepted() -> None:
@@ -67,5 +72,5 @@ COPIES  %u = f32[8]{0} dynamic-update-slice(%a, %one, %i)
 """
     given = hlo.parse(text.replace("COPIES", ""))
     edited = hlo.parse(text.replace("COPIES", copies).replace("slice(%a, %one", "slice(%b, %one"))
-    found = find_move_problems(given, edited, HOST)
+    found = find_move_problems(given, edited, Allowed(host_color=HOST))
     assert found == ["t has to lie where another value lies"]  # its first part is what comes back

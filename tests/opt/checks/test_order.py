@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hlomem.hlo.text.parser import parse
-from hlomem.opt.checks.order import find_problems
+from hlomem.opt.checks.order import check_orders
 from hlomem.opt.orders.flow import Flow
 from tests.assign.programs import module_of
 from tests.opt.orders.programs import (
@@ -30,14 +30,14 @@ WRONG_ORDERS = 1000
 @given(home=st.sampled_from(HOMES), seed=st.integers(0, 2**32))
 def test_every_legal_order_passes(home: Path, seed: int) -> None:
     for flow in flows_of(home):
-        assert not find_problems(stages_of(home).module, named(flow, random_order(flow, seed)))
+        assert not check_orders(stages_of(home).module, named(flow, random_order(flow, seed)))
 
 
 @pytest.mark.parametrize("home", HOMES, ids=name_of)
 def test_the_given_order_passes(home: Path) -> None:
     module = stages_of(home).module
     orders = {flow.computation: flow.nodes for flow in flows_of(home)}
-    assert not find_problems(module, orders)
+    assert not check_orders(module, orders)
 
 
 def _without_edge(flow: Flow, edge: tuple[int, int]) -> list[int] | None:
@@ -87,7 +87,7 @@ def test_a_thousand_wrong_orders_are_rejected() -> None:
         order = _broken(flow, chance)
         if order is not None:
             tried += 1
-            assert find_problems(stages_of(home).module, named(flow, order)), (home, order)
+            assert check_orders(stages_of(home).module, named(flow, order)), (home, order)
 
 
 @pytest.mark.parametrize("home", HOMES, ids=name_of)
@@ -100,7 +100,7 @@ def test_every_edge_the_search_keeps_is_one_the_judge_asks_for(home: Path) -> No
             order = _without_edge(flow, edge)
             if order is not None:
                 names = [flow.nodes[node].name for node in edge]
-                assert find_problems(module, named(flow, order)), names
+                assert check_orders(module, named(flow, order)), names
 
 
 DUS_BODY = """%body (p: f32[64], u: f32[8], i: s32[]) -> (f32[64], f32[8]) {
@@ -174,8 +174,8 @@ def test_a_wrong_order_is_told_by_what_goes_wrong(
     text, place = program
     module = parse(text)
     order = list(module.entry.instructions)
-    assert not find_problems(module, {module.entry: order})
+    assert not check_orders(module, {module.entry: order})
     names = [instruction.name for instruction in order]
     order.insert(names.index(place), order.pop(names.index(moved)))
-    [found] = find_problems(module, {module.entry: order})
+    [found] = check_orders(module, {module.entry: order})
     assert problem in found

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hlomem import hlo
 from hlomem.hlo.ir import HloComputation, HloInstruction
 from hlomem.hlo.schedule import Schedule
+from hlomem.opt.goal import Rules
 from hlomem.opt.orders.bound import lower_bound, weigh
 from hlomem.opt.orders.model import peak_of
 from hlomem.opt.orders.planned_orders import temporary_bytes
@@ -23,7 +24,7 @@ from tests.opt.orders.programs import HOMES, flows_of, named, random_order, stag
 @given(home=st.sampled_from(HOMES), seed=st.integers(0, 2**32))
 def test_no_legal_order_is_planned_below_the_bound(home: Path, seed: int) -> None:
     stages = stages_of(home)
-    bound = improve(stages, "low").bound
+    bound = improve(stages, Rules("low")).bound
     assert bound is not None
     orders: dict[HloComputation, list[HloInstruction]] = {}
     for flow in flows_of(home):

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from hlomem.hlo.schedule import Schedule
-from hlomem.opt.checks.order import find_problems
+from hlomem.opt.checks.order import Allowed, check_orders
+from hlomem.opt.goal import EFFORTS, Effort, Rules
 from hlomem.opt.orders.planned_orders import temporary_bytes
-from hlomem.opt.orders.search import EFFORTS, Effort, Improvement, improve
+from hlomem.opt.orders.search import Improvement, improve
 from tests.opt.orders.programs import CPU, GPU, HOMES, name_of, stages_of
 
 
@@ -27,7 +28,7 @@ def test_the_order_found_is_right_and_needs_what_is_said(home: Path) -> None:
     assert found.before == temporary_bytes(stages)
     assert found.bound is not None
     assert found.bound <= found.after <= found.before
-    assert not find_problems(stages.module, found.orders)
+    assert not check_orders(stages.module, found.orders)
     again = stages.rescheduled(Schedule({each: [*order] for each, order in found.orders.items()}))
     assert temporary_bytes(again) == found.after
     assert bool(found.orders) == (found.after < found.before)
@@ -37,12 +38,12 @@ def test_the_order_found_is_right_and_needs_what_is_said(home: Path) -> None:
 def test_the_same_program_gets_the_same_order(effort: Effort) -> None:
     for home in (CPU / "g_cholesky_solve", CPU / "m_overlap", GPU / "tf_scan_layers"):
         stages = stages_of(home)
-        assert _names(improve(stages, effort)) == _names(improve(stages, effort))
+        assert _names(improve(stages, Rules(effort))) == _names(improve(stages, Rules(effort)))
 
 
 def test_more_effort_never_finds_less() -> None:
     for home in HOMES[::5]:
-        low, default = (improve(stages_of(home), effort).after for effort in EFFORTS[:2])
+        low, default = (improve(stages_of(home), Rules(effort)).after for effort in EFFORTS[:2])
         assert default <= low
 
 
@@ -55,14 +56,14 @@ def test_every_computation_is_reported_with_its_peaks() -> None:
 def test_collectives_move_only_if_they_may() -> None:
     for home in (GPU / "sm_psum_scan", GPU / "collectives_in_loop"):
         stages = stages_of(home)
-        free = improve(stages, may_reorder_collectives=True)
-        assert not find_problems(stages.module, free.orders, may_reorder_collectives=True)
-        assert not find_problems(stages.module, improve(stages).orders)
+        free = improve(stages, Rules(may_reorder_collectives=True))
+        assert not check_orders(stages.module, free.orders, Allowed(may_reorder_collectives=True))
+        assert not check_orders(stages.module, improve(stages).orders)
 
 
 def test_a_slowdown_that_is_allowed_needs_no_more_than_the_given_order() -> None:
     for home in (GPU / "collectives_in_loop", GPU / "pjit_tp_mlp"):
         stages = stages_of(home)
-        found = improve(stages, max_slowdown=0.5)
+        found = improve(stages, Rules(max_slowdown=0.5))
         assert found.after <= found.before
-        assert not find_problems(stages.module, found.orders, may_lose_overlap=True)
+        assert not check_orders(stages.module, found.orders, Allowed(may_lose_overlap=True))

@@ -7,49 +7,53 @@ from pathlib import Path
 import pytest
 
 from hlomem import hlo
-from hlomem.hlo.text.printer import format_module
-from hlomem.opt.budget import judge_edited
-from hlomem.opt.order_search import Rules
-from hlomem.opt.orders.planned_orders import temporary_bytes
-from hlomem.opt.remat.budget_search import Budget, fit
-from hlomem.opt.remat.edit import apply_edit
+from hlomem.opt.candidate import Candidate, Program, choose_cheapest
+from hlomem.opt.goal import Budget, Rules, WorkLeft
+from hlomem.opt.orders.planned_orders import other_bytes, temporary_bytes
+from hlomem.opt.remat.budget_search import find_single
 from hlomem.opt.remat.flops import Costs
 from hlomem.opt.remat.state import start_state
-from hlomem.pipeline import in_text_order, start_stages
+from hlomem.opt.search import write
+from hlomem.pipeline import Stages, in_text_order, start_stages
 from tests.opt.orders.programs import stages_of
 from tests.opt.remat.programs import HOMES, chain
 
 
+def _find(stages: Stages, room: int, work: WorkLeft | None = None) -> list[Candidate]:
+    start = Program(stages, Rules()).start()
+    return find_single(start, Budget(other_bytes(stages) + room, work=work))
+
+
+def _best(stages: Stages, room: int) -> Candidate | None:
+    return choose_cheapest(_find(stages, room), other_bytes(stages) + room)
+
+
 @pytest.mark.parametrize("home", HOMES, ids=lambda home: home.name)
-def test_what_is_found_is_smaller_right_and_planned_as_said(home: Path) -> None:
+def test_what_is_found_is_right_and_planned_as_said(home: Path) -> None:
     stages = stages_of(home)
     before = temporary_bytes(stages)
-    found = fit(stages, before // 2)
-    assert found.before == before
-    if found.best is None:
-        return
-    assert found.best.temporaries < before
-    text = format_module(apply_edit(stages.module, found.best.edit))
-    assert not judge_edited(stages, hlo.parse(text), found.best.temporaries, Rules())
+    best = _best(stages, before // 2)
+    if best is not None:
+        assert best.temporaries < before
+        assert not write(best)[1]
 
 
 @pytest.mark.parametrize(("share", "most"), [(0.75, 1.0), (0.5, 1.0), (0.3, 3.0)])
 def test_a_chain_fits_a_share_at_a_price(share: float, most: float) -> None:
     stages = start_stages(hlo.parse(chain(32)), order_lists=in_text_order)
     before = temporary_bytes(stages)
-    found = fit(stages, round(before * share))
-    assert found.best is not None
-    assert found.best.temporaries <= before * share
-    assert found.best.flops <= most * found.program_flops
-    assert found.best.flops == 4096 * found.best.clones
-    edited = hlo.parse(format_module(apply_edit(stages.module, found.best.edit)))
-    assert not judge_edited(stages, edited, found.best.temporaries, Rules())
+    best = _best(stages, round(before * share))
+    assert best is not None
+    assert best.temporaries <= before * share
+    assert best.flops <= most * best.given.flops
+    assert best.flops == 4096 * best.clones
+    assert not write(best)[1]
 
 
 @pytest.mark.parametrize("home", HOMES, ids=lambda home: home.name)
-def test_nothing_is_edited_where_the_number_is_met(home: Path) -> None:
+def test_nothing_is_edited_where_the_budget_is_met(home: Path) -> None:
     stages = stages_of(home)
-    assert fit(stages, temporary_bytes(stages)).best is None
+    assert _find(stages, temporary_bytes(stages)) == []
 
 
 @pytest.mark.parametrize("home", HOMES, ids=lambda home: home.name)
@@ -64,21 +68,17 @@ def test_a_state_begins_as_the_given_program(home: Path) -> None:
 
 def test_a_low_effort_plans_less() -> None:
     stages = start_stages(hlo.parse(chain(48)), order_lists=in_text_order)
-    target = round(0.25 * temporary_bytes(stages))
-    low, high = Budget("low"), Budget("default")
-    few = fit(stages, target, budget=low)
-    many = fit(stages, target, budget=high)
-    assert len(few.points) < len(many.points)
-    assert few.best is not None
-    assert many.best is not None
-    assert many.best.temporaries <= target
+    room = round(0.25 * temporary_bytes(stages))
+    few, many = (_find(stages, room, WorkLeft(effort)) for effort in ("low", "default"))
+    assert 0 < len(few) < len(many)
+    assert min(one.temporaries for one in many) <= room
 
 
 def test_nothing_is_planned_once_the_work_is_spent() -> None:
     stages = start_stages(hlo.parse(chain(32)), order_lists=in_text_order)
-    budget = Budget("low")
-    budget.plans = 0
-    assert fit(stages, temporary_bytes(stages) // 2, budget=budget).points == ()
+    work = WorkLeft("low")
+    work.plans = 0
+    assert _find(stages, temporary_bytes(stages) // 2, work) == []
 
 
 def test_operations_are_counted_from_shapes() -> None:

@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from hlomem import hlo
-from hlomem.opt.orders.planned_orders import temporary_bytes
-from hlomem.opt.remat.budget_search import fit
+from hlomem.opt.candidate import Program
+from hlomem.opt.goal import Budget, Rules
+from hlomem.opt.orders.planned_orders import other_bytes, temporary_bytes
+from hlomem.opt.remat.budget_search import find_single
 from hlomem.opt.remat.lower_bound import find_floor
 from hlomem.pipeline import in_text_order, start_stages
 from tests.opt.orders.programs import stages_of
@@ -26,5 +28,6 @@ def test_nothing_is_found_below_the_floor(home: Path) -> None:
     stages = stages_of(home)
     floor = find_floor(stages).size
     assert floor <= temporary_bytes(stages)
-    found = fit(stages, floor)
-    assert all(point.temporaries >= floor for point in found.points)
+    start = Program(stages, Rules()).start()
+    found = find_single(start, Budget(other_bytes(stages) + floor))
+    assert all(one.temporaries >= floor for one in found)

@@ -10,11 +10,12 @@ from hlomem import hlo
 from hlomem.api.load import load
 from hlomem.api.plan import plan
 from hlomem.hlo.text.printer import format_module
+from hlomem.opt.checks import Allowed
 from hlomem.opt.checks.offload import find_move_problems
-from hlomem.opt.order_search import new_findings
 from hlomem.opt.orders.planned_orders import temporary_bytes
 from hlomem.opt.remat.offload import choose_moves, make_moves, model_moves
 from hlomem.opt.remat.state import start_state
+from hlomem.opt.search import new_findings
 from hlomem.pipeline import in_text_order, start_stages
 from tests.opt.orders.programs import GPU, stages_of
 from tests.opt.remat.programs import HOST, MEBIBYTE, gpu_chain
@@ -39,7 +40,7 @@ def test_a_chain_fits_a_share(share: float, views: str) -> None:
     assert max(start_state(planned).levels()) <= share * before
     assert temporary_bytes(planned) < before
     assert 0 < temporary_bytes(planned, HOST) <= len(moves) * MEBIBYTE
-    assert not find_move_problems(stages.module, edited, HOST)
+    assert not find_move_problems(stages.module, edited, Allowed(host_color=HOST))
     assert not new_findings(edited, stages.module, stages.options)
 
 
@@ -74,7 +75,7 @@ def test_programs_with_moves_are_right(home: Path, share: float) -> None:
     levels = start_state(stages).levels()
     moves = choose_moves(stages, round(share * max(levels, default=0)))
     edited = hlo.parse(format_module(make_moves(stages.module, moves, HOST)))
-    assert not find_move_problems(stages.module, edited, HOST)
+    assert not find_move_problems(stages.module, edited, Allowed(host_color=HOST))
     assert not new_findings(edited, stages.module, stages.options)
     planned = start_stages(edited, stages.options, order_lists=in_text_order)
     assert max(start_state(planned).levels(), default=0) <= max(levels, default=0)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hlomem.opt.goal import Rules
 from hlomem.opt.orders.search import improve
 from hlomem.report.data.advice import Advice
 
@@ -26,7 +27,7 @@ def advise_order(subject: Case) -> Iterator[Advice]:
     if subject.machine.preset_color is not None or subject.space.color:
         return
     stages = subject.stages
-    found = improve(stages, "low")
+    found = improve(stages, Rules("low"))
     if not found.orders:
         return
     saved = found.before - found.after

@@ -23,7 +23,7 @@ from hlomem.hlo.ir.computation import (
     HloComputation,
 )
 from hlomem.hlo.ir.instruction import CalledComputation, HloInstruction, UnreadAttributes
-from hlomem.hlo.ir.module import Creation, HloModule, TextReader
+from hlomem.hlo.ir.module import Creation, HloModule, Origins, TextReader
 
 __all__ = [
     "MAIN_THREAD",
@@ -35,6 +35,7 @@ __all__ = [
     "HloComputation",
     "HloInstruction",
     "HloModule",
+    "Origins",
     "TextReader",
     "UnreadAttributes",
 ]

@@ -51,6 +51,22 @@ class Creation(NamedTuple):
     """True if any instruction names the line it comes from."""
 
 
+class Origins(NamedTuple):
+    """The message an edited module was read from, and the parts that are left of it or are copies.
+
+    A computation that still has its reader is as the message has it.
+    """
+
+    encoded: bytes
+    header: dict[str, str]
+    """The attributes of the header as they were read."""
+    computations: dict[HloComputation, int]
+    """The ids of those that are in the message."""
+    instructions: dict[HloInstruction, tuple[int, str]]
+    """By instruction of a changed computation: the id of a computation and a name, by which the
+    message has it, or the instruction that it is a copy of."""
+
+
 class HloModule:
     """A program: its computations in the order of the text, and what its header says."""
 
@@ -72,6 +88,7 @@ class HloModule:
         self.reader = reader
         self.entry: HloComputation  # set by who makes the module
         self.creation: Creation | None = None
+        self.origins: Origins | None = None
         self.file_name = ""
         """The file it was read from, if that was no text."""
         self._header = header

@@ -1,1 +1,50 @@
-"""Independent checks of what the optimiser made."""
+"""Checkers of changed programs, which know nothing of how a change was chosen.
+
+In: a program, what became of it, and what that may do. Out: the problems, in words. There is
+a checker for each kind of change; `find_problems` leads to all of them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+
+from hlomem.opt.checks.edit import find_edit_problems
+from hlomem.opt.checks.equivalence import find_meaning_problems
+from hlomem.opt.checks.offload import find_move_problems
+from hlomem.opt.checks.order import STRICT, Allowed, find_order_problems
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from hlomem.hlo.ir import HloModule
+
+__all__ = ["STRICT", "Allowed", "Change", "Kind", "find_problems"]
+
+Kind: TypeAlias = Literal["order", "clones", "loops", "offload"]
+"""The order alone is another; instructions of the entry are computed a second time, too; loops
+stack other values; values wait in the memory of the host."""
+_CHECKERS: Mapping[Kind, Callable[[HloModule, HloModule, Allowed], list[str]]] = {
+    "order": find_order_problems,
+    "clones": find_edit_problems,
+    "loops": find_meaning_problems,
+    "offload": find_move_problems,
+}
+
+
+class Change(NamedTuple):
+    """A program on the way to another."""
+
+    module: HloModule
+    """After the change."""
+    kind: Kind
+
+
+def find_problems(
+    before: HloModule, changes: Iterable[Change], allowed: Allowed = STRICT
+) -> list[str]:
+    """The problems of the first change that has any, each compared to what it followed."""
+    for change in changes:
+        if problems := _CHECKERS[change.kind](before, change.module, allowed):
+            return problems
+        before = change.module
+    return []

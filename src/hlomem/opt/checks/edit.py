@@ -15,13 +15,20 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING, TypeAlias
 
 from hlomem.check.flow import trace
-from hlomem.opt.checks.order import find_families, find_problems, run_times, touching
+from hlomem.opt.checks.order import (
+    STRICT,
+    find_families,
+    find_order_problems,
+    run_times,
+    touching,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hlomem.check.flow import Flow, Position
     from hlomem.hlo.ir import HloComputation, HloInstruction, HloModule
+    from hlomem.opt.checks.order import Allowed
 
 Key: TypeAlias = tuple[object, ...]
 
@@ -46,44 +53,18 @@ ELIDED = "{...}"
 OF_CLONE = re.compile(r"\.(?:remat|clone)\d*(?:\.\d+)?$")
 
 
-def find_edit_problems(
-    given: HloModule,
-    edited: HloModule,
-    *,
-    may_reorder_collectives: bool = False,
-    may_lose_overlap: bool = False,
-) -> list[str]:
+def find_edit_problems(given: HloModule, edited: HloModule, allowed: Allowed = STRICT) -> list[str]:
     """Problems of an edited module."""
-    problems = [
-        f"the header says another {name}"
-        for name in HEADER
-        if given.attributes.get(name) != edited.attributes.get(name)
-    ]
-    problems += _compare(given, edited)
-    if problems:
-        return problems
-    by_name = {
-        computation.name: {
-            instruction.name: instruction for instruction in computation.instructions
-        }
-        for computation in given.outer_computations
-    }
-    orders = {
-        given.computation_by_name[computation.name]: [
-            by_name[computation.name][instruction.name]
-            for instruction in computation.instructions
-            if instruction.name in by_name[computation.name]
-        ]
-        for computation in edited.outer_computations
-        if computation.name in by_name
-    }
-    problems = find_problems(
-        given,
-        orders,
-        may_reorder_collectives=may_reorder_collectives,
-        may_lose_overlap=may_lose_overlap,
-    )
+    problems = [*check_header(given, edited), *_compare(given, edited)]
+    problems = problems or find_order_problems(given, edited, allowed)
     return problems or list(_check_new_readers(given, edited))
+
+
+def check_header(given: HloModule, edited: HloModule) -> Iterator[str]:
+    """Attributes of the module that are others now."""
+    for name in HEADER:
+        if given.attributes.get(name) != edited.attributes.get(name):
+            yield f"the header says another {name}"
 
 
 # What is computed.

@@ -13,13 +13,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from hlomem.hlo.shape import Shape
-from hlomem.opt.checks.edit import ELIDED, HEADER, NAMES, OF_CLONE, Classes, is_pure
+from hlomem.opt.checks.edit import ELIDED, NAMES, OF_CLONE, Classes, check_header, is_pure
+from hlomem.opt.checks.order import STRICT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from hlomem.hlo.ir import HloComputation, HloInstruction, HloModule
     from hlomem.hlo.opcodes import Opcode
+    from hlomem.opt.checks.order import Allowed
 
 Value: TypeAlias = "int | tuple[Value, ...]"
 """A term's number, or the values of a tuple's elements."""
@@ -65,13 +67,9 @@ _ORDERINGS: Mapping[str, Callable[[int, int], bool]] = {
 _MAX_INT32 = (1 << 31) - 1
 
 
-def find_meaning_problems(given: HloModule, edited: HloModule) -> list[str]:
+def find_meaning_problems(given: HloModule, edited: HloModule, _: Allowed = STRICT) -> list[str]:
     """Problems of an edited module; one that is too large to be judged has one, too."""
-    problems = [
-        f"the header says another {name}"
-        for name in HEADER
-        if given.attributes.get(name) != edited.attributes.get(name)
-    ]
+    problems = list(check_header(given, edited))
     if problems:
         return problems
     terms = _Terms(_other_loops(given, edited))

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hlomem.hlo.ir import HloInstruction, HloModule
+    from hlomem.opt.checks.order import Allowed
 
 _START, _DONE = "copy-start", "copy-done"
 _CHAIN = (_DONE, _START, _DONE, _START)
@@ -37,10 +38,7 @@ class _Trip(NamedTuple):
 def find_move_problems(
     given: HloModule,
     edited: HloModule,
-    space: int,
-    *,
-    may_reorder_collectives: bool = False,
-    may_lose_overlap: bool = False,
+    allowed: Allowed,
 ) -> list[str]:
     """Problems of a module with values in the host's memory."""
     known = {instruction.name for instruction in given.entry.instructions}
@@ -52,7 +50,7 @@ def find_move_problems(
     trips = [_trip(one, known) for one in new if one.opcode == _DONE and not _space_of(one)]
     problems = list(_check_new(new, trips))
     for trip in trips:
-        problems += _check_trip(trip, space)
+        problems += _check_trip(trip, allowed.host_color)
     if problems:
         return problems
     rewriter = Rewriter(edited)
@@ -60,12 +58,7 @@ def find_move_problems(
         rewriter.replace_uses(trip.copies[-1], trip.value)
         for copy in reversed(trip.copies):
             rewriter.remove(copy)
-    problems = find_edit_problems(
-        given,
-        rewriter.finish(),
-        may_reorder_collectives=may_reorder_collectives,
-        may_lose_overlap=may_lose_overlap,
-    )
+    problems = find_edit_problems(given, rewriter.finish(), allowed)
     return problems or list(_check_memory(edited, trips))
 
 

@@ -11,8 +11,7 @@ written to, or writes it before the last value is made.
 from __future__ import annotations
 
 from bisect import bisect_right
-from types import MappingProxyType
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from hlomem.check.flow import Position, iter_running, trace
 
@@ -45,15 +44,32 @@ _FIRST_OPERAND = frozenset({"dynamic-update-slice", "set-dimension-size"})
 _WRITES_OVER = (*_FIRST_OPERAND, "scatter", "output_to_operand_aliasing")
 
 
-def find_problems(
-    module: HloModule,
-    orders: Orders,
-    *,
-    given: Orders = MappingProxyType({}),
-    may_reorder_collectives: bool = False,
-    may_lose_overlap: bool = False,
-) -> list[str]:
-    """The problems of orders, compared to the given ones; these are the text's where absent."""
+class Allowed(NamedTuple):
+    """The liberties of a change."""
+
+    may_reorder_collectives: bool = False
+    may_lose_overlap: bool = False
+    host_color: int = 0
+    """The memory space of the host, for what is moved there."""
+
+
+STRICT = Allowed()
+
+
+def find_order_problems(given: HloModule, after: HloModule, allowed: Allowed = STRICT) -> list[str]:
+    """The problems of a module in other orders; what is new in it is left out."""
+    orders = {}
+    for computation in after.outer_computations:
+        before = given.computation_by_name.get(computation.name)
+        if before is not None:
+            by_name = {one.name: one for one in before.instructions}
+            names = [one.name for one in computation.instructions]
+            orders[before] = [by_name[name] for name in names if name in by_name]
+    return check_orders(given, orders, allowed)
+
+
+def check_orders(module: HloModule, orders: Orders, allowed: Allowed = STRICT) -> list[str]:
+    """The problems of orders, compared to those of the text."""
     problems = [
         problem
         for computation, order in orders.items()
@@ -62,11 +78,11 @@ def find_problems(
     if problems:
         return problems
     for computation, order in orders.items():
-        old = given.get(computation, computation.instructions)
-        problems += _check_effects(old, order, may_reorder_collectives)
-        if not may_lose_overlap:
+        old = computation.instructions
+        problems += _check_effects(old, order, allowed.may_reorder_collectives)
+        if not allowed.may_lose_overlap:
             problems += _check_overlap(old, order)
-    return problems or list(_check_overwriting(module, given, orders))
+    return problems or list(_check_overwriting(module, orders))
 
 
 def _check_sequence(computation: HloComputation, order: Sequence[HloInstruction]) -> Iterator[str]:
@@ -152,10 +168,10 @@ def _end_of(start: HloInstruction) -> HloInstruction | None:
 # Who writes over whom.
 
 
-def _check_overwriting(module: HloModule, old: Orders, orders: Orders) -> Iterator[str]:
+def _check_overwriting(module: HloModule, orders: Orders) -> Iterator[str]:
     """Those who read a value come before the next value in the same memory is written."""
     flow = trace(module)
-    given, now = run_times(module, old), run_times(module, {**old, **orders})
+    given, now = run_times(module, {}), run_times(module, orders)
     for family in find_families(module, flow):
         written = sorted({given[name] for name, _ in family if name in given})
         name_at = {given[name]: name for name, _ in family if name in given}

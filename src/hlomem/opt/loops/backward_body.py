@@ -10,33 +10,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hlomem.base.errors import EditError
+from hlomem.hlo.shape import tuple_shape
 from hlomem.hlo.text.body import CONTROL_PREDECESSORS
-from hlomem.opt.loops.body_draft import BodyDraft
 from hlomem.opt.loops.body_values import BodyValues, repeated_by
 from hlomem.opt.loops.fusion_edit import fitting_attributes
 from hlomem.opt.loops.stacks import fusion_of, narrowed, stacked
+from hlomem.opt.remat.edit import SUFFIX
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from hlomem.hlo.body_draft import Draft
     from hlomem.hlo.ir import HloComputation, HloInstruction
     from hlomem.hlo.opcodes import Opcode
     from hlomem.hlo.shape import Shape
-    from hlomem.opt.loops.body_draft import Names, Wrapper
     from hlomem.opt.loops.choice import LoopPlan
+    from hlomem.opt.loops.draft import LoopDraft
     from hlomem.opt.loops.fusion_edit import FusionEdits
     from hlomem.opt.loops.pairs import Loop, Stack
-
-
-class LoopEditError(Exception):
-    """A plan that cannot be carried out."""
-
-
-def element_of(
-    body: BodyDraft, name: str, whole: HloInstruction, shape: Shape, index: int
-) -> HloInstruction:
-    """An element of a tuple, in no list yet."""
-    return body.make(name, shape, "get-tuple-element", [whole], attributes={"index": str(index)})
 
 
 def find_counter(loop: Loop) -> HloInstruction:
@@ -48,7 +40,7 @@ def find_counter(loop: Loop) -> HloInstruction:
         and [tick.get(value) for tick in loop.ticks] == list(range(len(loop.ticks)))
     ]
     if not counting:
-        raise LoopEditError("no integer of the loop counts its iterations")
+        raise EditError("no integer of the loop counts its iterations")
     return max(counting, key=lambda value: max([user.index for user in value.users], default=-1))
 
 
@@ -67,9 +59,8 @@ class Remaker:
     def __init__(
         self,
         plan: LoopPlan,
-        body: BodyDraft,
-        names: Names,
-        wrapper: Wrapper,
+        body: Draft,
+        draft: LoopDraft,
         kept: Mapping[HloInstruction, Stack],
         fusions: FusionEdits,
     ) -> None:
@@ -77,8 +68,7 @@ class Remaker:
         self._pair = plan.pair
         self._first, self._second = plan.pair.first, plan.pair.second
         self._body = body
-        self._names = names
-        self._wrapper = wrapper
+        self._draft = draft
         self._kept = kept
         self._fusions = fusions
         self._values = BodyValues(plan.pair)
@@ -94,8 +84,6 @@ class Remaker:
         self._counts: dict[tuple[int, ...], HloInstruction] = {}
         self.elements: list[HloInstruction] = []
         """New elements of the state, which go around unchanged."""
-        self.callees: list[BodyDraft] = []
-        """New bodies of fusions."""
 
     def run(self, new: Sequence[HloInstruction], shapes: Sequence[Shape]) -> list[HloInstruction]:
         """Change the body; the values outside the loops that it is given in addition."""
@@ -103,7 +91,7 @@ class Remaker:
             self._stacks[value] = self._add_element("stack", shape)
         for value, stack in self._kept.items():
             element = self._second.elements[stack.later_index][0]
-            self._stacks[value] = self._body.copy_of[element]
+            self._stacks[value] = self._draft.instruction(element)
         outside = [
             self._first.initial.operands[value.tuple_index]
             for value in self._invariants()
@@ -115,12 +103,23 @@ class Remaker:
             by_reader.setdefault(reader, []).append(stack)
         for reader in sorted(by_reader, key=lambda one: one.index):
             slices = [(stack, self._remake(stack)) for stack in by_reader[reader]]
-            self._body.put_before(self._body.copy_of[reader], *self._pending)
-            self._pending.clear()
+            self._put_before(self._draft.instruction(reader))
             for stack, part in slices:
                 for read in stack.reads:
                     self._fusions.feed(self._body, read.instruction, read.number, part)
         return outside
+
+    def _put_before(self, reader: HloInstruction) -> None:
+        """Put what was made before a reader; elements of the state that it reads go up."""
+        body = self._body
+        later = set(body.instructions[body.position(reader) :])
+        for needed in dict.fromkeys(operand for one in self._pending for operand in one.operands):
+            is_element = needed in later and needed.opcode == "get-tuple-element"
+            if is_element and needed.operands[0].opcode == "parameter":
+                body.instructions.remove(needed)
+                body.put_after(needed.operands, needed)
+        body.put_before(reader, *self._pending)
+        self._pending.clear()
 
     def _find_roots(self) -> dict[HloInstruction, list[HloInstruction | Stack]]:
         """By fusion that is looked into: what is needed of it, stacks where they narrow a value."""
@@ -141,10 +140,10 @@ class Remaker:
 
     def _add_element(self, name: str, shape: Shape) -> HloInstruction:
         """An element behind those of the state."""
-        parameter = self._body.copy_of[self._second.body.parameters[0]]
+        parameter = self._draft.instruction(self._second.body.parameters[0])
         index = len(self._second.initial.operands) - len(self._plan.dropped) + len(self.elements)
-        element = element_of(self._body, self._names.new(name), parameter, shape, index)
-        self._body.put_behind([parameter], element)
+        element = self._draft.element_of(self._body, name, parameter, shape, index)
+        self._body.put_after([parameter], element)
         self.elements.append(element)
         return element
 
@@ -166,7 +165,7 @@ class Remaker:
         for index, given in enumerate(self._second.initial.operands):
             elements = self._second.elements.get(index)
             if given is outside and elements and self._second.is_invariant(index):
-                self._made[value] = self._body.copy_of[elements[0]]
+                self._made[value] = self._draft.instruction(elements[0])
                 return True
         self._made[value] = self._add_element(value.name, outside.shape)
         return False
@@ -188,8 +187,8 @@ class Remaker:
             if not stack.is_exact:
                 shape = narrowed(part.shape, stack.shape)
                 name = f"{stack.value.name}.converted"
-                part = self._emit(self._wrapper.wrap(self._body, name, shape, "convert", [part]))
-        name = self._names.new(stack.write.runs.name)
+                part = self._emit(self._draft.wrap(self._body, name, shape, "convert", [part]))
+        name = self._draft.new(stack.write.runs.name)
         return self._emit(self._body.make(name, stack.part, "bitcast", [part]))
 
     def _needed(self, wanted: HloInstruction) -> list[HloInstruction]:
@@ -232,33 +231,23 @@ class Remaker:
         assert made_by is not None
         attributes = dict(made_by.attributes)
         attributes.pop(CONTROL_PREDECESSORS, None)
+        called = [self._callee(one, made_by) for one in made_by.called_computations]
         clone = self._body.make(
-            self._names.new(value.name),
+            self._draft.new(value.name),
             value.shape,
             made_by.opcode,
             [self._made[operand] for operand in self._values.operands(value)],
             payload=made_by.payload,
             attributes=attributes,
-            called=[self._callee(one, made_by) for one in made_by.called_computations],
+            called=called,
         )
-        return self._emit(clone)
+        return self._emit(self._draft.note_copy(clone, made_by))
 
     def _callee(self, callee: HloComputation, caller: HloInstruction) -> HloComputation:
         """A body of its own for a fusion; what others apply is shared."""
         if caller.opcode != "fusion":
-            return callee
-        draft = BodyDraft(callee, self._names.new(callee.name))
-        self._rename(draft)
-        self.callees.append(draft)
-        return draft.made
-
-    def _rename(self, draft: BodyDraft) -> None:
-        """Names of their own for all in a new body, and bodies of their own for its fusions."""
-        for instruction in draft.instructions:
-            instruction.name = self._names.new(instruction.name)
-            instruction.called_computations = tuple(
-                [self._callee(inner, instruction) for inner in instruction.called_computations]
-            )
+            return self._draft.body(callee).computation
+        return self._draft.clone_fused(callee, SUFFIX, self._second.body)
 
     def _integer(self, value: HloInstruction) -> HloInstruction:
         """An integer of the iteration that is gone through again."""
@@ -267,7 +256,7 @@ class Remaker:
         if value.shape.text == counter.shape.text and _step(wanted) is not None:
             return self._count(wanted, value.name)
         if value.opcode == "get-tuple-element":
-            raise LoopEditError(f"{value.name} does not go up or down by one")
+            raise EditError(f"{value.name} does not go up or down by one")
         for operand in value.operands:
             if operand not in self._made:
                 self._made[operand] = self._integer(operand)
@@ -275,7 +264,7 @@ class Remaker:
 
     def _count(self, wanted: Sequence[int], name: str) -> HloInstruction:
         """Integers by iteration, made of this loop's counter."""
-        counter = self._body.copy_of[find_counter(self._second)]
+        counter = self._draft.instruction(find_counter(self._second))
         key = tuple(wanted)
         if key not in self._counts:
             self._counts[key] = self._new_count(key, name, counter)
@@ -286,15 +275,15 @@ class Remaker:
     ) -> HloInstruction:
         start, step = wanted[0], _step(wanted)
         if step is None:
-            raise LoopEditError(f"{name} does not go up or down by one")
+            raise EditError(f"{name} does not go up or down by one")
         if not step:
             return self._constant(counter.shape, start)
         opcode: Opcode = "add" if step > 0 else "subtract"
-        made = self._wrapper.wrap(self._body, name, counter.shape, opcode, [start, counter])
+        made = self._draft.wrap(self._body, name, counter.shape, opcode, [start, counter])
         return self._emit(made)
 
     def _constant(self, shape: Shape, number: int) -> HloInstruction:
-        name = self._names.new("constant")
+        name = self._draft.new("constant")
         return self._emit(self._body.make(name, shape, "constant", payload=str(number)))
 
     def _read(self, value: HloInstruction) -> HloInstruction:
@@ -305,7 +294,7 @@ class Remaker:
         place = self._place(value)
         sizes = ",".join(map(str, part.dimensions))
         read = self._emit(
-            self._wrapper.wrap(
+            self._draft.wrap(
                 self._body,
                 f"{value.name}.slice",
                 part,
@@ -314,7 +303,7 @@ class Remaker:
                 {"dynamic_slice_sizes": f"{{{sizes}}}"},
             )
         )
-        name = self._names.new(value.name)
+        name = self._draft.new(value.name)
         return self._emit(self._body.make(name, value.shape, "bitcast", [read]))
 
     def _place(self, value: HloInstruction) -> HloInstruction:
@@ -336,30 +325,35 @@ class Remaker:
         fusion = fusion_of(owner)
         assert fusion is not None
         [body] = fusion.called_computations
-        draft = BodyDraft(body, self._names.new(body.name))
+        draft = self._draft.copy_computation(body, SUFFIX, self._second.body)
+        copy_of = dict(zip(body.instructions, draft.instructions, strict=True))
         given = {
-            draft.copy_of[parameter]: operand
+            copy_of[parameter]: operand
             for parameter, operand in zip(body.parameters, owner.operands, strict=True)
         }
-        given |= self._hand_in(draft, body)
-        results = [self._root(draft, root) for root in roots]
-        draft.set_results(results, self._names.new("tuple"))
+        given |= self._hand_in(draft, copy_of)
+        results = [self._root(draft, root, copy_of) for root in roots]
+        draft.root = results[0]
+        if len(results) > 1:
+            shape = tuple_shape([result.shape for result in results])
+            draft.root = draft.make(self._draft.new("tuple"), shape, "tuple", results)
+            draft.instructions.append(draft.root)
         attributes = fitting_attributes(fusion, draft)
         attributes.pop("backend_config", None)
         attributes.pop(CONTROL_PREDECESSORS, None)
         operands = self._finish_body(draft, given)
         made = self._body.make(
-            self._names.new(owner.name),
+            self._draft.new(owner.name),
             draft.root.shape,
             "fusion",
             operands,
             attributes=attributes,
-            called=[draft.made],
+            called=[draft.computation],
         )
-        self._take(self._emit(made), roots, results)
+        self._take(self._emit(self._draft.note_copy(made, fusion)), roots, results)
 
     def _finish_body(
-        self, draft: BodyDraft, given: Mapping[HloInstruction, HloInstruction]
+        self, draft: Draft, given: Mapping[HloInstruction, HloInstruction]
     ) -> list[HloInstruction]:
         """Leave in a new body what counts, under new names; the operands that it is given."""
         draft.drop_dead(lambda _: True)
@@ -367,31 +361,35 @@ class Remaker:
         for parameter in [one for one in draft.instructions if one.opcode == "parameter"]:
             parameter.payload = str(len(operands))
             operands.append(self._made[given[parameter]])
-        self._rename(draft)
-        self.callees.append(draft)
+        self._draft.separate(draft, SUFFIX)
         return operands
 
     def _hand_in(
-        self, draft: BodyDraft, body: HloComputation
+        self, draft: Draft, copy_of: Mapping[HloInstruction, HloInstruction]
     ) -> dict[HloInstruction, HloInstruction]:
         """Parameters for values in a body that are there already."""
         given: dict[HloInstruction, HloInstruction] = {}
-        for inside in body.instructions:
+        for inside, copy in copy_of.items():
             if inside in self._stacks:
-                name = self._names.new(inside.name)
+                name = self._draft.new(inside.name)
                 parameter = draft.make(name, inside.shape, "parameter", payload="0")
-                draft.replace(draft.copy_of[inside], parameter)
+                draft.replace(copy, parameter)
                 draft.instructions.insert(0, parameter)
                 given[parameter] = inside
         return given
 
-    def _root(self, draft: BodyDraft, root: HloInstruction | Stack) -> HloInstruction:
+    def _root(
+        self,
+        draft: Draft,
+        root: HloInstruction | Stack,
+        copy_of: Mapping[HloInstruction, HloInstruction],
+    ) -> HloInstruction:
         """A result of a fusion: a value of its body, or that in the type of a stack."""
         if not isinstance(root, tuple):
-            return draft.copy_of[root]
-        inside = draft.copy_of[root.value]
+            return copy_of[root]
+        inside = copy_of[root.value]
         shape = narrowed(inside.shape, root.shape)
-        made = draft.make(self._names.new(inside.name), shape, "convert", [inside])
+        made = draft.make(self._draft.new(inside.name), shape, "convert", [inside])
         draft.instructions.append(made)
         return made
 
@@ -404,8 +402,10 @@ class Remaker:
         for number, (root, result) in enumerate(zip(roots, results, strict=True)):
             made = fusion
             if len(roots) > 1:
-                name = self._names.new(result.name)
-                made = self._emit(element_of(self._body, name, fusion, result.shape, number))
+                element = self._draft.element_of(
+                    self._body, result.name, fusion, result.shape, number
+                )
+                made = self._emit(element)
             if isinstance(root, tuple):
                 self._narrowed[root] = made
             else:

@@ -1,7 +1,8 @@
 """Fusions with fewer results, or with a slice where they had read a stack.
 
-In: the draft of a body, and who changes in it. Out: the same drafts changed, and those of the
-bodies of fusions. A body is changed in place, since only one instruction calls it.
+In: a module that is being changed, the draft of a body, and what changes in it. Out: the same draft
+changed, and those of the bodies of fusions. A body is changed in place, since only one instruction
+calls it.
 """
 
 from __future__ import annotations
@@ -9,14 +10,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hlomem.hlo.shape import tuple_shape
-from hlomem.opt.loops.body_draft import BodyDraft
 from hlomem.opt.loops.stacks import fusion_of, is_transparent, one_slice
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from hlomem.hlo.body_draft import Draft
     from hlomem.hlo.ir import HloComputation, HloInstruction
     from hlomem.hlo.shape import Shape
+    from hlomem.opt.loops.draft import LoopDraft
 
 _ALIASING = "output_to_operand_aliasing"
 _PRODUCTS = ("convolution", "dot")
@@ -25,18 +27,18 @@ _PRODUCTS = ("convolution", "dot")
 class FusionEdits:
     """The bodies of fusions that are changed."""
 
-    def __init__(self) -> None:
-        self.changed: dict[HloComputation, BodyDraft] = {}
-        """By given body its draft."""
+    def __init__(self, draft: LoopDraft) -> None:
+        self._module = draft
+        self._changed: dict[HloComputation, Draft] = {}
 
-    def _draft(self, computation: HloComputation) -> BodyDraft:
-        if computation not in self.changed:
-            self.changed[computation] = BodyDraft(computation)
-        return self.changed[computation]
+    def _draft(self, computation: HloComputation) -> Draft:
+        draft = self._module.body(computation)
+        self._changed[draft.computation] = draft
+        return draft
 
     # Results that nobody takes.
 
-    def drop_results(self, body: BodyDraft) -> None:
+    def drop_results(self, body: Draft) -> None:
         """Drop those results of fusions that nobody in a body takes."""
         takers: dict[HloInstruction, list[HloInstruction]] = {}
         for instruction in body.instructions:
@@ -55,7 +57,7 @@ class FusionEdits:
 
     def _keep_results(
         self,
-        body: BodyDraft,
+        body: Draft,
         fusion: HloInstruction,
         taken: Iterable[HloInstruction],
         wanted: list[int],
@@ -82,11 +84,9 @@ class FusionEdits:
 
     # Slices instead of stacks.
 
-    def feed(
-        self, body: BodyDraft, reader: HloInstruction, number: int, part: HloInstruction
-    ) -> None:
+    def feed(self, body: Draft, reader: HloInstruction, number: int, part: HloInstruction) -> None:
         """Let an instruction of a body take a slice where it had taken it of a stack."""
-        copy = body.copy_of[reader]
+        copy = self._module.instruction(reader)
         if reader.opcode == "async-start":
             copy = self._wait(body, reader)
         operands = list(copy.operands)
@@ -98,15 +98,17 @@ class FusionEdits:
             copy.opcode, copy.operands = "bitcast", (part,)
             copy.set_attributes({})
 
-    def _wait(self, body: BodyDraft, start: HloInstruction) -> HloInstruction:
+    def _wait(self, body: Draft, start: HloInstruction) -> HloInstruction:
         """Let run where it is done what ran asynchronously."""
         [done] = start.users
-        made, begun = body.copy_of[done], body.copy_of[start]
+        made, begun = map(self._module.instruction, (done, start))
         if made.opcode != "fusion":
             fusion = fusion_of(start)
             assert fusion is not None
+            model = self._module.instruction(fusion)
+            self._module.note_copy(made, model)
             made.opcode, made.operands = "fusion", begun.operands
-            made.called_computations = fusion.called_computations
+            made.called_computations = model.called_computations
             made.set_attributes(dict(fusion.attributes))
             body.instructions.remove(begun)
         return made
@@ -115,14 +117,14 @@ class FusionEdits:
         """A parameter of a body is one slice from now on."""
         draft = self._draft(callee)
         parameter = callee.parameters[number]
-        draft.copy_of[parameter].shape = shape
+        self._module.instruction(parameter).shape = shape
         self._pass_on(draft, parameter)
 
-    def _pass_on(self, draft: BodyDraft, given: HloInstruction) -> None:
+    def _pass_on(self, draft: Draft, given: HloInstruction) -> None:
         """Change all that take what has only one slice now."""
-        copy = draft.copy_of[given]
+        copy = self._module.instruction(given)
         for user in given.users:
-            later = draft.copy_of[user]
+            later = self._module.instruction(user)
             if user.opcode == "bitcast":
                 later.shape = one_slice(later.shape)
                 self._pass_on(draft, user)
@@ -133,12 +135,12 @@ class FusionEdits:
             elif later in draft.instructions and later.shape.text == copy.shape.text:
                 draft.replace(later, copy)
 
-    def tidy(self, body: BodyDraft) -> None:
+    def tidy(self, body: Draft) -> None:
         """Drop operands that fusions with changed bodies do not need any more."""
         for instruction in list(body.instructions):
             if instruction.opcode != "fusion":
                 continue
-            draft = self.changed.get(instruction.called_computations[0])
+            draft = self._changed.get(instruction.called_computations[0])
             if draft is None:
                 continue
             self.tidy(draft)
@@ -150,7 +152,7 @@ class FusionEdits:
                 instruction.set_attributes({})
 
 
-def shrink(draft: BodyDraft, fusion: HloInstruction) -> None:
+def shrink(draft: Draft, fusion: HloInstruction) -> None:
     """Drop what a body computes in vain, and the operands that only that had read."""
     parameters = [one for one in draft.instructions if one.opcode == "parameter"]
     draft.drop_dead(lambda _: True)
@@ -161,7 +163,7 @@ def shrink(draft: BodyDraft, fusion: HloInstruction) -> None:
         parameter.payload = str(number)
 
 
-def fitting_attributes(fusion: HloInstruction, draft: BodyDraft) -> dict[str, str]:
+def fitting_attributes(fusion: HloInstruction, draft: Draft) -> dict[str, str]:
     """The attributes of a fusion whose body computes less."""
     attributes = dict(fusion.attributes)
     attributes.pop(_ALIASING, None)
@@ -172,7 +174,7 @@ def fitting_attributes(fusion: HloInstruction, draft: BodyDraft) -> dict[str, st
     return attributes
 
 
-def _inside(draft: BodyDraft) -> list[HloInstruction]:
+def _inside(draft: Draft) -> list[HloInstruction]:
     """The instructions of a body, and of the fusions within."""
     found = list(draft.instructions)
     for instruction in found:

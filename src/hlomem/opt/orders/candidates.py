@@ -12,71 +12,50 @@ list everywhere.
 from __future__ import annotations
 
 from itertools import zip_longest
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from hlomem.base.gc_pause import collector_off
+from hlomem.opt.candidate import planned
+from hlomem.opt.constants import LEAST_SIZES, MAX_MOVED, MOVES_PER_NODE, SMALL_SHARE
 from hlomem.opt.orders.flow import FlowBuilder
 from hlomem.opt.orders.list_schedules import iter_constructions
-from hlomem.opt.orders.local_search import Budget, improve_order
+from hlomem.opt.orders.local_search import MovesLeft, improve_order
 from hlomem.opt.orders.model import peak_of
-from hlomem.opt.orders.planned_orders import in_orders, temporary_bytes
+from hlomem.opt.orders.planned_orders import in_orders
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterator
 
     from hlomem.hlo.ir import HloComputation, HloInstruction
+    from hlomem.opt.candidate import Candidate, Program
     from hlomem.opt.orders.flow import Flow
-    from hlomem.opt.orders.search import Orders
-    from hlomem.pipeline import Stages
-
-LEAST_SIZES = (0, 1 << 23, 1 << 25)
-"""Bytes below which a value is taken to find a place in fast memory, one kind of candidate each."""
-_SMALL_SHARE = 16
-"""How much less a value counts that is smaller."""
-_MOVES_PER_NODE = 100
-_MAX_MOVED = 2
-"""Constructions that moves are made from, beside the given order."""
 
 
-class CandidateOrder(NamedTuple):
-    """An order of the whole program."""
-
-    name: str
-    size: int
-    """Bytes of temporaries as hlomem plans the program before fast memory is filled."""
-    orders: Orders
-    """Of the computations whose order is another."""
-
-
-def iter_candidates(
-    stages: Stages, first: Orders, *, may_reorder_collectives: bool = False
-) -> Iterable[CandidateOrder]:
-    """Orders to try, each once; `first` is what the search found, where it found any."""
-    builder = FlowBuilder(stages, may_reorder_collectives=may_reorder_collectives)
+def iter_orders(start: Candidate) -> Iterator[Candidate]:
+    """Orders to try of the given program, each once; that of `start` first, if it is another."""
+    given = start.given
+    builder = FlowBuilder(given.stages, may_reorder_collectives=given.rules.may_reorder_collectives)
     seen: set[tuple[object, ...]] = {()}
     with collector_off():
-        kinds = [_made(stages, builder, least) for least in LEAST_SIZES]
-    if first:
-        size = temporary_bytes(in_orders(stages, first))
-        kinds.insert(0, [CandidateOrder("search", size, first)])
+        kinds = [_made(given, builder, least) for least in LEAST_SIZES]
+    if start.orders:
+        kinds.insert(0, [replace(start, method="search")])
     for turn in zip_longest(*kinds):
-        for candidate in turn:
-            if candidate is not None:
-                key = tuple(
-                    (computation, *order) for computation, order in candidate.orders.items()
-                )
+        for made in turn:
+            if made is not None:
+                key = tuple((computation, *order) for computation, order in made.orders.items())
                 if key not in seen:
                     seen.add(key)
-                    yield candidate
+                    yield made
 
 
-def _made(stages: Stages, builder: FlowBuilder, least: int) -> list[CandidateOrder]:
+def _made(given: Program, builder: FlowBuilder, least: int) -> list[Candidate]:
     """Candidates of one kind, the smallest plan first."""
     peaks: dict[HloComputation, int] = {}
     inner: dict[HloComputation, list[HloInstruction]] = {}
-    made: list[CandidateOrder] = []
+    made: list[Candidate] = []
     *callees, entry = builder.computations()
     for computation in callees:
         flow = _weighed(builder.build(computation, peaks), least)
@@ -86,22 +65,22 @@ def _made(stages: Stages, builder: FlowBuilder, least: int) -> list[CandidateOrd
     flow = _weighed(builder.build(entry, peaks), least)
     for name, order in _orders_of(flow):
         orders = inner | _changed(flow, order)
-        size = temporary_bytes(in_orders(stages, orders))
-        made.append(CandidateOrder(name, size, orders))
-    return sorted(made, key=lambda candidate: candidate.size)
+        plan = in_orders(given.stages, orders)
+        made.append(replace(planned(given, plan), stages=None, orders=orders, method=name))
+    return sorted(made, key=lambda one: one.temporaries)
 
 
 def _weighed(flow: Flow, least: int) -> Flow:
-    sizes = [size if size >= least else size // _SMALL_SHARE for size in flow.sizes]
+    sizes = [size if size >= least else size // SMALL_SHARE for size in flow.sizes]
     return replace(flow, sizes=sizes)
 
 
 def _orders_of(flow: Flow) -> list[tuple[str, list[int]]]:
     """Constructions, and the best of them and the given order with moves."""
     made = list(iter_constructions(flow))
-    best = sorted(made, key=lambda found: peak_of(flow, found[1]).size)[:_MAX_MOVED]
+    best = sorted(made, key=lambda found: peak_of(flow, found[1]).size)[:MAX_MOVED]
     for name, order in (made[0], *best):
-        budget = Budget(_MOVES_PER_NODE * len(flow.nodes))
+        budget = MovesLeft(MOVES_PER_NODE * len(flow.nodes))
         made += [(f"{name}, moved", moved) for moved in improve_order(flow, order, budget)[-1:]]
     return made
 

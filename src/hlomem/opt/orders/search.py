@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 from msgspec.structs import replace
 
 from hlomem.base.gc_pause import collector_off
+from hlomem.opt.constants import NEAR_BOUND
+from hlomem.opt.goal import DEFAULT_RULES, ORDER_WORK
 from hlomem.opt.orders.bound import NO_MOMENT, Moment, find_moment
 from hlomem.opt.orders.cost import Delays
 from hlomem.opt.orders.flow import FlowBuilder
 from hlomem.opt.orders.model import peak_of
-from hlomem.opt.orders.one_computation import Limits, OrderFinder
+from hlomem.opt.orders.one_computation import OrderFinder
 from hlomem.opt.orders.planned_orders import Best, PlanJudge, temporary_bytes
 from hlomem.opt.orders.xla_schedulers import Lists, depth_first
 
@@ -28,24 +30,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from hlomem.hlo.ir import HloComputation, HloInstruction
+    from hlomem.opt.goal import OrderWork, Rules
     from hlomem.opt.orders.flow import Flow
     from hlomem.opt.orders.one_computation import Searched
     from hlomem.pipeline import Stages
 
-Effort: TypeAlias = Literal["low", "default", "high"]
-EFFORTS: tuple[Effort, ...] = ("low", "default", "high")
 Orders: TypeAlias = "Mapping[HloComputation, Sequence[HloInstruction]]"
+Verdict: TypeAlias = Literal["at the bound", "proven", "open"]
 _GIVEN = "as given"
 _DEPTH_FIRST = "xla, depth first"
-
-
-_LIMITS: Mapping[Effort, Limits] = {
-    "low": Limits(0, 0, 0, 0, 3),
-    "default": Limits(400, 500_000, 40, 16_000, 60),
-    "high": Limits(10_000, 25_000_000, 2_000, 1_000_000, 4_000),
-}
-_NEAR = 1.005
-"""How near to the bound no better plan is looked for."""
 
 
 class Found(NamedTuple):
@@ -77,32 +70,28 @@ class Improvement(NamedTuple):
     found: tuple[Found, ...]
     """Every computation with an order, callees before callers."""
 
+    @property
+    def verdict(self) -> Verdict:
+        """How good the order is known to be."""
+        if self.bound is not None and self.after <= self.bound:
+            return "at the bound"
+        return "proven" if all(order.is_proven for order in self.found) else "open"
 
-def improve(
-    stages: Stages,
-    effort: Effort = "default",
-    *,
-    may_reorder_collectives: bool = False,
-    max_slowdown: float = 0.0,
-) -> Improvement:
-    """Look for an order of every computation that needs less memory.
 
-    `may_reorder_collectives` is for programs of which every device runs the same, and gets this
-    order. `max_slowdown` is the share of the program's time, by the model of `cost.py`, that what
-    runs in the background may no longer be hidden for.
-    """
+def improve(stages: Stages, rules: Rules = DEFAULT_RULES) -> Improvement:
+    """Look for an order of every computation that needs less memory."""
     with collector_off():
         builder = FlowBuilder(
             stages,
-            may_reorder_collectives=may_reorder_collectives,
-            keeps_overlap=not max_slowdown,
+            may_reorder_collectives=rules.may_reorder_collectives,
+            keeps_overlap=not rules.max_slowdown,
         )
-        return _Search(stages, builder, _LIMITS[effort], max_slowdown).run()
+        return _Search(stages, builder, ORDER_WORK[rules.effort], rules.max_slowdown).run()
 
 
 class _Search:
     def __init__(
-        self, stages: Stages, builder: FlowBuilder, limits: Limits, max_slowdown: float
+        self, stages: Stages, builder: FlowBuilder, limits: OrderWork, max_slowdown: float
     ) -> None:
         self._stages = stages
         self._builder = builder
@@ -167,7 +156,7 @@ class _Search:
         before = temporary_bytes(self._stages)
         moment = self._bounds[self._flows[-1].computation]
         bound = None if moment is None else moment.size
-        floor = round((bound or 0) * _NEAR)
+        floor = round((bound or 0) * NEAR_BOUND)
         judge = PlanJudge(self._stages, self._flows, self._chosen, self._count_plans(), floor)
         judged = judge.choose(searched.candidates)
         best = Best(judged[0].cost, judged[0].name)

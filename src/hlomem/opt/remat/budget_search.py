@@ -1,20 +1,33 @@
-"""Recomputation until a program fits a number, each state that counts planned exactly.
+"""Single values computed again until a program fits, each state that counts planned exactly.
 
-In: the stages of a plan and the bytes its temporaries may take. Out: a `Fit`: the edit whose plan
-fits for the least that was found, or else the smallest. Several starts are made: the program as it
-is, and cut at its peak for a price (`cut.py`). From each, single values are computed again
-(`choose.py`) until a model that counts bytes and packs nothing (`state.py`) says that the number is
-reached, and clones that were not needed for it are taken back (`relax.py`). What is left is planned
-as XLA plans it, also in an order of its own; what the model was wrong by is corrected
-(`anchor.py`), and asked of it in addition. All limits count steps, none counts seconds.
+In: a `Candidate` and a `Budget`. Out: all candidates that were planned. Several starts are made:
+the program as it is, and cut at its peak for a price (`cut.py`). From each, single values are
+computed again (`greedy.py`) until a model that counts bytes and packs nothing (`state.py`) says
+that the budget is met, and clones that were not needed for it are taken back (`prune_clones.py`).
+What is left is planned as XLA plans it, also in an order of its own; what the model was wrong by is
+corrected (`calibration.py`), and asked of it in addition.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec.structs import replace
+
 from hlomem.base.gc_pause import collector_off
-from hlomem.opt.orders.planned_orders import in_orders, needed_bytes, temporary_bytes
+from hlomem.opt.candidate import planned, room_for, start_text
+from hlomem.opt.constants import (
+    CHEAP,
+    HOPE,
+    LEAST_LOOSENED,
+    MORE_MARGIN,
+    NEAR,
+    PLAN_MARGIN,
+    PLANS_OF_ORDER,
+    TOO_MUCH,
+)
+from hlomem.opt.goal import AS_IS, WorkLeft
+from hlomem.opt.orders.planned_orders import in_orders, temporary_bytes
 from hlomem.opt.orders.search import improve
 from hlomem.opt.remat.calibration import anchor
 from hlomem.opt.remat.cut import cut_at_peak
@@ -24,139 +37,20 @@ from hlomem.opt.remat.greedy import choose
 from hlomem.opt.remat.prune_clones import relax, settle
 from hlomem.opt.remat.reorder import lower_all
 from hlomem.opt.remat.state import orders_by_name, start_state
-from hlomem.pipeline import in_text_order, start_stages
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
-    from hlomem.opt.orders.search import Effort
+    from hlomem.opt.candidate import Candidate
+    from hlomem.opt.goal import Budget
     from hlomem.opt.remat.state import State
     from hlomem.pipeline import Stages
 
-AS_IS = -1
-"""In the place of a price: nothing is cut to begin with."""
 
-
-class Start(NamedTuple):
-    """A program to begin with."""
-
-    price: int
-    """For which it is cut at its peak, or `AS_IS`."""
-    is_lowered: bool = False
-    """Whether it is in the order of `reorder.py`."""
-
-
-class Work(NamedTuple):
-    """The work that an effort allows."""
-
-    starts: tuple[Start, ...]
-    rounds: int
-    """Plans of what comes of a start, each with what the last was wrong by."""
-    detours: tuple[float, ...]
-    """How much more than the number is allowed on the way to something cheaper."""
-    steps: int
-    """Values that are computed again at most, or several at once, over all starts."""
-    plans: int
-    """Exact plans, and searches for an order, which are several."""
-
-
-WORK: Mapping[Effort, Work] = {
-    "low": Work((Start(AS_IS),), 3, (), 60, 8),
-    "default": Work((Start(AS_IS), Start(AS_IS, is_lowered=True), Start(256)), 5, (), 240, 36),
-    "high": Work(
-        tuple(
-            Start(price, is_lowered)
-            for price in (AS_IS, 256, 16, 64, 4, 1024, 0)
-            for is_lowered in (False, True)
-        ),
-        8,
-        (1.02, 1.05, 1.1, 1.15, 1.2, 1.3, 1.5),
-        8000,
-        500,
-    ),
-}
-PLANS_OF_ORDER = 4
-"""Plans that the search for an order is worth."""
-
-
-class Budget:
-    """The work that is left, of one effort, for all that is looked for in one program."""
-
-    def __init__(self, effort: Effort) -> None:
-        self.work = WORK[effort]
-        self.steps = self.work.steps
-        self.plans = self.work.plans
-
-    @property
-    def is_spent(self) -> bool:
-        """Whether nothing more is looked for."""
-        return self.steps <= 0 or self.plans <= 0
-
-
-_MARGIN = 0.999
-"""How much less than the share that is missing is asked for after a plan that misses."""
-_MORE = 0.02
-"""How much less is asked for after a plan that is no smaller than another."""
-_NEAR = 1.2
-"""How much more than the number a plan may take for another order to be looked for at once."""
-_LEAST_SAVING = 0.001
-"""The share of a program's operations that is worth another plan."""
-_HOPE = 1.25
-"""How much more than something that fits may cost what clones can still be taken back of."""
-_TOO_MUCH = 4
-"""How much more than something that fits may be added on the way down."""
-_CHEAP = 0.01
-"""The share of a program's operations for which no other start is made."""
-
-
-class Point(NamedTuple):
-    """A program with some values computed again, planned."""
-
-    edit: Edit
-    temporaries: int
-    """Bytes, as planned."""
-    total: int
-    """Bytes of all allocations, as planned."""
-    flops: int
-    """Operations more than in the program as given."""
-    clones: int
-
-
-class Fit(NamedTuple):
-    """The outcome for a number."""
-
-    before: int
-    """Bytes of temporaries as given."""
-    program_flops: int
-    """Operations of the entry as given, by our count."""
-    points: tuple[Point, ...]
-    """All that were planned, in the order they were found."""
-    best: Point | None
-    """The cheapest that fits, else the smallest; None where none is smaller than what was given."""
-
-
-class Allowed(NamedTuple):
-    """The orders that may be looked for, as for `hlomem.opt.orders.search.improve`."""
-
-    may_reorder_collectives: bool = False
-    max_slowdown: float = 0.0
-
-
-def fit(
-    stages: Stages,
-    target: int,
-    max_flops: int | None = None,
-    budget: Budget | None = None,
-    allowed: Allowed | None = None,
-) -> Fit:
-    """Compute values again until the temporaries take no more than a number of bytes.
-
-    `max_flops` are operations beyond which it is not worth it. What is spent is taken from
-    `budget`, by default that of a default effort.
-    """
+def find_single(candidate: Candidate, goal: Budget) -> list[Candidate]:
+    """Programs with single values computed again until the budget is met, all that were planned."""
     with collector_off():
-        budget = budget or Budget("default")
-        return _Search(stages, target, max_flops, budget, allowed or Allowed()).run()
+        return _Search(candidate, goal).run()
 
 
 class _Planned(NamedTuple):
@@ -171,41 +65,27 @@ class _Planned(NamedTuple):
 
 
 class _Search:
-    def __init__(
-        self,
-        stages: Stages,
-        target: int,
-        max_flops: int | None,
-        budget: Budget,
-        allowed: Allowed,
-    ) -> None:
-        self._stages = stages
-        self._target = target
-        self._budget = budget
-        self._allowed = allowed
-        self._costs = Costs(stages.options.machine.size_of)
-        entry = stages.schedule.sequence(stages.module.entry)
+    def __init__(self, start: Candidate, goal: Budget) -> None:
+        self._start = start
+        self._stages = start.plan
+        self._rules = start.given.rules
+        self._target = room_for(self._stages, goal.limit)
+        self._budget = goal.work or WorkLeft(self._rules.effort)
+        self._costs = Costs(self._stages.options.machine.size_of)
+        entry = self._stages.schedule.sequence(self._stages.module.entry)
         self._program_flops = self._costs.total(entry)
-        self._max_flops = max_flops
-        self._points: list[Point] = []
-        self._orders = orders_by_name(stages)
+        self._max_flops = goal.max_flops
+        self._points: list[Candidate] = []
+        self._orders = orders_by_name(self._stages)
 
-    def run(self) -> Fit:
+    def run(self) -> list[Candidate]:
         """Go down to the target from every start, as far as that is possible."""
-        before = temporary_bytes(self._stages)
-        if before > self._target:
+        if self._start.temporaries > self._target:
             for start in self._starts():
                 if self._is_cheap() or self._budget.is_spent:
                     break
                 self._pursue(*start)
-        smaller = [point for point in self._points if point.temporaries < before]
-        fits = [point for point in smaller if point.temporaries <= self._target]
-        best = min(
-            fits or smaller,
-            key=lambda point: point.flops if fits else point.temporaries,
-            default=None,
-        )
-        return Fit(before, self._program_flops, tuple(self._points), best)
+        return self._points
 
     def _starts(self) -> Iterator[tuple[State, int, int]]:
         """The program in its order and in another, as it is and cut, with level and plan."""
@@ -227,14 +107,14 @@ class _Search:
 
     def _lowered(self) -> Stages | None:
         """The program in an order with less above the number, where any order will do."""
-        if self._allowed.max_slowdown:
+        if self._rules.max_slowdown:
             return None
-        may_reorder = self._allowed.may_reorder_collectives
+        may_reorder = self._rules.may_reorder_collectives
         return lower_all(self._stages, self._target, may_reorder_collectives=may_reorder)
 
     def _pursue(self, state: State, level: int, size: int) -> None:
         """Go down from a start, plan, and correct: the model says `level` of a plan's size."""
-        least, margin = size, _MARGIN
+        least, margin = size, PLAN_MARGIN
         for _ in range(self._budget.work.rounds):
             wanted = round(self._target * level / size * margin)
             state = self._descend(state, wanted)
@@ -245,7 +125,7 @@ class _Search:
             if self._is_dear(state) or not state.clone_nodes():
                 return
             planned = self._plan(state)
-            is_near = planned.size <= _NEAR * self._target or reached > wanted
+            is_near = planned.size <= NEAR * self._target or reached > wanted
             if planned.size > self._target and is_near:
                 planned = self._order(planned)
             if planned.size <= self._target:
@@ -256,13 +136,13 @@ class _Search:
             if self._budget.is_spent or is_stuck:
                 return
             if size >= least:
-                margin -= _MORE
+                margin -= MORE_MARGIN
             least = min(least, size)
 
     def _refine(self, state: State, wanted: int) -> State:
         """The state, or a cheaper one found by taking back too much and going down again."""
         for more in self._budget.work.detours:
-            if self._flops(state) <= _CHEAP * self._program_flops:
+            if self._flops(state) <= CHEAP * self._program_flops:
                 break
             other = self._descend(relax(state, self._costs, round(wanted * more)), wanted)
             if max(other.levels()) <= wanted:
@@ -273,19 +153,20 @@ class _Search:
 
     def _cheapest(self) -> int | None:
         """Operations that the cheapest adds that fits, or the most that it may."""
-        fits = [point.flops for point in self._points if point.temporaries <= self._target]
+        spent = self._start.flops
+        fits = [one.flops - spent for one in self._points if one.temporaries <= self._target]
         known = [self._max_flops] if self._max_flops is not None else []
         return min([*fits, *known], default=None)
 
     def _is_dear(self, state: State) -> bool:
         """Whether a state will cost no less than something that fits."""
         cheapest = self._cheapest()
-        return cheapest is not None and self._flops(state) >= _HOPE * cheapest
+        return cheapest is not None and self._flops(state) >= HOPE * cheapest
 
     def _is_cheap(self) -> bool:
         """Whether something fits for next to nothing."""
         cheapest = self._cheapest()
-        return cheapest is not None and cheapest <= _CHEAP * self._program_flops
+        return cheapest is not None and cheapest <= CHEAP * self._program_flops
 
     def _loosen(self, planned: _Planned) -> None:
         """Take back more clones where a plan leaves room."""
@@ -293,7 +174,7 @@ class _Search:
             wanted = round(self._target * max(planned.state.levels()) / planned.size)
             state = relax(planned.state, self._costs, wanted)
             saved = self._flops(planned.state) - self._flops(state)
-            if saved <= _LEAST_SAVING * self._program_flops or self._budget.is_spent:
+            if saved <= LEAST_LOOSENED * self._program_flops or self._budget.is_spent:
                 return
             planned = self._plan(state)
             if planned.size > self._target:
@@ -309,7 +190,7 @@ class _Search:
         while self._budget.steps > 0 and max(levels, default=0) > wanted:
             self._budget.steps -= 1
             choice = choose(state, levels, self._costs, wanted)
-            if choice is None or (cheapest is not None and added > _TOO_MUCH * cheapest):
+            if choice is None or (cheapest is not None and added > TOO_MUCH * cheapest):
                 break
             state, levels = choice.state, choice.levels
             added += choice.flops
@@ -329,12 +210,7 @@ class _Search:
         """The program in a better order, if one is found without much work."""
         self._budget.plans -= PLANS_OF_ORDER
         state, stages = planned
-        found = improve(
-            stages,
-            "low",
-            may_reorder_collectives=self._allowed.may_reorder_collectives,
-            max_slowdown=self._allowed.max_slowdown,
-        )
+        found = improve(stages, self._rules._replace(effort="low"))
         if not found.orders:
             return planned
         ordered = in_orders(stages, found.orders)
@@ -344,18 +220,20 @@ class _Search:
         return _Planned(state, ordered)
 
     def _note(self, state: State, edit: Edit, stages: Stages) -> None:
-        point = Point(
-            edit,
-            temporary_bytes(stages),
-            needed_bytes(stages),
-            self._flops(state),
-            len(edit.clones),
-        )
         if edit.clones:
+            start = self._start
+            point = replace(
+                planned(start.given, stages),
+                stages=None,
+                changes=start.changes,
+                edit=edit,
+                flops=start.flops + self._flops(state),
+                stacks=start.stacks,
+                clones=start.clones + len(edit.clones),
+            )
             self._points.append(point)
 
 
 def plan_edit(stages: Stages, edit: Edit) -> Stages:
     """The plan of an edited program."""
-    module = apply_edit(stages.module, edit)
-    return start_stages(module, stages.options, order_lists=in_text_order)
+    return start_text(apply_edit(stages.module, edit), stages.options)

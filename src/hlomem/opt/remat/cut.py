@@ -1,6 +1,7 @@
 """Values dropped together at the peak and computed again behind it, each once: a least cut.
 
-In: a `State` and what a byte is worth. Out: the next, or None where nothing is freed. All that is
+In: a `Candidate`, or a `State`, and what a byte is worth. Out: the next, or None where nothing is
+freed. The peak is that of the entry, or of the loop that the program needs most in. All that is
 alive at the peak and read behind it was made before: each such value is kept, for its bytes, or
 computed again before its first reader behind the peak, for its operations and the bytes it touches,
 from others of which the same is true. That is a least cut, as for loops (`loop_choice.py`), so that
@@ -11,25 +12,63 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
+from hlomem.opt.candidate import planned, start_text
+from hlomem.opt.checks import Change
+from hlomem.opt.constants import MAX_CUT_NODES, MAX_CUT_RETRIES
 from hlomem.opt.remat.draft import Draft
+from hlomem.opt.remat.edit import apply_edit
+from hlomem.opt.remat.flops import Costs, program_flops
 from hlomem.opt.remat.min_cut import UNCUT, Network
-from hlomem.opt.remat.state import FORWARDS
+from hlomem.opt.remat.prune_clones import settle
+from hlomem.opt.remat.state import FORWARDS, orders_by_name, start_state
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hlomem.opt.remat.flops import Costs
+    from hlomem.hlo.ir import HloComputation
+    from hlomem.opt.candidate import Candidate
     from hlomem.opt.remat.state import State
 
-MAX_NODES = 6000
-"""Instructions of an entry that is cut."""
-MAX_RETRIES = 40
-"""Nodes found one by one that cannot be computed again."""
+
+def cut(candidate: Candidate, price: int, body: HloComputation | None = None) -> Candidate | None:
+    """The program cut at its peak, or at that of a loop's body, if that is smaller."""
+    stages = candidate.plan
+    costs = Costs(stages.options.machine.size_of)
+    state = cut_at_peak(start_state(stages, computation=body), costs, price)
+    if state is None:
+        return None
+    edit = settle(state).edit(orders_by_name(stages))
+    module = apply_edit(stages.module, edit)
+    made = planned(candidate.given, start_text(module, stages.options))
+    if made.temporaries >= candidate.temporaries:
+        return None
+    return replace(
+        made,
+        changes=(*candidate.changes, Change(module, "clones" if body is None else "loops")),
+        flops=program_flops(made.plan) - candidate.given.flops,
+        stacks=candidate.stacks,
+        clones=candidate.clones + len(edit.clones),
+    )
+
+
+def cut_inside(candidate: Candidate, price: int) -> Candidate | None:
+    """The program cut within the loop that it needs most in, if there is one."""
+    state = start_state(candidate.plan)
+    body: HloComputation | None = None
+    while True:
+        levels = state.levels()
+        hungriest = state.instruction(levels.index(max(levels)))
+        if hungriest.opcode != "while":
+            return None if body is None else cut(candidate, price, body)
+        body = hungriest.called_computations[0]
+        state = start_state(candidate.plan, computation=body)
 
 
 def cut_at_peak(state: State, costs: Costs, price: int) -> State | None:
     """The program cut at its peak for a price; None where nothing is freed."""
-    if len(state.order) > MAX_NODES:
+    if len(state.order) > MAX_CUT_NODES:
         return None
     levels = state.levels()
     return _Cut(state, costs, price, levels.index(max(levels))).run()
@@ -58,7 +97,7 @@ class _Cut:
 
     def run(self) -> State | None:
         """The program with all that changes; None where nothing is freed."""
-        for _ in range(MAX_RETRIES):
+        for _ in range(MAX_CUT_RETRIES):
             try:
                 return self._write(self._choose())
             except _Overwritten as found:

@@ -1,7 +1,7 @@
 """An edit: instructions computed a second time, who reads them, and the order of all.
 
 In: a scheduled module and an `Edit`. Out: the edited module. Everything is said by names, so that
-the same edit can be made to the module's proto (`hlomem.jax.module_proto`).
+the same edit can be made to the module that a compiler's message was read to.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def apply_edit(module: HloModule, edit: Edit) -> HloModule:
         original = known[clone.original]
         made = known[clone.name] = rewriter.clone(original, clone.name)
         if made.opcode == "fusion":
-            body = rewriter.clone_computation(made.called_computations[0], SUFFIX)
+            body = rewriter.clone_fused(made.called_computations[0], SUFFIX)
             rewriter.set_called(made, 0, body)
     wanted = {clone.name: clone.operands for clone in edit.clones} | dict(edit.operands)
     for name, operands in wanted.items():

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from hlomem.hlo.ir import HloComputation, HloInstruction
     from hlomem.hlo.shape import Shape
+    from hlomem.pipeline import Stages
 
 _MOVES = frozenset(
     {
@@ -100,3 +101,8 @@ class Costs:
 
 def _elements(shape: Shape) -> int:
     return sum(prod(leaf.dimensions) for _, leaf in shape.leaves())
+
+
+def program_flops(stages: Stages) -> int:
+    """Operations of a program, loops as often as they are known to run."""
+    return Costs(stages.options.machine.size_of).total(stages.module.entry.instructions)

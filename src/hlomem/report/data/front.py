@@ -1,4 +1,4 @@
-"""Points of memory against operations, made by `hlomem.opt.pareto` and `hlomem.jax.policies`."""
+"""Points of memory against operations, made by `hlomem.api.front` and `hlomem.jax.policies`."""
 
 from __future__ import annotations
 

@@ -36,5 +36,9 @@ class Health(Record, frozen=True, kw_only=True):
     system: str
     core: tuple[Package, ...]
     optional: tuple[Package, ...]
+    kernels: tuple[str, ...]
+    """Modules of native kernels that were built here; Python does the same, and slower."""
+    uses_kernels: bool
+    """Whether they are used: HLOMEM_PURE=1 forbids it."""
     targets: tuple[TargetHealth, ...]
     places: tuple[NamedFolder, ...]

@@ -10,6 +10,7 @@ from hlomem.report.screens.text import Line, wrapped
 if TYPE_CHECKING:
     from hlomem.report.data.health import Health, NamedFolder, Package
 
+_BUILD = "HLOMEM_NATIVE=1 pip install --force-reinstall --no-deps --no-binary hlomem hlomem"
 _FLAGS = 'XLA_FLAGS="--xla_dump_to=xla_dump --xla_dump_hlo_as_text" python …'
 
 
@@ -19,6 +20,7 @@ def draw_health(health: Health, width: int) -> list[Line]:
         [(f"hlomem {health.version}", "bold")],
         *wrapped(f"{health.python}; {health.system}", width, "  "),
         *wrapped(core, width, "  "),
+        *_kernels(health, width),
         [],
         [("Optional packages", "bold")],
         *(_package(package) for package in health.optional),
@@ -34,6 +36,16 @@ def draw_health(health: Health, width: int) -> list[Line]:
         none = "none named by XLA_FLAGS or JAX_COMPILATION_CACHE_DIR; for a dump:"
         lines += [*wrapped(none, width, "  "), [(f"    {_FLAGS}", "cyan")]]
     return lines
+
+
+def _kernels(health: Health, width: int) -> list[Line]:
+    """The native kernels, or the command that builds them."""
+    if not health.kernels:
+        none = "no native kernels: pure Python; with a C compiler they are built by"
+        return [*wrapped(none, width, "  "), [(f"    {_BUILD}", "cyan")]]
+    names = ", ".join(module.rpartition("._")[2] for module in health.kernels)
+    unused = "" if health.uses_kernels else "; unused, as HLOMEM_PURE is set"
+    return wrapped(f"native kernels: {names}{unused}", width, "  ")
 
 
 def _package(package: Package) -> Line:

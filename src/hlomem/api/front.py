@@ -1,0 +1,113 @@
+"""Memory against operations: points of a program with more and more of it computed again.
+
+In: a program in the order that was found for it. Out: `FrontPoint`s of the candidates that
+`hlomem.opt.search` finds, of what is almost free, and of what fits a limit. Where a compiler goes
+on working after the hook it is asked for the sizes of those on the front; there are no others.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from hlomem.opt.remat.origins import find_kept, find_origins
+from hlomem.opt.search import OURS, Compiler, find_fits, find_front, settle
+from hlomem.report.data.code_advice import advise_code
+from hlomem.report.data.front import FrontPoint, PointKind, sort_front
+from hlomem.report.screens.text import plural
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from hlomem.api.improve import BetterOrder
+    from hlomem.hlo.ir import HloModule
+    from hlomem.opt.candidate import Candidate
+    from hlomem.report.data.improvement import ImprovementReport
+
+GIVEN, ORDERED, AGAIN = "as given", "better order", "again"
+
+
+def find_points(
+    found: BetterOrder, limit: int | None = None, compiler: Compiler = OURS, before: int = 0
+) -> tuple[FrontPoint, ...]:
+    """All points, the cheapest first; where a compiler plans, those on the front, by its plans.
+
+    With a `limit`, what is found for it is among them, where plans need no compiler. `before` is
+    what the compiler plans for the given program.
+    """
+    points = [_planned(one, compiler, before) for one in find_front(found.ordered, compiler)]
+    if compiler.plan is None:
+        points += _cheap(found)
+        points += [] if limit is None else find_fit(found.ordered, limit)
+    return sort_front(points)
+
+
+def find_fit(ordered: Candidate, limit: int) -> list[FrontPoint]:
+    """The point that `hlomem.jax.optimize(fit=…)` would take; none where the order does."""
+    if ordered.total <= limit:
+        return []
+    made, _ = settle(find_fits(ordered, limit), OURS, limit, tries=1)
+    return [] if made is None else [_recomputed(made, made.module, ", for this number")]
+
+
+def with_front(
+    report: ImprovementReport,
+    points: Iterable[FrontPoint],
+    limit: int | None,
+    notes: Sequence[str] = (),
+) -> ImprovementReport:
+    """A report with memory against operations, the cheapest that fits a limit, and advice."""
+    marked = sort_front(points, limit)
+    return replace(
+        report,
+        front=marked,
+        limit=limit,
+        advice=advise_code(marked, limit),
+        notes=(*report.notes, *notes),
+    )
+
+
+def _planned(candidate: Candidate, compiler: Compiler, before: int) -> FrontPoint:
+    """A point of the search, with the bytes its compiler plans."""
+    if candidate.changes:
+        point = _recomputed(candidate, candidate.base)
+    elif candidate.orders:
+        point = _point(candidate, ORDERED, "ordered")
+    else:
+        point = _point(candidate, GIVEN, "given")
+    if compiler.plan is None:
+        return point
+    size = before if point.kind == "given" else compiler.plan(compiler.write(candidate))
+    return replace(point, temporaries=size, total=point.total - point.temporaries + size)
+
+
+def _cheap(found: BetterOrder) -> list[FrontPoint]:
+    """The program with what is almost free computed again; none where nothing is."""
+    made = found.recomputed
+    return [] if made is None else [_recomputed(made, made.read_back, ", almost free")]
+
+
+def _recomputed(candidate: Candidate, module: HloModule, why: str = "") -> FrontPoint:
+    """A point with the lines of the user's code that it computes again, and keeps."""
+    parts = [plural(candidate.stacks, "stack") + " of loops"] if candidate.stacks else []
+    parts += [plural(candidate.clones, "instruction")] if candidate.clones else []
+    name = f"{AGAIN}: {', '.join(parts) or 'other stacks of loops'}{why}"
+    return replace(
+        _point(candidate, name, "recomputed"),
+        lines=find_origins(module),
+        kept=() if candidate.stacks else find_kept(module),  # stacks are not seen in the entry
+    )
+
+
+def _point(candidate: Candidate, name: str, kind: PointKind) -> FrontPoint:
+    return FrontPoint(
+        name=name,
+        kind=kind,
+        temporaries=candidate.temporaries,
+        total=candidate.total,
+        flops=candidate.flops,
+        program_flops=candidate.given.flops,
+        time=candidate.time,
+        program_time=candidate.given.time,
+    )

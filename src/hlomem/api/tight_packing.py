@@ -1,0 +1,59 @@
+"""The bytes the best packing of a program's temporaries would need, in the order it has.
+
+In: the stages of a plan. Out: a `TightHeap`: bytes, a bound and what is known about less. The
+buffers are those that XLA packs, placed by `hlomem.packer` instead. XLA packs by rules of its own
+and takes no offsets from outside: this can be known, and not be run.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from hlomem.api.pack import Buffer, pack
+from hlomem.assign.packing import Packing as Heap
+from hlomem.opt.orders.planned_orders import temporary_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hlomem.assign.packing import BufferInterval
+    from hlomem.packer.buffers import Packing
+    from hlomem.pipeline import Stages
+
+_PROVEN = frozenset({"at the bound", "proven optimal"})
+_EFFORT = 2_000
+"""Steps of exact search for one heap; nearly all reach the bound without any."""
+
+
+class TightHeap(NamedTuple):
+    """The temporaries of an order in the best packing that was found."""
+
+    size: int
+    """Bytes."""
+    bound: int
+    """Bytes that no packing of this order can do without."""
+    is_proven: bool
+    """Whether no packing of this order is smaller."""
+
+
+def pack_tightly(stages: Stages) -> TightHeap:
+    """Pack the temporaries of a program as tightly as can be found."""
+    packings: list[Packing] = []
+
+    def place(intervals: Sequence[BufferInterval], alignment: int) -> Heap:
+        buffers = [_as_buffer(interval, alignment) for interval in intervals]
+        packings.append(pack(buffers, effort=_EFFORT))
+        offset_of = packings[-1].offset_of
+        offsets = {interval.id: offset_of[interval.id] for interval in intervals}
+        return Heap(offsets, packings[-1].height)
+
+    size = temporary_bytes(stages.repacked(place))
+    slack = sum(packing.height - packing.lower_bound for packing in packings)
+    is_proven = all(packing.status in _PROVEN for packing in packings)
+    return TightHeap(size, size if is_proven else size - slack, is_proven)
+
+
+def _as_buffer(interval: BufferInterval, alignment: int) -> Buffer:
+    """A buffer whose lives do not include their ends."""
+    more = tuple((start, end + 1) for start, end in interval.colocations)
+    return Buffer(interval.id, interval.start, interval.end + 1, interval.size, alignment, more)

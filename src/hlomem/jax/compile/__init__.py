@@ -1,0 +1,1 @@
+"""Compiles in child processes: a plan is there long before the code is."""

@@ -1,0 +1,125 @@
+"""The child of `hlomem compile`: a factory's program, lowered and compiled with a dump.
+
+In: an `Errand`, one line of JSON on standard input. Out: files in its folder, as `messages.py`
+says. It ends when its work is done, or when standard input does: then nobody waits for it, and it
+takes its folder and all processes of its group with it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import signal
+import sys
+import threading
+import traceback
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from hlomem.base.errors import CommandError
+from hlomem.jax.compile.factories import find_factory, make_program
+from hlomem.jax.compile.messages import DUMP, FACTS, OUTCOME, Errand, Facts, Outcome, write_message
+from hlomem.jax.compile.programs import result_names
+from hlomem.jax.compile.with_dump import module_name, write_dump
+from hlomem.jax.flops import count_flops
+from hlomem.jax.target_kinds import MissingSoftwareError, parse_target
+
+if TYPE_CHECKING:
+    from hlomem.jax.compile.factories import FactoryProgram
+    from hlomem.jax.compile.messages import Job
+
+_MAX_TRACE = 12
+"""Lines of a traceback that are handed on."""
+_PACKAGES = ("jax", "jaxlib", "libtpu", "jax-cuda13-plugin", "jax-cuda12-plugin")
+_OURS = Path(__file__).parent
+
+
+def main() -> None:
+    """Do what standard input says."""
+    errand = msgspec.json.decode(sys.stdin.buffer.readline(), type=Errand)
+    folder = Path(errand.folder)
+    threading.Thread(target=_leave_with_parent, args=(folder,), daemon=True).start()
+    sys.path[:] = errand.path
+    write_message(folder, OUTCOME, _outcome(errand.job, folder))
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)  # what a compiler has running is not worth waiting for
+
+
+def _leave_with_parent(folder: Path) -> None:
+    """Wait for the end of standard input, which is that of the parent."""
+    while os.read(0, 4096):
+        pass
+    shutil.rmtree(folder, ignore_errors=True)
+    if os.getpgid(0) == os.getpid():
+        os.killpg(0, signal.SIGKILL)
+    os._exit(1)
+
+
+def _outcome(job: Job, folder: Path) -> Outcome:
+    kind: Literal["factory", "compiler"] = "factory"
+    try:
+        program, facts = _lower(job)
+        write_message(folder, FACTS, facts)
+        kind = "compiler"
+        return Outcome(refusal=write_dump(program.lowered, folder / DUMP).refusal)
+    except MissingSoftwareError as error:
+        return Outcome(problem=str(error), kind="missing")
+    except CommandError as error:
+        return Outcome(problem=str(error), kind="usage")
+    except BaseException as error:  # noqa: BLE001 - whatever it is, the parent must say so
+        words = f"{type(error).__name__}: {error}".strip()
+        return Outcome(problem=words, kind=kind, trace=_users_lines(error))
+
+
+def _lower(job: Job) -> tuple[FactoryProgram, Facts]:
+    target = parse_target(job.target)
+    devices = target.devices  # what is missing is said before anything is imported
+    assert devices
+    for name in job.imports:
+        import_module(name)
+    program = make_program(find_factory(job.factory), job.settings, target)
+    flops = None if program.jaxpr is None else count_flops(program.jaxpr)
+    versions = {name: found for name in _PACKAGES if (found := _version(name))}
+    facts = Facts(
+        module_name=module_name(program.lowered),
+        results=result_names(program.lowered),
+        flops=flops.total if flops else None,
+        has_while=flops.has_while if flops else False,
+        fingerprint=_fingerprint(program.lowered, job, versions) if job.has_fingerprint else "",
+        versions=versions,
+    )
+    return program, facts
+
+
+def _fingerprint(lowered: Any, job: Job, versions: dict[str, str]) -> str:
+    """A hash of all that decides what the compiler plans."""
+    rest = [job.target, job.imports, sorted(versions.items()), os.environ.get("XLA_FLAGS", "")]
+    rest.append(os.environ.get("LIBTPU_INIT_ARGS", ""))
+    digest = hashlib.sha256(msgspec.json.encode(rest))
+    digest.update(lowered.as_text().encode())
+    return digest.hexdigest()
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""
+
+
+def _users_lines(error: BaseException) -> tuple[str, ...]:
+    """The end of a traceback, without the calls of ours that led to it."""
+    frames = traceback.extract_tb(error.__traceback__)
+    theirs = [frame for frame in frames if Path(frame.filename).parent != _OURS]
+    lines = "".join(traceback.format_list(theirs[-4:])).splitlines()
+    return tuple(lines[-_MAX_TRACE:])
+
+
+if __name__ == "__main__":
+    main()

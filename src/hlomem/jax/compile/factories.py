@@ -1,0 +1,129 @@
+"""Factories: `pkg.module:factory` and its settings → a program to compile.
+
+A factory is called with the settings of the command line, and with the target's `devices` where it
+has a parameter of that name. It returns
+
+- `(function, arguments)` or `(function, arguments, keywords)`: a function, jitted or not, and what
+  it is to be called with, arrays or `jax.ShapeDtypeStruct`s; what has no sharding is put on the
+  target's first device; or
+- a `jax.stages.Lowered` or `Traced`, or a wrapper of one, as nnx.jit and eqx.filter_jit return.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from hlomem.base.errors import CommandError
+from hlomem.base.source import visible
+from hlomem.jax.compile.programs import jitted_with, place_for
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from hlomem.jax.target_kinds import Target
+
+_DEVICES = "devices"
+_FORMS = "(function, arguments), (function, arguments, keywords) or a jax.stages.Lowered"
+
+
+class FactoryProgram(NamedTuple):
+    """The program a factory has made."""
+
+    lowered: Any
+    jaxpr: Any
+    """None where the factory lowered it itself."""
+
+
+def find_factory(spec: str) -> Callable[..., Any]:
+    """The factory `pkg.module:name`, or `path/to/file.py:name`; errors of its import pass."""
+    place, colon, name = spec.rpartition(":")
+    if not colon or not place or not name:
+        problem = f"`{visible(spec)}` names no factory: give module:function, as in"
+        raise CommandError(f"{problem} my_package.train:make_step or train.py:make_step")
+    found: Any = _import_file(Path(place)) if place.endswith(".py") else _import_module(place)
+    for part in name.split("."):
+        if not hasattr(found, part):
+            known = [key for key, value in vars(found).items() if inspect.isfunction(value)]
+            hint = f"; its functions are {', '.join(known[:10])}" if known else ""
+            raise CommandError(f"`{visible(place)}` has no `{visible(part)}`{visible(hint)}")
+        found = getattr(found, part)
+    if not callable(found):
+        raise CommandError(f"`{visible(spec)}` is no function, but a {type(found).__name__}")
+    factory: Callable[..., Any] = found
+    return factory
+
+
+def _import_file(path: Path) -> Any:
+    if not path.is_file():
+        raise CommandError(f"{visible(str(path))}: no such file")
+    spec = spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    sys.path.insert(0, str(path.resolve().parent))
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _import_module(name: str) -> Any:
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name and (name == error.name or name.startswith(f"{error.name}.")):
+            problem = f"no module `{visible(error.name)}` here or on PYTHONPATH"
+            raise CommandError(f"`{visible(name)}` cannot be imported: {problem}") from error
+        raise
+
+
+def make_program(
+    factory: Callable[..., Any], settings: Mapping[str, Any], target: Target
+) -> FactoryProgram:
+    """The program a factory makes with these settings, for a target."""
+    made = factory(**_arguments_of(factory, settings, target))
+    stages = import_module("jax").stages
+    made = getattr(made, "lowered", made)
+    if isinstance(made, stages.Lowered):
+        return FactoryProgram(made, None)
+    if isinstance(made, stages.Traced):
+        return FactoryProgram(made.lower(), made.jaxpr)
+    if not isinstance(made, tuple | list) or not 2 <= len(made) <= 3 or not callable(made[0]):
+        raise CommandError(f"the factory returned a `{type(made).__name__}` instead of {_FORMS}")
+    function, arguments, *rest = made
+    keywords = rest[0] if rest else {}
+    if not isinstance(arguments, tuple | list) or not isinstance(keywords, dict):
+        kinds = f"a `{type(arguments).__name__}` and a `{type(keywords).__name__}`"
+        problem = "the factory's arguments are to be a tuple, its keywords a dictionary"
+        raise CommandError(f"{problem}: they are {kinds}")
+    return _lower(function, tuple(arguments), keywords, target)
+
+
+def _lower(function: Any, arguments: Any, keywords: Any, target: Target) -> FactoryProgram:
+    placed, named, options = place_for(arguments, keywords, target)
+    jitted = jitted_with(function, options)
+    if not hasattr(jitted, "trace"):  # another library's jit
+        lowered = jitted.lower(*placed, **named)
+        return FactoryProgram(getattr(lowered, "lowered", lowered), None)
+    traced = jitted.trace(*placed, **named)
+    return FactoryProgram(traced.lower(), traced.jaxpr)
+
+
+def _arguments_of(
+    factory: Callable[..., Any], settings: Mapping[str, Any], target: Target
+) -> dict[str, Any]:
+    parameters = inspect.signature(factory).parameters
+    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+    known = [name for name in parameters if name != _DEVICES]
+    for name in settings:
+        if name not in parameters and not takes_any:
+            there = f"its settings are {', '.join(known)}" if known else "it has none"
+            raise CommandError(f"the factory has no setting `{visible(name)}`; {there}")
+    given = dict(settings)
+    if _DEVICES in parameters and _DEVICES not in given:
+        given[_DEVICES] = target.devices
+    return given

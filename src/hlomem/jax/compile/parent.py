@@ -1,0 +1,308 @@
+"""XLA's plan of a program, without the rest of the compile.
+
+In: a `Job`. Out: the dump of its plan. The compiler runs in a child process, which is stopped as
+soon as the files of the plan are complete, which another file tells: libtpu writes them after a
+twentieth of a compile, and before it refuses a program that does not fit. Where no such file is
+known, or another version has none, the compile is waited for. The child has a process group of its
+own, which is killed on every way out, and ends itself when this process does; its folder goes with
+it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from hlomem.base.errors import CommandError, HlomemError
+from hlomem.base.source import visible
+from hlomem.dump.file_names import FILE_NAMES
+from hlomem.jax.compile.messages import (
+    DUMP,
+    FACTS,
+    OUTCOME,
+    OUTPUT,
+    Errand,
+    Facts,
+    Job,
+    Outcome,
+    read_message,
+)
+from hlomem.jax.function_memory import explained, read_dump
+from hlomem.jax.target_kinds import MissingSoftwareError, parse_target
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from hlomem.api.explain import MemoryExplanation
+    from hlomem.dump.dump import Dump
+    from hlomem.jax.target_kinds import Target
+
+_START = (
+    "import sys; sys.path[:0] = sys.argv[1:]; from hlomem.jax.compile.child import main; main()"
+)
+_PACKAGE_HOME = str(Path(__file__).parents[3])
+_INTERVAL = 0.03
+_PLAN = ("after_optimizations.txt", *(name.suffix for name in dict.fromkeys(FILE_NAMES.values())))
+"""How the names of a plan's files end."""
+_MAX_OUTPUT = 8
+"""Lines of what a child printed that an error shows."""
+
+
+class CompileError(HlomemError):
+    """A program that could not be compiled: says whose fault it was, and shows its last lines."""
+
+
+class PlannedProgram(NamedTuple):
+    """XLA's plan of a job's program."""
+
+    dump: Dump
+    """Read whole; the folder it lay in may be gone."""
+    facts: Facts
+    target: Target
+    refusal: str
+    """XLA's message where the program does not fit the target."""
+    is_stopped: bool
+    """Whether the compile was stopped once its plan was there."""
+    seconds: float
+    cpu_seconds: float
+    """Of the child, until it was stopped."""
+
+    @property
+    def memory(self) -> MemoryExplanation:
+        """The explanation of the program's memory."""
+        return explained(self.dump, self.target.machine, self.facts.results)
+
+
+def plan_in_child(
+    job: Job,
+    *,
+    timeout: float | None = None,
+    output: Path | None = None,
+    is_full: bool = False,
+    on_progress: Callable[[str], None] = lambda _: None,
+) -> PlannedProgram:
+    """Plan a job's program in a child process.
+
+    With `output` the files of the dump are left in that folder. `is_full` waits for the whole
+    compile. `on_progress` is told now and then what the child is doing. Errors are `HlomemError`s,
+    with what the child had to say.
+    """
+    with _child_of(job, is_full=is_full) as child:
+        facts = child.wait(timeout, lambda _: False, on_progress)
+        planned = child.result(facts)
+        if output is not None:
+            child.keep_dump(output)
+        return planned
+
+
+def plan_unless_known(
+    job: Job,
+    is_known: Callable[[Facts], bool],
+    *,
+    timeout: float | None = None,
+    on_progress: Callable[[str], None] = lambda _: None,
+) -> PlannedProgram | Facts:
+    """The same, but a program that is known once it has been lowered is not compiled.
+
+    Its facts are returned then.
+    """
+    with _child_of(job) as child:
+        facts = child.wait(timeout, is_known, on_progress)
+        return facts if facts is not None and is_known(facts) else child.result(facts)
+
+
+@contextmanager
+def _child_of(job: Job, *, is_full: bool = False) -> Iterator[_Child]:
+    """A process that compiles a job's program; nothing of it is left afterwards."""
+    target = parse_target(job.target)
+    if not hasattr(os, "wait4"):
+        raise CompileError("programs are compiled in a child process on Linux and macOS only")
+    if target.missing:
+        problem = f"cannot compile for {target.name}: {target.wanted} is not installed"
+        raise MissingSoftwareError(f"{problem}\n  {target.missing}")
+    folder = Path(mkdtemp(prefix="hlomem-"))
+    try:
+        yield _Child(job, target, folder, is_full=is_full)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class _Child:
+    """The process that compiles."""
+
+    def __init__(self, job: Job, target: Target, folder: Path, *, is_full: bool) -> None:
+        self._job = job
+        self._target = target
+        self._folder = folder
+        self._mark = "" if is_full else target.plan_mark
+        (folder / DUMP).mkdir()
+        self._output = (folder / OUTPUT).open("wb")
+        self._began = time.monotonic()
+        self._is_stopped = False
+        self._cpu_seconds = 0.0
+        self._plan_sizes: dict[Path, int] = {}
+        self._process = subprocess.Popen(  # noqa: S603 - Python itself
+            [sys.executable, "-c", _START, _PACKAGE_HOME],
+            stdin=subprocess.PIPE,
+            stdout=self._output,
+            stderr=subprocess.STDOUT,
+            env=_environment(target),
+            process_group=0,
+        )
+        assert self._process.stdin is not None
+        errand = Errand(job=job, folder=str(folder), path=_search_path())
+        with suppress(BrokenPipeError):  # it may have died already, which `wait` finds
+            self._process.stdin.write(msgspec.json.encode(errand) + b"\n")
+            self._process.stdin.flush()
+
+    def wait(
+        self,
+        timeout: float | None,
+        is_known: Callable[[Facts], bool],
+        on_progress: Callable[[str], None],
+    ) -> Facts | None:
+        """Wait until the plan is there, the program is known, or the child has ended; it ends."""
+        try:
+            return self._watch(timeout, is_known, on_progress)
+        finally:
+            self._end()
+
+    def _watch(
+        self,
+        timeout: float | None,
+        is_known: Callable[[Facts], bool],
+        on_progress: Callable[[str], None],
+    ) -> Facts | None:
+        facts = None
+        while not self._has_ended():
+            if facts is None:
+                facts = read_message(self._folder, FACTS, Facts)
+                if facts is not None and is_known(facts):
+                    return facts
+            on_progress("lowers" if facts is None else "plans")
+            if facts is not None and self._is_planned(facts):
+                self._is_stopped = True
+                break
+            if timeout is not None and time.monotonic() - self._began > timeout:
+                doing = "lowered" if facts is None else "compiled"
+                problem = f"`{visible(self._job.factory)}` was not {doing} in {timeout:g} s"
+                raise CompileError(f"{problem}; --timeout gives it longer{self._said()}")
+            time.sleep(_INTERVAL)
+        return facts or read_message(self._folder, FACTS, Facts)
+
+    def _has_ended(self) -> bool:
+        if self._process.returncode is not None:
+            return True
+        pid, status, usage = os.wait4(self._process.pid, os.WNOHANG)
+        if pid:
+            self._note_end(status, usage.ru_utime + usage.ru_stime)
+        return bool(pid)
+
+    def _note_end(self, status: int, cpu_seconds: float) -> None:
+        self._process.returncode = os.waitstatus_to_exitcode(status)
+        self._cpu_seconds = cpu_seconds
+
+    def _is_planned(self, facts: Facts) -> bool:
+        """Whether the next file is there, and those of the plan are not growing any more."""
+        if not self._mark:
+            return False
+        ours = f".{facts.module_name}."
+        found = [path for path in (self._folder / DUMP).iterdir() if ours in path.name]
+        marks = [path for path in found if path.name.endswith(self._mark)]
+        plan = {path: path.stat().st_size for path in found if path.name.endswith(_PLAN)}
+        before, self._plan_sizes = self._plan_sizes, plan
+        return bool(marks) and len(plan) == len(_PLAN) and plan == before
+
+    def _end(self) -> None:
+        """Nothing of it runs after this."""
+        if self._process.returncode is None:
+            _kill_group(self._process.pid)
+            _, status, usage = os.wait4(self._process.pid, 0)
+            self._note_end(status, usage.ru_utime + usage.ru_stime)
+        else:
+            _kill_group(self._process.pid)  # what it started, and left
+        assert self._process.stdin is not None
+        with suppress(BrokenPipeError):
+            self._process.stdin.close()
+        self._output.close()
+
+    def result(self, facts: Facts | None) -> PlannedProgram:
+        """The plan, or the error of whoever failed."""
+        outcome = read_message(self._folder, OUTCOME, Outcome)
+        if outcome is None and not self._is_stopped:
+            raise CompileError(self._died())
+        if outcome is not None and outcome.problem:
+            raise self._failed(outcome)
+        assert facts is not None
+        return PlannedProgram(
+            read_dump(self._folder / DUMP, facts.module_name),
+            facts,
+            self._target,
+            outcome.refusal if outcome else "",
+            self._is_stopped,
+            time.monotonic() - self._began,
+            self._cpu_seconds,
+        )
+
+    def keep_dump(self, output: Path) -> None:
+        """Move the files of the dump into another folder."""
+        output.mkdir(parents=True, exist_ok=True)
+        for path in sorted((self._folder / DUMP).iterdir()):
+            shutil.move(path, output / path.name)
+
+    def _failed(self, outcome: Outcome) -> HlomemError:
+        if outcome.kind == "usage":
+            return CommandError(outcome.problem)
+        if outcome.kind == "missing":
+            return MissingSoftwareError(outcome.problem)
+        who = f"`{visible(self._job.factory)}` raised"
+        if outcome.kind == "compiler":
+            who = f"the compiler for {self._target.name} refused `{visible(self._job.factory)}`"
+        trace = "".join(f"\n  {visible(line)}" for line in outcome.trace)
+        problem = "\n  ".join(visible(line) for line in outcome.problem.split("\n")[:_MAX_OUTPUT])
+        return CompileError(f"{who}: {problem}{trace}")
+
+    def _died(self) -> str:
+        code = self._process.returncode
+        how = f"exit code {code}"
+        if code is not None and code < 0:
+            how = signal.Signals(-code).name
+            if -code == signal.SIGKILL:
+                how += ", as when a machine runs out of memory"
+        return (
+            f"the process that compiles `{visible(self._job.factory)}` died ({how}){self._said()}"
+        )
+
+    def _said(self) -> str:
+        """The last lines the child printed."""
+        lines = (self._folder / OUTPUT).read_text(errors="replace").split("\n")
+        last = [line for line in lines if line.strip()][-_MAX_OUTPUT:]
+        return "".join(f"\n  {visible(line)}" for line in last)
+
+
+def _environment(target: Target) -> dict[str, str]:
+    """The child's: no device of this machine is touched, no cache answers."""
+    own = {"JAX_PLATFORMS": "cpu", "JAX_ENABLE_COMPILATION_CACHE": "false"}
+    return {**target.environment, **os.environ, **own}
+
+
+def _kill_group(pid: int) -> None:
+    with suppress(ProcessLookupError, PermissionError):  # nobody is left in it
+        os.killpg(pid, signal.SIGKILL)
+
+
+def _search_path() -> list[str]:
+    """The folders this process finds modules in, and the one it runs in."""
+    here = str(Path.cwd())
+    path = [place or here for place in sys.path]
+    return path if here in path else [here, *path]

@@ -1,0 +1,121 @@
+"""Modules that JAX's compilers schedule, shown to whoever watches, by JAX's public API alone.
+
+Out: a `SeenModule` for every program that is compiled while somebody watches, before its memory is
+planned, and so for those that turn out not to fit, too. The hook is that of `hlomem.jax.optimize`
+(`jax.extend.xla`, jax 0.10.2 and later); this one never changes a module. To put it in initialises
+JAX's backends, which some programs must not do early (`jax.distributed.initialize`); so it is put
+in by a listener of `jax.monitoring`, when the first program has been lowered and is about to be
+compiled. Whatever goes wrong here is logged and leaves the compile alone.
+"""
+
+from __future__ import annotations
+
+import itertools
+from importlib import import_module
+from threading import RLock
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from hlomem.jax.pass_.log import logger
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ABOUT_TO_COMPILE = "/jax/core/compile/jaxpr_to_mlir_module_duration"
+"""JAX's event after a program was lowered: what follows is the compile."""
+_PLUGINS = ("tpu", "cuda", "rocm")
+"""Compilers that may be there without devices, for programs that run elsewhere."""
+
+
+class SeenModule(NamedTuple):
+    """A program as its compiler had scheduled it."""
+
+    platform: str
+    proto: bytes
+    """A serialized HloModuleProto."""
+
+
+_numbers = itertools.count(1)
+_lock = RLock()
+_watchers: tuple[Callable[[SeenModule], None], ...] = ()
+"""Replaced, never changed: a compiler that shows a module takes no lock of ours."""
+_hooks: dict[str, str] = {}
+"""By platform the name of the hook that is in."""
+
+
+def add(watcher: Callable[[SeenModule], None]) -> None:
+    """Call `watcher` with every module from now on, from any thread of the compiler."""
+    global _watchers  # noqa: PLW0603 - compilers are the process's, and so are its watchers
+    with _lock:
+        _watchers = (*_watchers, watcher)
+        if len(_watchers) == 1:
+            monitoring: Any = import_module("jax.monitoring")
+            monitoring.register_event_duration_secs_listener(_listen)
+
+
+def remove(watcher: Callable[[SeenModule], None]) -> None:
+    """Call it no more; with the last one the hooks go."""
+    global _watchers  # noqa: PLW0603 - as above
+    with _lock:
+        _watchers = tuple(other for other in _watchers if other != watcher)
+        if not _watchers:
+            monitoring: Any = import_module("jax.monitoring")
+            monitoring.unregister_event_duration_listener(_listen)
+            _take_out()
+
+
+def _listen(event: str, _: float, **__: Any) -> None:
+    if event == ABOUT_TO_COMPILE:
+        with _lock:
+            if _watchers:
+                _put_in()
+
+
+def _put_in() -> None:
+    """A hook into every compiler of the process that has none yet."""
+    try:
+        extension: Any = import_module("jax.extend.xla")
+        backends = list(import_module("jax.extend.backend").backends())
+    except Exception as error:  # noqa: BLE001 - an exception would end the user's compile
+        logger.info("no hook to watch compiles by: %s", error)
+        return
+    for platform in dict.fromkeys([*backends, *_PLUGINS]):
+        if platform not in _hooks:
+            _register(extension, platform)
+
+
+def _register(extension: Any, platform: str) -> None:
+    name = f"hlomem-watch-{next(_numbers)}"
+
+    def show(proto: bytes) -> None:
+        _show(platform, proto)
+
+    try:
+        extension.register_hlo_module_transformation(
+            show, name=name, stage=extension.PipelineStage.POST_SCHEDULER, platforms=platform
+        )
+    except Exception as error:  # noqa: BLE001 - a platform this process does not have
+        logger.debug("no hook for %s: %s", platform, error)
+    else:
+        _hooks[platform] = name
+
+
+def _show(platform: str, proto: bytes) -> None:
+    """Hand a module to the watchers; XLA takes nothing back."""
+    try:
+        seen = SeenModule(platform, bytes(proto))
+        for watcher in _watchers:
+            watcher(seen)
+    except Exception as error:  # noqa: BLE001 - an exception would end the user's compile
+        logger.warning("a module of %s was not seen: %s", platform, error)
+
+
+def _take_out() -> None:
+    extension: Any = import_module("jax.extend.xla") if _hooks else None
+    for platform, name in list(_hooks.items()):
+        try:
+            extension.clear_hlo_module_transformation(
+                name, stage=extension.PipelineStage.POST_SCHEDULER, platforms=platform
+            )
+        except Exception as error:  # noqa: BLE001 - it shows nothing any more without watchers
+            logger.debug("the hook for %s stays: %s", platform, error)
+        del _hooks[platform]

@@ -1,0 +1,393 @@
+"""`hlomem.jax.optimize`: puts the pass into JAX's compilers, and takes it out again.
+
+The hook is `jax.extend.xla.register_hlo_module_transformation`, stage `POST_SCHEDULER`, in jax
+since 0.10.2. It is young; so the first use in a process compiles a program of two instructions
+whose order must come back turned around, and says clearly if it does not.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from functools import partial
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from hlomem import __version__
+from hlomem.base.errors import CommandError, HlomemError
+from hlomem.base.source import visible
+from hlomem.jax.compile.placeholder import planned_bytes
+from hlomem.jax.pass_ import cache_guard
+from hlomem.jax.pass_.answer_cache import AnswerStore
+from hlomem.jax.pass_.log import logger
+from hlomem.jax.pass_.transform import Limits, Transform
+from hlomem.jax.target_kinds import parse_target
+from hlomem.machines.capacity import parse_capacity
+from hlomem.machines.options import options_for
+from hlomem.machines.registry import find_device, find_machine, machines_of
+from hlomem.machines.releases import Release
+from hlomem.opt.constants import RECOMPUTE
+from hlomem.opt.goal import Rules, check_rules
+from hlomem.proto.edit import write_orders
+from hlomem.proto.module import read_module
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import TracebackType
+
+    from hlomem.hlo.ir import HloInstruction
+    from hlomem.jax.target_kinds import Target
+    from hlomem.machines.machine import ChangedAfterHook
+    from hlomem.machines.options import Options
+    from hlomem.opt.goal import Effort
+
+FIRST_JAX = (0, 10, 2)
+DEFAULT_PLATFORMS = ("cpu", "cuda")
+"""Those that are optimised unless others are named. On a TPU orders are tried by compiling, which
+takes longer, and is to be asked for."""
+_BACKEND_OF = {"cpu": "cpu", "cuda": "gpu", "tpu": "tpu"}
+_FITTED = "cpu"
+"""The platform whose programs are fitted to a budget unless another is named."""
+_numbers = itertools.count(1)
+_lock = Lock()
+_tested: dict[str, str] = {}
+"""By platform what its self-test found wrong; empty where it passed."""
+_keeping: dict[str, bool] = {}
+"""By platform whether donated arguments stay so."""
+
+
+class UnsupportedJaxError(HlomemError):
+    """A JAX without the hook, or with one that does not do what it should."""
+
+
+def optimize(
+    *,
+    effort: Effort = "default",
+    platforms: Sequence[str] | str | None = None,
+    min_bytes: int = 1 << 16,
+    max_instructions: int = 50_000,
+    may_reorder_collectives: bool | None = None,
+    max_slowdown: float = 0.0,
+    recompute: float = RECOMPUTE,
+    chip: str = "",
+    target: str = "",
+    fit: int | str | None = None,
+    offload: bool = True,
+) -> Optimization:
+    """Make every program compiled from now on need less memory: by another order, and a bit more.
+
+    It ends with the `with` block, or by `.remove()`. Programs with less than `min_bytes` of
+    temporaries, or more than `max_instructions`, are left alone. `may_reorder_collectives` and
+    `max_slowdown` are as for `hlomem.improve`; unless it is said, collectives may change places if
+    this is the only process: all devices run what is compiled here.
+
+    `recompute` is the share of a program's operations, and of its modelled time, that computing
+    values again may add, where the program needs less then; 0 leaves it at the order. Programs for
+    a TPU get another order alone.
+
+    `target` names the machine programs are compiled for where it is not here (`tpu-v5e:2x2`,
+    `cuda-h100`). On a TPU orders are tried: libtpu plans them in child processes, and one is taken
+    if its plan is smaller. That needs to know the chips, by `target`, by `chip`, or because they
+    are here.
+
+    `fit` is the memory that all allocations of a program may take together: bytes, `"200 MiB"`, or
+    a chip whose memory it is. A program that is larger in the order found has values computed again
+    until it fits or nothing helps; `report()` says which, and by how much it misses. Where that is
+    not enough on a TPU or GPU, values wait in the host's memory, unless `offload` is False.
+    """
+    rules = check_rules(Rules(effort, bool(may_reorder_collectives), max_slowdown, recompute))
+    extension = _find_extension()
+    if may_reorder_collectives is None:
+        is_alone = import_module("jax").process_count() == 1
+        rules = rules._replace(may_reorder_collectives=is_alone)
+    limits = Limits(min_bytes, max_instructions, _parse_fit(fit), offload)
+    aim = parse_target(target) if target else None
+    if platforms is None and (aim is not None or fit is not None):
+        platforms = aim.family if aim is not None else _FITTED
+    chosen = _choose_platforms(platforms)
+    aims = {platform: _aim_of(platform, aim, chip) for platform in chosen}
+    if fit is not None and any(not aims[one] and _changed(one) != "nothing" for one in chosen):
+        raise CommandError("`fit` on a GPU is tried: name the chip, as in target='cuda-h100'")
+    for platform in chosen:
+        _test_once(extension, platform)
+    transforms = {}
+    for platform in chosen:
+        keeps = _keeps_donations(extension, platform)
+        bounds = limits._replace(keeps_donations=keeps)
+        transforms[platform] = _transform(platform, aims[platform], chip, rules, bounds)
+    return Optimization(extension, transforms, f"hlomem {__version__} {rules} {limits}")
+
+
+def _changed(platform: str) -> ChangedAfterHook:
+    """The work of its compiler after the hook: on all machines of a platform the same."""
+    return machines_of(_BACKEND_OF[platform])[0].changed_after_hook
+
+
+def _aim_of(platform: str, aim: Target | None, chip: str) -> Target | None:
+    """The target of a platform's programs, if it has one; its compiler is loaded then."""
+    aim = aim if aim is not None and aim.family == platform else None
+    if _changed(platform) == "memory":
+        aim = aim or parse_target(f"{platform}-{chip or _chip_here(platform)}")
+    if aim is not None:
+        assert aim.devices  # which loads the compiler that the pass is put into
+    return aim
+
+
+def _transform(
+    platform: str, aim: Target | None, chip: str, rules: Rules, limits: Limits
+) -> Transform:
+    """The pass for a platform; for a TPU one that tries orders."""
+    chip = aim.machine.chip_name if aim is not None else chip
+    changed = _changed(platform)
+    is_tried = changed == "memory" or (limits.fit is not None and changed != "nothing")
+    plan = partial(planned_bytes, aim.name, platform) if aim and is_tried else None
+    return Transform(
+        platform,
+        compiler_options(platform, chip),
+        rules,
+        limits,
+        plan,
+        foresees_orders=changed != "memory",
+        store=AnswerStore(f"{platform} {aim.name if aim is not None else chip} {rules} {limits}"),
+    )
+
+
+def _chip_here(platform: str) -> str:
+    """The name of this machine's chips."""
+    if platform in _backends():
+        kind = import_module("jax").local_devices(backend=platform)[0].device_kind
+        machine = find_device(platform, kind)
+        if machine is not None:
+            return machine.chip_name.removeprefix(platform)
+    raise CommandError("which TPU? Name it, as in target='tpu-v5e:2x2'")
+
+
+def _parse_fit(fit: int | str | None) -> int | None:
+    """The bytes that are meant; `CommandError` where none are."""
+    if isinstance(fit, str):
+        return parse_capacity(fit).size
+    if fit is not None and fit <= 0:
+        raise CommandError(f"a program cannot fit {fit} bytes")
+    return fit
+
+
+class Optimization:
+    """A pass that is on until it is removed; a context manager."""
+
+    def __init__(self, extension: Any, transforms: dict[str, Transform], signature: str) -> None:
+        self._extension = extension
+        self._signature = signature
+        self._name = f"hlomem-{next(_numbers)}"
+        self._platforms: list[str] = []
+        self._transforms = transforms  # held as long as the compiler may call them
+        for platform, transform in transforms.items():
+            _register(extension, transform, self._name, platform)
+            self._platforms.append(platform)
+        cache_guard.enter(signature)
+
+    @property
+    def platforms(self) -> tuple[str, ...]:
+        """The platforms the pass is on for; empty when it has been removed."""
+        return tuple(self._platforms)
+
+    def remove(self) -> None:
+        """Take the pass out; programs compiled from now on have XLA's order again."""
+        with _lock:
+            platforms, self._platforms = self._platforms, []
+        if not platforms:
+            return
+        for platform in platforms:
+            _clear(self._extension, self._name, platform)
+        cache_guard.leave(self._signature)
+
+    def __enter__(self) -> Optimization:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.remove()
+
+
+def _register(extension: Any, callback: Any, name: str, platform: str) -> None:
+    stage = extension.PipelineStage.POST_SCHEDULER
+    extension.register_hlo_module_transformation(
+        callback, name=name, stage=stage, platforms=platform
+    )
+
+
+def _clear(extension: Any, name: str, platform: str) -> None:
+    stage = extension.PipelineStage.POST_SCHEDULER
+    extension.clear_hlo_module_transformation(name, stage=stage, platforms=platform)
+
+
+def require_jax() -> str:
+    """The version of JAX; an error that says how to get one where there is none."""
+    try:
+        return version("jax")
+    except PackageNotFoundError:
+        wanted = ".".join(map(str, FIRST_JAX))
+        problem = f"jax is not installed; `pip install 'jax>={wanted}'`"
+        raise UnsupportedJaxError(problem) from None
+
+
+def _find_extension() -> Any:
+    """JAX's module of compiler passes; an error that names the version where there is none."""
+    wanted = ".".join(map(str, FIRST_JAX))
+    found = require_jax()
+    try:
+        return import_module("jax.extend.xla")
+    except ImportError:
+        problem = f"jax {found} has no hook for passes; it is in jax {wanted} and later"
+        raise UnsupportedJaxError(problem) from None
+
+
+def _choose_platforms(platforms: Sequence[str] | str | None) -> list[str]:
+    """Those that are asked for, else those of the default that this process has."""
+    if platforms is None:
+        return [platform for platform in DEFAULT_PLATFORMS if platform in _backends()]
+    chosen = [platforms] if isinstance(platforms, str) else list(platforms)
+    for platform in chosen:
+        if platform not in _BACKEND_OF:
+            known = ", ".join(_BACKEND_OF)
+            raise CommandError(f"unknown platform `{visible(platform)}`; known are {known}")
+    return chosen
+
+
+def _backends() -> list[str]:
+    """The platforms this process has devices of."""
+    return list(import_module("jax.extend.backend").backends())
+
+
+def compiler_options(platform: str, chip: str = "") -> Options:
+    """How the compiler of this process plans."""
+    numbers = re.match(r"\d+(\.\d+)*", version("jaxlib"))
+    assert numbers is not None
+    jaxlib = tuple(map(int, numbers.group().split(".")))
+    machine = find_machine(_BACKEND_OF[platform], chip)
+    return options_for(machine, Release("jaxlib", jaxlib))
+
+
+# The self-test.
+
+
+def _test_once(extension: Any, platform: str) -> None:
+    """Raise unless the hook of a platform with devices has been seen to work in this process."""
+    with _lock:
+        if platform not in _backends():
+            _test_plugin(extension, platform)
+        elif platform not in _tested:
+            _tested[platform] = _find_fault(extension, platform)
+            logger.info("hook for %s: %s", platform, _tested[platform] or "works")
+    if _tested.get(platform):
+        problem = f"the hook of jax {version('jax')} for {platform} does not work"
+        raise UnsupportedJaxError(f"{problem}: {_tested[platform]}")
+
+
+def _test_plugin(extension: Any, platform: str) -> None:
+    """A compiler without devices, for programs that run elsewhere: it must take a pass at least."""
+    name = f"hlomem-test-{next(_numbers)}"
+    try:
+        _register(extension, lambda _: None, name, platform)
+        _clear(extension, name, platform)
+    except Exception as error:
+        known = ", ".join(_backends())
+        problem = f"this JAX has no platform `{platform}`, only {known}"
+        raise CommandError(f"{problem} ({type(error).__name__})") from error
+    logger.info("hook for %s: no device, not tested", platform)
+
+
+def _keeps_donations(extension: Any, platform: str) -> bool:
+    """Whether a module that is handed back keeps what it does with donated arguments.
+
+    That of jax 0.10.2 does not: its results no longer lie where the arguments were.
+    """
+    if platform not in _backends():
+        return True
+    with _lock:
+        if platform not in _keeping:
+            _keeping[platform] = _is_donation_kept(extension, platform)
+    return _keeping[platform]
+
+
+def _is_donation_kept(extension: Any, platform: str) -> bool:
+    """Compile a program with a donated argument, its module handed back as it is."""
+    jax: Any = import_module("jax")
+    name = f"hlomem-test-{next(_numbers)}"
+    _register(extension, bytes, name, platform)
+    try:
+        device = jax.local_devices(backend=platform)[0]
+        sharding = jax.sharding.SingleDeviceSharding(device)
+        shape = jax.ShapeDtypeStruct((16,), "float32", sharding=sharding)
+
+        def hlomem_donation_test(x: Any) -> Any:
+            return x + 1
+
+        lowered = jax.jit(hlomem_donation_test, donate_argnums=0).lower(shape)
+        return "input_output_alias" in lowered.compile().as_text()
+    finally:
+        _clear(extension, name, platform)
+
+
+def _find_fault(extension: Any, platform: str) -> str:
+    """Compile two instructions in the order XLA does not choose; what is wrong, if anything."""
+    jax: Any = import_module("jax")
+    swapped: list[list[str]] = []
+
+    def swap(proto: bytes) -> bytes | None:
+        module = read_module(proto)
+        entry = module.entry
+        work = [part for part in entry.instructions if part.opcode not in _IDLE]
+        if swapped or len(work) != 2:
+            return None
+        swapped.append([part.name for part in work[::-1]])
+        return write_orders(module, {entry: turned_around(entry.instructions, work)})
+
+    name = f"hlomem-test-{next(_numbers)}"
+    _register(extension, swap, name, platform)
+    try:
+        device = jax.local_devices(backend=platform)[0]
+        shape = jax.ShapeDtypeStruct(
+            (8,), "float32", sharding=jax.sharding.SingleDeviceSharding(device)
+        )
+
+        def hlomem_self_test(x: Any, y: Any) -> Any:
+            return jax.lax.cumsum(x), jax.lax.cumsum(y, reverse=True)
+
+        compiled = jax.jit(hlomem_self_test).lower(shape, shape).compile()
+        order = _order_of(compiled.as_text())
+    except Exception as error:  # noqa: BLE001 - whatever it is, the hook is not to be used
+        return f"{type(error).__name__}: {error}".partition("\n")[0]
+    finally:
+        _clear(extension, name, platform)
+    if not swapped:
+        return "a registered pass was not called as expected"
+    places = [list(order).index(name) for name in swapped[0] if name in order]
+    return "" if places == sorted(places) and len(places) == 2 else "an order was not kept"
+
+
+_IDLE = frozenset({"parameter", "constant", "tuple", "get-tuple-element", "bitcast"})
+_LINE = re.compile(r"^\s*(?:ROOT )?%?([\w.-]+) = .*? ([a-z][\w-]*)\(", re.MULTILINE)
+
+
+def turned_around(
+    order: Sequence[HloInstruction], work: Sequence[HloInstruction]
+) -> list[HloInstruction]:
+    """An order in which what works runs the other way round, and all else around it as it may."""
+    later: set[HloInstruction] = set()
+    for part in order:
+        if any(operand in later or operand in work for operand in part.operands):
+            later.add(part)
+    first = [part for part in order if part not in later and part not in work]
+    return [*first, *work[::-1], *(part for part in order if part in later)]
+
+
+def _order_of(text: str) -> dict[str, str]:
+    """The entry's instructions in order, with their opcodes."""
+    entry = text[text.index("\nENTRY ") :]
+    return dict(_LINE.findall(entry, entry.index("{\n")))

@@ -1,0 +1,379 @@
+"""The pass itself: a scheduled module in, one that needs less memory out, or nothing.
+
+In: bytes of an `HloModuleProto`, from any thread of the compiler. Out: other bytes, in a better
+order and with values computed again where that is almost free or a budget is to be met; or None
+where XLA's program stays: it is small or too large, nothing is better, or anything at all went
+wrong. No exception leaves it. The same module gets the same answer, from memory the second time,
+from JAX's cache on disk in another process.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections import OrderedDict
+from functools import partial
+from threading import Lock
+from typing import TYPE_CHECKING, NamedTuple
+
+from hlomem.hlo.barriers import has_barriers, without_barriers
+from hlomem.hlo.schedule import running_computations
+from hlomem.jax.pass_.answer_cache import Answer
+from hlomem.jax.pass_.log import Outcome, logger, record
+from hlomem.opt.candidate import Program, choose_cheapest, start_text
+from hlomem.opt.goal import Share
+from hlomem.opt.orders.latency import model_time, module_time
+from hlomem.opt.orders.planned_orders import needed_bytes, other_bytes, temporary_bytes
+from hlomem.opt.remat.lower_bound import find_floor
+from hlomem.opt.remat.offload import model_moves
+from hlomem.opt.remat.origins import find_origins
+from hlomem.opt.search import (
+    REJECTED_ORDER,
+    Compiler,
+    find_accepted,
+    find_fits,
+    find_order,
+    find_order_problems,
+    settle,
+)
+from hlomem.opt.trials import try_fits, try_offloads, try_orders
+from hlomem.proto.edit import write_module, write_orders
+from hlomem.proto.module import read_module
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hlomem.hlo.ir import HloModule
+    from hlomem.jax.pass_.answer_cache import AnswerStore
+    from hlomem.machines.options import Options
+    from hlomem.opt.candidate import Candidate
+    from hlomem.opt.goal import Rules
+    from hlomem.pipeline import Stages
+
+MAX_REMEMBERED = 256
+"""Modules whose answers are kept."""
+UNNAMED = "a module"
+
+
+def compiler_of(plan: Callable[[bytes], int] | None = None) -> Compiler:
+    """The compiler that calls a hook; `plan` asks it what a module needs."""
+    return Compiler(write_candidate, read_module, plan)
+
+
+def write_candidate(candidate: Candidate) -> bytes:
+    """A candidate as the module that was handed over, changed."""
+    if candidate.changes or candidate.edit is not None:
+        return write_module(candidate.module)
+    return write_orders(candidate.given.stages.module, candidate.orders)
+
+
+class Limits(NamedTuple):
+    """Bounds on the programs that are looked at."""
+
+    min_bytes: int
+    """Temporaries below which a program is not worth it."""
+    max_instructions: int
+    """Instructions, outside fusions, above which the search would take long."""
+    fit: int | None = None
+    """Bytes that all allocations of a program may take together; values are computed again where
+    an order is not enough. None where no number was named."""
+    offload: bool = True
+    """Whether values may wait in the host's memory where computing them again is not enough."""
+    keeps_donations: bool = True
+    """Whether the compiler keeps what is donated of a module that is handed back; where it does
+    not, a module with donated arguments is left alone."""
+
+
+class Transform:
+    """The function a platform's compiler calls."""
+
+    def __init__(
+        self,
+        platform: str,
+        options: Options,
+        rules: Rules,
+        limits: Limits,
+        plan: Callable[[bytes], int] | None = None,
+        *,
+        foresees_orders: bool = False,
+        store: AnswerStore | None = None,
+    ) -> None:
+        """`plan` asks the compiler itself what a module needs, where that cannot be foreseen.
+
+        `foresees_orders` says that it can be for orders, and need not be asked then. `store` keeps
+        answers for other processes.
+        """
+        self._platform = platform
+        self._options = options
+        self._rules = rules
+        self._limits = limits
+        self._compiler = compiler_of(plan)
+        self._is_exact = plan is None
+        self._foresees_orders = foresees_orders or plan is None
+        self._store = store
+        self._known: OrderedDict[bytes, Answer] = OrderedDict()
+        self._lock = Lock()
+
+    def __call__(self, proto: bytes) -> bytes | None:
+        """The module in a better order; None to leave it as it is."""
+        try:
+            return self._answer(bytes(proto))
+        except Exception as error:  # noqa: BLE001 - an exception would end the user's compile
+            reason = f"{type(error).__name__}: {error}".partition("\n")[0]
+            record(Outcome(UNNAMED, self._platform, "failed", reason=reason))
+            return None
+
+    def _answer(self, proto: bytes) -> bytes | None:
+        fingerprint = hashlib.sha256(proto).digest()
+        with self._lock:
+            known = self._known.get(fingerprint)
+        if known is None:
+            known = self._find_or_make(proto)
+            with self._lock:
+                self._known[fingerprint] = known
+                if len(self._known) > MAX_REMEMBERED:
+                    self._known.popitem(last=False)
+        record(known.outcome)
+        return known.proto
+
+    def _find_or_make(self, proto: bytes) -> Answer:
+        """The answer that another process found, else one of our own."""
+        found = self._store.find(proto) if self._store is not None else None
+        if found is not None:
+            return found
+        made = self._transform(proto)
+        if self._store is not None:
+            self._store.keep(proto, made)
+        return made
+
+    def _transform(self, proto: bytes) -> Answer:
+        start = time.thread_time()
+        module = read_module(proto)
+        refusal = self._refuse(module)
+        if refusal is not None:
+            return Answer(None, refusal)
+        program = Program(start_text(module, self._options), self._rules, proto)
+        outcome = Outcome(module.name, self._platform, "skipped")
+        before = program.start().temporaries
+        if before < self._limits.min_bytes:
+            return Answer(None, outcome._replace(before=before, after=before, reason="small"))
+        found, fits = self._find_order(program)
+        found, ordered = self._reorder(found, outcome)
+        answer = self._recompute(found, ordered, fits)
+        if answer.proto is ordered.proto:  # else checkers were asked about all of it
+            answer = _check_order(found, answer)
+        seconds = time.thread_time() - start
+        return answer._replace(outcome=answer.outcome._replace(seconds=seconds))
+
+    def _refuse(self, module: HloModule) -> Outcome | None:
+        """The outcome for a module that is not looked at; None for any other."""
+        outcome = Outcome(module.name, self._platform, "skipped")
+        if not module.is_scheduled:
+            return outcome._replace(kind="failed", reason="the module has no schedule")
+        if module.input_output_alias and not self._limits.keeps_donations:
+            reason = "this jax would lose that its arguments are donated; jax 0.11 keeps it"
+            return outcome._replace(kind="kept", reason=reason)
+        count = sum(len(computation.instructions) for computation in running_computations(module))
+        if count > self._limits.max_instructions:
+            return outcome._replace(reason=f"{count} instructions")
+        return None
+
+    def _find_order(self, program: Program) -> tuple[Candidate, list[Candidate]]:
+        """The program in an order, not checked yet; what fits, where that was looked for.
+
+        Where no order fits the budget, or next to nothing has to be computed again for that, little
+        is spent on the order.
+        """
+        limit = self._limits.fit
+        if limit is not None:
+            found = find_order(program, "low", is_checked=False)
+            bound = None if found.order is None else found.order.bound
+            if bound is not None and other_bytes(program.stages) + bound > limit:
+                return found, []
+            if found.total > limit and self._is_exact:
+                fits = find_fits(found, limit)
+                made = choose_cheapest(fits, limit)
+                if made is not None and made.total <= limit and made.is_cheap:
+                    return found, fits
+        return find_order(program, is_checked=False), []
+
+    def _reorder(self, found: Candidate, outcome: Outcome) -> tuple[Candidate, Answer]:
+        """The program in the order that is handed on; checkers are asked later."""
+        if self._foresees_orders:
+            outcome = _foreseen(outcome, found)
+        else:
+            tried = try_orders(found, self._compiler)
+            found = tried.best or found.given.start()
+            notes = [f"{tried.tried} orders tried", *tried.problems[:1], *tried.rejections]
+            outcome = outcome._replace(
+                before=tried.before, after=tried.after, reason="; ".join(notes)
+            )
+        outcome = outcome._replace(kind="kept", ordered=outcome.after)
+        if not found.orders:
+            return found, Answer(None, outcome)
+        ratio = model_time(found.given.stages, found.orders).ratio
+        outcome = outcome._replace(kind="improved", time_ratio=ratio)
+        return found, Answer(write_candidate(found), outcome)
+
+    def _recompute(self, found: Candidate, answer: Answer, fits: list[Candidate]) -> Answer:
+        """Fit the budget that was named, if any; else compute again what is almost free."""
+        limit = self._limits.fit
+        if limit is not None:
+            tried = other_bytes(found.given.stages) + answer.outcome.after
+            total = found.total if self._is_exact else tried
+            answer = answer._replace(outcome=answer.outcome._replace(total=total, limit=limit))
+            if total > limit:
+                change = partial(self._fit, found, answer, limit, fits)
+                fitted = _with_floor(_attempt(change, answer), found.given.stages)
+                if fitted.proto is not answer.proto:
+                    return fitted
+                answer = fitted
+        if not self._foresees_orders:
+            return answer
+        return _attempt(partial(self._cheapen, found, answer), answer)
+
+    def _cheapen(self, found: Candidate, answer: Answer) -> Answer:
+        """Compute again what is almost free, by the share that the rules name."""
+        made, notes = find_accepted(found, Share(self._rules.recompute), self._compiler)
+        return noted(answer, *notes) if made is None else _with_values(answer, made)
+
+    def _fit(self, found: Candidate, answer: Answer, limit: int, fits: list[Candidate]) -> Answer:
+        """The program that fits for least, else the smallest; at last with values on the host."""
+        if self._is_exact:
+            fits = fits or find_fits(found, limit)
+            made, notes = settle(fits, self._compiler, limit, below=answer.outcome.total)
+            answer = noted(answer, *notes)
+            return answer if made is None else _with_values(answer, made)
+        fitted = self._fit_by_trying(found, answer, limit)
+        if self._limits.offload and fitted.outcome.missing:
+            starts = [] if fitted.proto is answer.proto else [fitted]
+            starts.append(_check_order(found, fitted if not starts else answer))
+            fitted = self._offload(found.given.data, starts)
+        return fitted
+
+    def _fit_by_trying(self, found: Candidate, answer: Answer, limit: int) -> Answer:
+        """The same where the compiler itself says what a program needs."""
+        tried = try_fits(found, limit, self._compiler, answer.outcome.after)
+        answer = noted(answer, f"{tried.tried} programs tried", *tried.problems)
+        if tried.best is None:
+            return answer
+        changed = _with_values(answer, tried.best)
+        outcome = changed.outcome._replace(after=tried.after, total=tried.best.total)
+        return changed._replace(outcome=outcome)
+
+    def _offload(self, proto: bytes, starts: list[Answer]) -> Answer:
+        """Let values wait in the host's memory until one of several answers fits, else the best."""
+        found: list[Answer] = []
+        for start in starts:
+            found.append(self._with_moves(proto, start))
+            if not found[-1].outcome.missing:
+                break
+        best = min(found, key=lambda answer: answer.outcome.total)
+        others = [answer.outcome.reason for answer in found if answer is not best]
+        return noted(best, *(f"before: {reason}" for reason in others if reason))
+
+    def _with_moves(self, proto: bytes, answer: Answer) -> Answer:
+        outcome = answer.outcome
+        assert outcome.limit is not None
+        room = outcome.limit - outcome.total + outcome.after
+        proto = answer.proto or proto
+        start = Program(start_text(read_module(proto), self._options), self._rules, proto).start()
+        tried = try_offloads(start, room, self._compiler, outcome.after)
+        notes = [f"{tried.tried} programs with values on the host tried"] if tried.tried else []
+        answer = noted(answer, *notes, *tried.problems)
+        if tried.best is None or tried.best.written is None:
+            return answer
+        moves = tried.best.moves
+        outcome = answer.outcome._replace(
+            kind="improved",
+            total=outcome.total - outcome.after + tried.after,
+            after=tried.after,
+            moves=len(moves),
+            moved_bytes=sum(move.size for move in moves),
+            time_ratio=outcome.time_ratio * model_moves(start.plan, moves),
+        )
+        return Answer(tried.best.written.data, outcome)
+
+
+def _attempt(change: Callable[[], Answer], answer: Answer) -> Answer:
+    """The changed answer; whatever goes wrong leaves the one with the order that was found."""
+    try:
+        return change()
+    except Exception as error:  # noqa: BLE001 - the order is right without it
+        reason = f"nothing was computed again: {type(error).__name__}: {error}"
+        reason = reason.partition("\n")[0]
+        logger.warning("%s: %s", answer.outcome.program, reason)
+        return noted(answer, reason)
+
+
+def _check_order(found: Candidate, answer: Answer) -> Answer:
+    """The answer, if checkers accept its order; else XLA's order stays."""
+    problems = find_order_problems(found)
+    if not problems:
+        return answer
+    said = answer.outcome
+    outcome = said._replace(
+        kind="kept",
+        after=said.before,
+        ordered=said.before,
+        total=said.total + said.before - said.after if said.limit is not None else 0,
+        time_ratio=1.0,
+        verdict="open",
+    )
+    return noted(Answer(None, outcome), f"{REJECTED_ORDER}: {problems[0]}")
+
+
+def noted(answer: Answer, *notes: str) -> Answer:
+    """The answer with more to say about it."""
+    reason = "; ".join(filter(None, (answer.outcome.reason, *notes)))
+    return answer._replace(outcome=answer.outcome._replace(reason=reason))
+
+
+def _with_floor(answer: Answer, stages: Stages) -> Answer:
+    """The answer with the least that the program can take, if it takes too much."""
+    if not answer.outcome.missing:
+        return answer
+    floor = find_floor(stages)
+    least = other_bytes(stages) + floor.size
+    outcome = answer.outcome._replace(floor=least, hungriest=floor.instruction)
+    return answer._replace(outcome=outcome)
+
+
+def _foreseen(outcome: Outcome, found: Candidate) -> Outcome:
+    """The outcome as the compiler is going to report it; barriers are gone by then."""
+    order = found.order
+    assert order is not None
+    before, after = order.before, order.after
+    if has_barriers(found.given.stages.module):
+        before = temporary_bytes(_without_barriers(found.given.stages.module, found.options))
+        after = before
+        if found.orders:
+            after = temporary_bytes(_without_barriers(found.module, found.options))
+    return outcome._replace(before=before, after=after, bound=order.bound, verdict=order.verdict)
+
+
+def _without_barriers(module: HloModule, options: Options) -> Stages:
+    return start_text(without_barriers(module) if has_barriers(module) else module, options)
+
+
+def _with_values(answer: Answer, made: Candidate) -> Answer:
+    """The module with values computed again, and the outcome that says what it costs."""
+    written = made.written
+    assert written is not None
+    after, total = made.temporaries, made.total
+    if has_barriers(written.module):
+        stages = _without_barriers(written.module, made.options)
+        after, total = temporary_bytes(stages), needed_bytes(stages)
+    time = made.given.time
+    outcome = answer.outcome._replace(
+        kind="improved",
+        after=after,
+        total=total if answer.outcome.limit is not None else 0,
+        clones=made.clones,
+        stacks=made.stacks,
+        flops=made.flops,
+        program_flops=made.given.flops,
+        again=find_origins(written.module),
+        time_ratio=module_time(written.module, made.options.machine) / time if time else 1.0,
+    )
+    return answer._replace(proto=written.data, outcome=outcome)

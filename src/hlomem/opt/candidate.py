@@ -1,0 +1,196 @@
+"""A program that computes the same as a given one: how it was made, its plan and its price.
+
+In: the stages of a given program, and what strategies do to it. Out: a `Candidate`. It is the only
+record of a better program that strategies, checkers, compilers and reports hand to one another.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+
+from hlomem.hlo.rewrite import Rewriter
+from hlomem.hlo.schedule import running_computations
+from hlomem.opt.constants import CHEAP
+from hlomem.opt.orders.latency import model_time, module_time
+from hlomem.opt.orders.planned_orders import (
+    in_orders,
+    needed_bytes,
+    other_bytes,
+    temporary_bytes,
+)
+from hlomem.opt.remat.edit import Edit, apply_edit
+from hlomem.opt.remat.flops import program_flops
+from hlomem.pipeline import in_text_order, start_stages
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hlomem.hlo.ir import HloModule
+    from hlomem.machines.options import Options
+    from hlomem.opt.checks import Change
+    from hlomem.opt.goal import Rules
+    from hlomem.opt.orders.search import Improvement, Orders
+    from hlomem.opt.remat.offload import Move
+    from hlomem.pipeline import Stages
+
+
+class Program(Struct, frozen=True, dict=True, eq=False):
+    """A program as it was given, and what may be done to it."""
+
+    stages: Stages
+    rules: Rules
+    data: bytes = b""
+    """As its compiler handed it over; empty where there is none."""
+    is_rebuilt: bool = False
+    """Whether the program was made of a dump, and is not the text XLA had."""
+
+    @cached_property
+    def flops(self) -> int:
+        """Its operations, by our count."""
+        return program_flops(self.stages)
+
+    @cached_property
+    def time(self) -> int:
+        """Its modelled time, in the given order."""
+        return model_time(self.stages, {}).before
+
+    def start(self) -> Candidate:
+        """The program itself."""
+        return planned(self, self.stages)
+
+
+class Written(Struct, frozen=True, eq=False):
+    """A candidate in the form its compiler takes."""
+
+    data: bytes
+    module: HloModule
+    """The same, read back."""
+
+
+class Candidate(Struct, frozen=True, dict=True, eq=False, kw_only=True):
+    """A program that computes the same as a given one."""
+
+    given: Program
+    temporaries: int
+    """Bytes, as planned."""
+    total: int
+    """Bytes it needs in main memory, as planned."""
+    changes: tuple[Change, ...] = ()
+    """Programs on the way, each of which keeps less than the one before."""
+    orders: Orders = field(default_factory=dict)
+    """The instructions of computations whose order is another, where nothing else is."""
+    edit: Edit | None = None
+    """Clones and the order of all, made to the last of the changes."""
+    stages: Stages | None = None
+    """Of the candidate in its order; None where they are not kept."""
+    order: Improvement | None = None
+    """The findings about the order, where one was looked for."""
+    flops: int = 0
+    """Operations more than in the given program."""
+    stacks: int = 0
+    """Stacks of loops that are gone, those that came in their place taken off."""
+    clones: int = 0
+    """Other instructions that are computed a second time."""
+    moves: tuple[Move, ...] = ()
+    """Values that wait in the memory of the host."""
+    method: str = "as given"
+    written: Written | None = None
+    """None until it was written and checked."""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def base(self) -> HloModule:
+        """The module that `edit` is made to."""
+        return self.changes[-1].module if self.changes else self.given.stages.module
+
+    @cached_property
+    def module(self) -> HloModule:
+        """The program, scheduled."""
+        if self.edit is not None:
+            return apply_edit(self.base, self.edit)
+        if self.changes:
+            return self.base
+        return with_schedule(self.given.stages, self.orders)
+
+    @cached_property
+    def plan(self) -> Stages:
+        """The stages of its plan."""
+        if self.stages is not None:
+            return self.stages
+        if self.orders:
+            return in_orders(self.given.stages, self.orders)
+        return start_text(self.module, self.options)
+
+    @property
+    def options(self) -> Options:
+        """How it is planned."""
+        return self.given.stages.options
+
+    @cached_property
+    def time(self) -> int:
+        """Modelled time more than that of the given program."""
+        if self.stages is not None or self.orders:
+            return model_time(self.plan, {}).before - self.given.time
+        return module_time(self.read_back, self.options.machine) - self.given.time
+
+    @property
+    def read_back(self) -> HloModule:
+        """The program as it was written and read, else as it was made."""
+        return self.module if self.written is None else self.written.module
+
+    @property
+    def is_cheap(self) -> bool:
+        """Whether next to nothing is computed a second time."""
+        return self.flops <= CHEAP * self.given.flops
+
+
+def planned(given: Program, stages: Stages) -> Candidate:
+    """A candidate whose plan is kept."""
+    size, total = temporary_bytes(stages), needed_bytes(stages)
+    return Candidate(given=given, temporaries=size, total=total, stages=stages)
+
+
+def start_text(module: HloModule, options: Options) -> Stages:
+    """The stages of a module, lists in the order of its text: how a compiler reads it."""
+    return start_stages(module, options, order_lists=in_text_order)
+
+
+def with_schedule(stages: Stages, orders: Orders) -> HloModule:
+    """The module in the order of its plan, but for other orders of some computations."""
+    rewriter = Rewriter(stages.module)
+    rewriter.schedule(
+        {
+            computation: orders.get(computation) or stages.schedule.sequence(computation)
+            for computation in running_computations(stages.module)
+        }
+    )
+    return rewriter.finish()
+
+
+def edit_of(stages: Stages, edit: Edit | None = None) -> Edit:
+    """The edit that leads to stages in their order, with the clones of another."""
+    names = {
+        computation.name: tuple(one.name for one in stages.schedule.sequence(computation))
+        for computation in running_computations(stages.module)
+    }
+    if edit is None:
+        return Edit(stages.module.entry.name, (), {}, names)
+    return edit._replace(orders=names)
+
+
+def choose_cheapest(candidates: Sequence[Candidate], limit: int) -> Candidate | None:
+    """The cheapest that fits, else the smallest; None where there is none."""
+    fitting = [one for one in candidates if one.total <= limit]
+    return min(
+        fitting or candidates,
+        key=lambda one: (one.flops, one.total) if fitting else (one.total, one.flops),
+        default=None,
+    )
+
+
+def room_for(stages: Stages, limit: int) -> int:
+    """Bytes that temporaries may take if all allocations take no more than a limit."""
+    return max(limit - other_bytes(stages), 0)

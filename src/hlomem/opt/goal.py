@@ -1,0 +1,184 @@
+"""The goals of the optimiser, the rules it keeps, the work an effort allows, and its constants.
+
+A goal says when a candidate is good enough; rules say what it may do; an effort says how much is
+looked at. All limits count steps, plans or nodes, none counts seconds: the same program gets the
+same answer on every machine.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+
+from hlomem.base.errors import CommandError
+from hlomem.base.source import visible
+from hlomem.opt.checks import Allowed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Effort: TypeAlias = Literal["low", "default", "high"]
+EFFORTS: tuple[Effort, ...] = ("low", "default", "high")
+
+
+class Rules(NamedTuple):
+    """How a better program is looked for, and what it may do."""
+
+    effort: Effort = "default"
+    may_reorder_collectives: bool = False
+    """For programs of which every device runs the same, and gets the same order."""
+    max_slowdown: float = 0.0
+    """The share of the program's time, by the model of `orders/cost.py`, that what runs in the
+    background may no longer be hidden for."""
+    recompute: float = 0.0
+    """The share of a program's operations, and of its modelled time, that computing values again
+    may add; nothing is computed again for 0."""
+
+    def allowed(self, host_color: int | None = None) -> Allowed:
+        """The rules as checkers know them."""
+        return Allowed(self.may_reorder_collectives, bool(self.max_slowdown), host_color or 0)
+
+
+DEFAULT_RULES = Rules()
+
+
+def check_rules(rules: Rules) -> Rules:
+    """The rules, if they make sense; `CommandError` where one does not."""
+    effort = rules.effort
+    if effort not in EFFORTS:
+        raise CommandError(f"unknown effort `{visible(effort)}`; known are {', '.join(EFFORTS)}")
+    shares = {"max_slowdown": rules.max_slowdown, "recompute": rules.recompute}
+    for name, share in shares.items():
+        if not isinstance(share, int | float) or not 0 <= share <= 1:
+            raise CommandError(f"`{name}` is a share between 0 and 1, not {visible(str(share))}")
+    return rules
+
+
+# Goals.
+
+
+class Order(NamedTuple):
+    """An order that needs less; nothing else is changed."""
+
+    effort: Effort = "default"
+
+
+class Share(NamedTuple):
+    """As little memory as a share of the program's operations and of its modelled time buys."""
+
+    share: float
+
+
+class Budget(NamedTuple):
+    """A number of bytes that all allocations together may take, for as little as possible."""
+
+    limit: int
+    price: int = 0
+    """Operations and bytes touched that a byte is worth; 0 stands for any number."""
+    max_flops: int | None = None
+    """Operations beyond which it is not worth it."""
+    work: WorkLeft | None = None
+
+
+class Front(NamedTuple):
+    """Memory against operations."""
+
+    price: int = 0
+
+
+class Offload(NamedTuple):
+    """A number of bytes that temporaries may take, with values in the memory of the host."""
+
+    room: int
+
+
+Goal: TypeAlias = Order | Share | Budget | Front | Offload
+
+
+# The work of an effort.
+
+
+class OrderWork(NamedTuple):
+    """The work on orders that an effort allows."""
+
+    moves_per_node: int
+    """Nodes that local search evaluates, for every node of a computation."""
+    moved_nodes: int
+    """The same, at most, in all computations together."""
+    steps_per_node: int
+    """Steps of branch and bound, for every node of a computation."""
+    planned_nodes: int
+    """Nodes of the programs that are planned to judge orders."""
+    max_plans: int
+
+
+ORDER_WORK: Mapping[Effort, OrderWork] = {
+    "low": OrderWork(0, 0, 0, 0, 3),
+    "default": OrderWork(400, 500_000, 40, 16_000, 60),
+    "high": OrderWork(10_000, 25_000_000, 2_000, 1_000_000, 4_000),
+}
+AS_IS = -1
+"""In the place of a price: nothing is cut to begin with."""
+
+
+class Start(NamedTuple):
+    """A program to begin with."""
+
+    price: int
+    """For which it is cut at its peak, or `AS_IS`."""
+    is_lowered: bool = False
+    """Whether it is in the order of `remat/reorder.py`."""
+
+
+class Work(NamedTuple):
+    """The work on recomputation that an effort allows."""
+
+    starts: tuple[Start, ...]
+    rounds: int
+    """Plans of what comes of a start, each with what the last was wrong by."""
+    detours: tuple[float, ...]
+    """How much more than the number is allowed on the way to something cheaper."""
+    steps: int
+    """Values that are computed again at most, or several at once, over all starts."""
+    plans: int
+    """Exact plans, and searches for an order, which are several."""
+
+
+WORK: Mapping[Effort, Work] = {
+    "low": Work((Start(AS_IS),), 3, (), 60, 8),
+    "default": Work((Start(AS_IS), Start(AS_IS, is_lowered=True), Start(256)), 5, (), 240, 36),
+    "high": Work(
+        tuple(
+            Start(price, is_lowered)
+            for price in (AS_IS, 256, 16, 64, 4, 1024, 0)
+            for is_lowered in (False, True)
+        ),
+        8,
+        (1.02, 1.05, 1.1, 1.15, 1.2, 1.3, 1.5),
+        8000,
+        500,
+    ),
+}
+
+
+class WorkLeft:
+    """The work that is left, of one effort, for all that is looked for in one program."""
+
+    def __init__(self, effort: Effort) -> None:
+        self.work = WORK[effort]
+        self.steps = self.work.steps
+        self.plans = self.work.plans
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether nothing more is looked for."""
+        return self.steps <= 0 or self.plans <= 0
+
+
+# Trying programs by a compiler.
+
+MAX_ORDERS: Mapping[Effort, int] = {"low": 3, "default": 8, "high": 24}
+"""Orders that a compiler plans, besides its own."""
+MAX_FITS: Mapping[Effort, int] = {"low": 2, "default": 6, "high": 12}
+"""Programs that a compiler plans for a budget, besides other orders of one."""
+MAX_OFFLOADS: Mapping[Effort, int] = {"low": 2, "default": 4, "high": 10}
+"""Programs with values in the host's memory that a compiler plans."""

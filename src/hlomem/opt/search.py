@@ -1,0 +1,305 @@
+"""The loop of the optimiser: propose, write, read back, check, plan, keep.
+
+In: a program, a goal, and the compiler that takes the result. Out: `Candidate`s. Strategies propose
+(`strategies.py`); the compiler says how a candidate is written and read back, and plans it where
+hlomem's own plan is not its plan; checkers that know nothing of the search compare what was read
+back with what was given, and the plan is verified. What they reject is not returned.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec.structs import replace
+
+from hlomem import hlo
+from hlomem.base.errors import EditError
+from hlomem.base.gc_pause import collector_off
+from hlomem.check.verify import verify
+from hlomem.dump.dump import Dump
+from hlomem.dump.eras import NEWEST
+from hlomem.dump.parts import Part, Wrapping
+from hlomem.hlo.text.printer import format_module
+from hlomem.opt.candidate import (
+    Program,
+    Written,
+    choose_cheapest,
+    edit_of,
+    room_for,
+    start_text,
+    with_schedule,
+)
+from hlomem.opt.checks import Change, find_problems
+from hlomem.opt.constants import MAX_REJECTED, NEAR, PRICES
+from hlomem.opt.goal import Budget, Front, Order, WorkLeft
+from hlomem.opt.orders.planned_orders import temporary_bytes
+from hlomem.opt.strategies import propose, propose_priced, strategies_for
+from hlomem.write.build import build_contents
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from hlomem.hlo.ir import HloModule
+    from hlomem.machines.options import Options
+    from hlomem.opt.candidate import Candidate
+    from hlomem.opt.checks import Allowed
+    from hlomem.opt.goal import Effort, Goal
+
+REJECTED = "values computed again were rejected"
+REJECTED_ORDER = "an order was found and rejected"
+
+
+class Compiler(NamedTuple):
+    """The compiler that takes a program back."""
+
+    write: Callable[[Candidate], bytes]
+    read: Callable[[bytes], HloModule]
+    plan: Callable[[bytes], int] | None = None
+    """Bytes of temporaries that it plans, where hlomem's own plan is not the same."""
+
+
+def _print(candidate: Candidate) -> bytes:
+    return format_module(candidate.module).encode()
+
+
+def _parse(data: bytes) -> HloModule:
+    return hlo.parse(data.decode())
+
+
+OURS = Compiler(_print, _parse)
+
+
+# Write, read back, check.
+
+
+def write(candidate: Candidate, compiler: Compiler = OURS) -> tuple[Candidate, list[str]]:
+    """The candidate as its compiler reads it, and the problems that checkers see in that."""
+    data = compiler.write(candidate)
+    module = compiler.read(data)
+    given, allowed = candidate.given, _allowed(candidate)
+    *before, last = (*candidate.changes, Change(module, "clones"))
+    if candidate.moves:
+        before, last = [], Change(module, "offload")
+    problems = find_problems(given.stages.module, (*before, last), allowed)
+    problems = problems or _misplanned(module, candidate)
+    problems = problems or new_findings(module, given.stages.module, candidate.options)
+    return replace(candidate, written=Written(data, module)), problems
+
+
+def find_order_problems(candidate: Candidate) -> list[str]:
+    """Problems of a candidate whose order alone is another: of the order, then of its plan.
+
+    The plan of a program that was rebuilt from a dump is not verified.
+    """
+    if not candidate.orders:
+        return []
+    stages = candidate.given.stages
+    try:
+        given, module = with_schedule(stages, {}), candidate.module
+    except EditError as error:
+        return [str(error)]
+    problems = find_problems(given, [Change(module, "order")], _allowed(candidate))
+    if problems or candidate.given.is_rebuilt:
+        return problems
+    return new_findings(_read_back(module), _read_back(given), stages.options)
+
+
+def _read_back(module: HloModule) -> HloModule:
+    return hlo.parse(format_module(module))
+
+
+def _allowed(candidate: Candidate) -> Allowed:
+    return candidate.given.rules.allowed(candidate.options.machine.host_color)
+
+
+def _misplanned(module: HloModule, candidate: Candidate) -> list[str]:
+    size = temporary_bytes(start_text(module, candidate.options))
+    if size == candidate.temporaries:
+        return []
+    return [f"it is planned in {size} bytes, not {candidate.temporaries}"]
+
+
+def new_findings(new: HloModule, given: HloModule, options: Options) -> list[str]:
+    """Findings of the verifier in the plan of one module that the plan of another does not have."""
+    found = _findings(new, options)
+    known = _findings(given, options) if found else {}
+    return [message for rule, message in found.items() if rule not in known]
+
+
+def _findings(module: HloModule, options: Options) -> dict[str, str]:
+    """Findings of the verifier in the plan of a module, one for each rule."""
+    contents = build_contents(start_text(module, options), NEWEST.features)
+    part = Part("plan", "combined", contents, NEWEST.features, Wrapping())
+    dump = Dump("plan", (part,), (NEWEST,))
+    verdict = verify(dump, module=module, machine=options.machine)
+    return {finding.rule: finding.message for finding in verdict.findings}
+
+
+# An order.
+
+
+def find_order(
+    program: Program, effort: Effort | None = None, *, is_checked: bool = True
+) -> Candidate:
+    """The program in the best order that is found, if checkers accept it; else as given."""
+    [found] = propose(program.start(), Order(effort or program.rules.effort))
+    problems = find_order_problems(found) if is_checked else []
+    if not problems:
+        return found
+    return without_order(found, f"{REJECTED_ORDER}: {problems[0]}")
+
+
+def without_order(found: Candidate, note: str) -> Candidate:
+    """The given program, with what is known of its orders."""
+    order = found.order
+    if order is not None:
+        kept = tuple(one._replace(peak=one.given_peak, is_proven=False) for one in order.found)
+        order = order._replace(orders={}, after=order.before, method="as given", found=kept)
+    return replace(found.given.start(), order=order, notes=(*found.notes, note))
+
+
+def reorder(candidate: Candidate) -> Candidate:
+    """A changed program in an order of its own, if one is found at little cost."""
+    ordered = find_order(Program(candidate.plan, candidate.given.rules), "low")
+    if not ordered.orders:
+        return candidate
+    return replace(
+        candidate,
+        temporaries=ordered.temporaries,
+        total=ordered.total,
+        edit=edit_of(ordered.plan),
+        stages=ordered.plan,
+    )
+
+
+# What is cheap, what fits.
+
+
+def find_accepted(
+    start: Candidate, goal: Goal, compiler: Compiler = OURS
+) -> tuple[Candidate | None, list[str]]:
+    """The first candidate for a goal, if checkers accept it, else a note."""
+    for made in propose(start, goal):
+        return settle([made], compiler)
+    return None, []
+
+
+def find_fits(start: Candidate, limit: int) -> list[Candidate]:
+    """Programs that need less, each planned, in the order they were found."""
+    with collector_off():
+        return list(_Fits(start, limit).run())
+
+
+def settle(
+    candidates: Sequence[Candidate],
+    compiler: Compiler = OURS,
+    limit: int = 0,
+    *,
+    below: int | None = None,
+    tries: int = MAX_REJECTED,
+) -> tuple[Candidate | None, list[str]]:
+    """The cheapest that fits a limit, else the smallest below a size, that checkers accept."""
+    notes: list[str] = []
+    for _ in range(tries):
+        made = choose_cheapest(candidates, limit)
+        if made is None or (below is not None and made.total >= below):
+            break
+        written, problems = write(made, compiler)
+        if not problems:
+            return written, notes
+        notes.append(f"{REJECTED}: {problems[0]}")
+        candidates = [one for one in candidates if one.changes != made.changes]
+    return None, notes
+
+
+class _Fits:
+    """Candidates for a budget: single values, then changed loops and cuts for rising prices."""
+
+    def __init__(self, start: Candidate, limit: int) -> None:
+        self._start = start
+        self._goal = Budget(limit, work=WorkLeft(start.given.rules.effort))
+        self._cheapest: int | None = None
+        """Operations that the cheapest adds that fits."""
+
+    def run(self) -> Iterator[Candidate]:
+        """The program itself, then changed for rising prices, until that costs too much."""
+        yield from self._single(self._start)
+        yield from self._changed()
+        if self._start.orders and self._cheapest is None:
+            yield from self._single(self._start.given.start())
+
+    def _changed(self) -> Iterator[Candidate]:
+        seen: set[tuple[int, int]] = set()
+        for price in PRICES:
+            last, goal = self._start, self._goal._replace(price=price)
+            for strategy in strategies_for(goal, is_priced=True):
+                if strategy.until_fits and self._cheapest is not None:
+                    continue
+                for made in strategy.propose(last, goal):
+                    if self._is_dear(made):
+                        return
+                    last = made
+                    if (made.flops, made.total) not in seen:  # else the same for another price
+                        seen.add((made.flops, made.total))
+                        yield self._note(made)
+                        yield from self._refined(made)
+
+    def _refined(self, made: Candidate) -> Iterator[Candidate]:
+        """A change in an order of its own; where it is near, with single values made again."""
+        if self._is_dear(made):
+            return
+        ordered = reorder(made)
+        if ordered is not made:
+            yield self._note(ordered)
+        room = room_for(ordered.plan, self._goal.limit)
+        if ordered.temporaries <= NEAR * room and not self._is_dear(ordered):
+            yield from self._single(ordered)
+
+    def _single(self, start: Candidate) -> Iterator[Candidate]:
+        most = self._cheapest
+        if most is not None:
+            most -= start.flops
+        for made in propose(start, self._goal._replace(max_flops=most)):
+            yield self._note(made)
+
+    def _is_dear(self, made: Candidate) -> bool:
+        """Whether a candidate costs no less than something that fits."""
+        return self._cheapest is not None and made.flops >= self._cheapest
+
+    def _note(self, made: Candidate) -> Candidate:
+        if made.total <= self._goal.limit:
+            known = self._cheapest
+            self._cheapest = made.flops if known is None else min(made.flops, known)
+        if made.edit is None:
+            made = replace(made, edit=edit_of(made.plan))
+        return replace(made, stages=None)
+
+
+# Memory against operations.
+
+
+def find_front(start: Candidate, compiler: Compiler = OURS) -> list[Candidate]:
+    """The given program, in its order, and changed for all prices, the cheapest first.
+
+    Where a compiler plans, those on the front alone, with its sizes. A change that checkers reject
+    is left out.
+    """
+    given = start.given.start()
+    with collector_off():
+        changed = [
+            reorder(made) for price in PRICES for made in propose_priced(start, Front(price))
+        ]
+    found = [given, *([start] if start.orders else []), *changed]
+    kept: list[Candidate] = []
+    for one in sorted(found, key=_size):
+        is_on = all(one.temporaries < other.temporaries for other in kept)
+        if is_on and find_problems(given.given.stages.module, one.changes):
+            continue
+        is_seen = any(_size(other) == _size(one) for other in kept)
+        if not one.changes or (is_on if compiler.plan is not None else not is_seen):
+            kept.append(one)
+    return kept
+
+
+def _size(candidate: Candidate) -> tuple[int, int]:
+    return candidate.flops, candidate.temporaries

@@ -1,0 +1,138 @@
+"""The strategies of the optimiser, a row each.
+
+In: a `Candidate` and a goal. Out: candidates that need less, cheaper or smaller ones first. What is
+proposed is planned, but not checked: `hlomem.opt.search` does that. A new strategy is a module that
+makes candidates, and a row here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from msgspec.structs import replace
+
+from hlomem.opt.candidate import Candidate, planned, start_text
+from hlomem.opt.checks import Change
+from hlomem.opt.constants import LEAST_STEP, MARGIN, MAX_CUTS, MAX_PLANNED_OFFLOADS
+from hlomem.opt.goal import Budget, Front, Goal, Offload, Order, Share
+from hlomem.opt.loops.change import change_loops
+from hlomem.opt.orders.search import improve
+from hlomem.opt.remat.budget_search import find_single
+from hlomem.opt.remat.cheap import find_cheap
+from hlomem.opt.remat.cut import cut, cut_inside
+from hlomem.opt.remat.offload import choose_moves, make_moves
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+class Strategy(NamedTuple):
+    """A way to a program that needs less."""
+
+    name: str
+    goals: tuple[type[Goal], ...]
+    """The goals it serves."""
+    propose: Callable[[Candidate, Any], Iterator[Candidate]]
+    is_priced: bool = False
+    """Whether it is tried for every price, going on from what the row above it came to."""
+    until_fits: bool = False
+    """Whether it is not tried any more once something fits a budget."""
+
+
+def _order(candidate: Candidate, goal: Order) -> Iterator[Candidate]:
+    """The given program in the best order that is found."""
+    given = candidate.given
+    found = improve(given.stages, given.rules._replace(effort=goal.effort))
+    yield replace(
+        candidate,
+        temporaries=found.after,
+        total=candidate.total - candidate.temporaries + found.after,
+        orders=found.orders,
+        stages=None if found.orders else candidate.stages,
+        order=found,
+        method=found.method,
+    )
+
+
+def _cheap(candidate: Candidate, goal: Share) -> Iterator[Candidate]:
+    """Values computed again for next to nothing.
+
+    A compiler that fills fast memory after the hook, as a TPU's does, needs what cannot be
+    foreseen; its programs are left alone.
+    """
+    if goal.share and candidate.options.machine.preset_color is None:
+        made = find_cheap(candidate, goal)
+        yield from [] if made is None else [made]
+
+
+def _single(candidate: Candidate, goal: Budget) -> Iterator[Candidate]:
+    """Single values computed again, the one that frees most for its cost first."""
+    yield from find_single(candidate, goal)
+
+
+def _loops(candidate: Candidate, goal: Budget | Front) -> Iterator[Candidate]:
+    """Loops that stack less, and compute it again in the loop that reads it."""
+    made = change_loops(candidate, goal.price)
+    yield from [] if made is None else [made]
+
+
+def _cut(candidate: Candidate, goal: Budget | Front) -> Iterator[Candidate]:
+    """Values dropped together at the peak: of a loop's body for a budget, for a front of all."""
+    for _ in range(MAX_CUTS if isinstance(goal, Front) else 1):
+        made = cut(candidate, goal.price) if isinstance(goal, Front) else None
+        made = made or cut_inside(candidate, goal.price)
+        if made is None:
+            return
+        candidate = made
+        yield made
+
+
+def _offload(candidate: Candidate, goal: Offload) -> Iterator[Candidate]:
+    """Values that wait in the memory of the host: the best that our own plan takes in the budget.
+
+    Moves are chosen by bytes alive; what packing loses of these is asked for in addition.
+    """
+    stages, best = candidate.plan, candidate
+    space = stages.options.machine.host_color
+    wanted = goal.room
+    for _ in range(MAX_PLANNED_OFFLOADS if space is not None else 0):
+        moves = tuple(choose_moves(stages, wanted))
+        if not moves:
+            break
+        module = make_moves(stages.module, moves, space or 0)
+        made = planned(candidate.given, start_text(module, stages.options))
+        if made.temporaries < best.temporaries:
+            best = replace(made, changes=(Change(module, "offload"),), moves=moves)
+        if made.temporaries <= goal.room:
+            break
+        wanted = round(wanted * max(goal.room / made.temporaries, LEAST_STEP) * MARGIN)
+    yield from [best] if best.moves else []
+
+
+STRATEGIES = (
+    Strategy("order", (Order,), _order),
+    Strategy("cheap", (Share,), _cheap),
+    Strategy("single", (Budget,), _single),
+    Strategy("loops", (Budget, Front), _loops, is_priced=True),
+    Strategy("cut", (Budget, Front), _cut, is_priced=True, until_fits=True),
+    Strategy("offload", (Offload,), _offload),
+)
+
+
+def propose(candidate: Candidate, goal: Goal) -> Iterator[Candidate]:
+    """Candidates of all strategies for a goal that have no price."""
+    for strategy in strategies_for(goal, is_priced=False):
+        yield from strategy.propose(candidate, goal)
+
+
+def propose_priced(candidate: Candidate, goal: Goal) -> Iterator[Candidate]:
+    """Candidates of the strategies for the price of a goal, one going on where another ended."""
+    for strategy in strategies_for(goal, is_priced=True):
+        for made in strategy.propose(candidate, goal):
+            candidate = made
+            yield made
+
+
+def strategies_for(goal: Goal, *, is_priced: bool) -> list[Strategy]:
+    """The rows that serve a goal."""
+    return [one for one in STRATEGIES if isinstance(goal, one.goals) and one.is_priced == is_priced]

@@ -1,0 +1,295 @@
+"""The loop where the compiler plans: candidates are planned by it until one fits, or none helps.
+
+In: a candidate, what it is to reach, and a `Compiler` with a plan of its own. Out: a `Tried`. What
+a compiler does after the hook moves its plan away from hlomem's: a TPU's fills fast memory, a GPU's
+wraps instructions into fusions. So what hlomem finds is planned by the compiler; where that misses,
+more is asked for, by as much as it missed, and where it leaves room, less.
+"""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec.structs import replace
+
+from hlomem.base.errors import HlomemError
+from hlomem.opt.candidate import Program, choose_cheapest, start_text
+from hlomem.opt.constants import (
+    CLOSE,
+    LEAST_RATIO,
+    LEAST_SAVING,
+    LEAST_STEP,
+    MARGIN,
+    MAX_AT_ONCE,
+    MAX_OTHERS,
+    NEAR,
+    NEARLY,
+    SAME,
+)
+from hlomem.opt.goal import MAX_FITS, MAX_OFFLOADS, MAX_ORDERS, Offload
+from hlomem.opt.orders.candidates import iter_orders
+from hlomem.opt.orders.planned_orders import needed_bytes, other_bytes
+from hlomem.opt.search import (
+    REJECTED,
+    REJECTED_ORDER,
+    find_fits,
+    find_order,
+    find_order_problems,
+    write,
+)
+from hlomem.opt.strategies import propose
+
+if TYPE_CHECKING:
+    from hlomem.opt.candidate import Candidate, Written
+    from hlomem.opt.goal import Rules
+    from hlomem.opt.search import Compiler
+
+_REJECTED_MOVES = "values in the host's memory were rejected"
+
+
+class Tried(NamedTuple):
+    """The outcome of trying."""
+
+    best: Candidate | None
+    """None where the given program stays."""
+    before: int
+    """Bytes of temporaries that the compiler plans for the given program."""
+    after: int
+    """The same for what is taken."""
+    tried: int
+    problems: tuple[str, ...] = ()
+    """Of the plans that failed."""
+    rejections: tuple[str, ...] = ()
+    """Of the best order by checkers; it is not taken then."""
+
+
+def _plan_of(compiler: Compiler, data: bytes) -> int | str:
+    """Bytes that the compiler plans, or what went wrong."""
+    assert compiler.plan is not None
+    try:
+        return compiler.plan(data)
+    except HlomemError as error:
+        return str(error).partition("\n")[0]
+
+
+def _with_size(candidate: Candidate, size: int) -> Candidate:
+    """The candidate with the bytes of temporaries that a compiler plans."""
+    rest = other_bytes(candidate.given.stages)
+    return replace(candidate, temporaries=size, total=rest + size)
+
+
+# Orders.
+
+
+def try_orders(start: Candidate, compiler: Compiler, before: int | None = None) -> Tried:
+    """Let the compiler plan the given order and several others; the best of them.
+
+    `start` is what the search came to by hlomem's own plan. `before` is what the compiler needs if
+    nothing is handed back to it, where that is known: then anything less is taken. Raises what the
+    plan of the given order raises; another order whose plan fails is not taken.
+    """
+    given, plan = start.given, compiler.plan
+    assert plan is not None
+    least_saving = LEAST_SAVING if before is None else 0.0
+    orders = list(islice(iter_orders(start), MAX_ORDERS[given.rules.effort]))
+    with ThreadPoolExecutor(min(MAX_AT_ONCE, os.cpu_count() or 1)) as pool:
+        first = pool.submit(plan, given.data) if before is None else None
+        sizes = list(pool.map(lambda one: _plan_of(compiler, compiler.write(one)), orders))
+        needed = first.result() if first is not None else before or 0
+    problems = [size for size in sizes if isinstance(size, str)]
+    known = [(size, place) for place, size in enumerate(sizes) if isinstance(size, int)]
+    size, place = min(known, default=(needed, 0))
+    if size >= needed or size > needed * (1 - least_saving):
+        return Tried(None, needed, needed, len(orders), tuple(problems))
+    best = orders[place]
+    if rejected := find_order_problems(best):
+        note = f"{REJECTED_ORDER}: {rejected[0]}"
+        return Tried(None, needed, needed, len(orders), tuple(problems), (note,))
+    return Tried(best, needed, size, len(orders), tuple(problems))
+
+
+def _in_tried_order(candidate: Candidate, size: int, rules: Rules, compiler: Compiler) -> Candidate:
+    """A written program in the order that the compiler was seen to need least for."""
+    written = _written(candidate)
+    stages = start_text(written.module, candidate.options)
+    found = find_order(Program(stages, rules, written.data), "low")
+    tried = try_orders(found, compiler, before=size)
+    if tried.best is None:
+        return candidate
+    data = compiler.write(tried.best)
+    again = replace(candidate, written=replace(written, data=data, module=compiler.read(data)))
+    return _with_size(again, tried.after)
+
+
+def _written(candidate: Candidate) -> Written:
+    assert candidate.written is not None
+    return candidate.written
+
+
+# Recomputation.
+
+
+def try_fits(start: Candidate, limit: int, compiler: Compiler, before: int) -> Tried:
+    """Try programs until one fits and none that is cheaper does.
+
+    `before` is what the compiler needs in the order at hand. The cheapest that was seen to fit is
+    taken, else the smallest if it is smaller than what was given.
+    """
+    return _Fits(start, limit, compiler).run(before)
+
+
+class _Fits:
+    """Programs found for more and less, and what the compiler needs for them."""
+
+    def __init__(self, start: Candidate, limit: int, compiler: Compiler) -> None:
+        self._start = start
+        self._rules = start.given.rules
+        self._compiler = compiler
+        self._rest = other_bytes(start.given.stages)
+        self._room = max(limit - self._rest, 1)
+        self._problems: list[str] = []
+        self._found: list[Candidate] = []
+        self._aims: set[int] = set()
+        self._tried: list[Candidate] = []
+        self._sizes: dict[tuple[int, int], int] = {}
+        """By operations and bytes of what was found: bytes by the compiler's plan."""
+
+    def run(self, before: int) -> Tried:
+        """Ask for less where a plan leaves room, for more where it misses; the cheapest that fits.
+
+        `fits` is the most that was asked for and enough, `misses` the least that was not.
+        """
+        fits, misses, others = 0.0, float("inf"), MAX_OTHERS
+        aim = self._room * self._start_size / max(before, 1)
+        for _ in range(MAX_FITS[self._rules.effort]):
+            made = self._find(round(aim))
+            if made is None:
+                break
+            if self._has_missed(made):
+                misses = min(misses, aim)
+                aim = _between(fits, misses, aim * LEAST_RATIO)
+                continue
+            size = self._try(made)
+            if size is None:
+                break
+            if size <= self._room:
+                fits = max(fits, aim)
+                if size >= CLOSE * self._room or made.is_cheap:
+                    break
+            elif made.total - self._rest > aim:
+                break  # nothing smaller was found
+            elif others > 0 and self._others(round(aim)):
+                others -= 1
+                continue
+            else:
+                misses = min(misses, aim)
+            ratio = self._room / max(size, 1)
+            if ratio < 1:
+                ratio = max(ratio * MARGIN, LEAST_RATIO)
+            aim = _between(fits, misses, aim * ratio)
+            if misses - fits < (1 - MARGIN) * fits:
+                break
+        best = self._best(before)
+        after = before if best is None else best.temporaries
+        return Tried(best, before, after, len(self._sizes), tuple(self._problems))
+
+    @property
+    def _start_size(self) -> int:
+        """Bytes of temporaries in the order that was found, by hlomem's own plan."""
+        return needed_bytes(self._start.plan) - self._rest
+
+    def _find(self, aim: int) -> Candidate | None:
+        """The cheapest program that needs no more than so much by hlomem's own plan, of all."""
+        limit = self._rest + aim
+        if aim not in self._aims:
+            self._aims.add(aim)
+            self._found += find_fits(self._start, limit)
+        return choose_cheapest(self._others(aim) or self._found, limit)
+
+    def _others(self, aim: int) -> list[Candidate]:
+        """Programs that were found for so much and have not been seen to miss."""
+        limit = self._rest + aim
+        return [one for one in self._found if one.total <= limit and not self._has_missed(one)]
+
+    def _has_missed(self, made: Candidate) -> bool:
+        """Whether the same, or as good as the same, was planned by the compiler and misses."""
+        return any(
+            size > self._room and flops == made.flops and made.temporaries >= SAME * forecast
+            for (flops, forecast), size in self._sizes.items()
+        )
+
+    def _try(self, made: Candidate) -> int | None:
+        """Bytes by the compiler's plan; None where it has none, or a checker objects."""
+        key = made.flops, made.temporaries
+        if key in self._sizes:
+            return self._sizes[key]
+        made, rejected = write(made, self._compiler)
+        if rejected:
+            self._problems.append(f"{REJECTED}: {rejected[0]}")
+            return None
+        size = _plan_of(self._compiler, _written(made).data)
+        if isinstance(size, str):
+            self._problems.append(size)
+            return None
+        made = _with_size(made, size)
+        if self._room < size <= NEARLY * self._room:
+            low = self._rules._replace(effort="low")
+            made = _in_tried_order(made, size, low, self._compiler)
+        self._sizes[key] = made.temporaries
+        self._tried.append(made)
+        return made.temporaries
+
+    def _best(self, before: int) -> Candidate | None:
+        """The cheapest that fits, else the smallest, in other orders where it is near."""
+        fitting = [one for one in self._tried if one.temporaries <= self._room]
+        if fitting:
+            return min(fitting, key=lambda one: (one.flops, one.temporaries))
+        smaller = [one for one in self._tried if one.temporaries < before]
+        best = min(smaller, key=lambda one: one.temporaries, default=None)
+        if best is not None and best.temporaries <= NEAR * self._room:
+            best = _in_tried_order(best, best.temporaries, self._rules, self._compiler)
+        return best
+
+
+def _between(fits: float, misses: float, aim: float) -> float:
+    """The bytes to ask for next: as a plan says, or the middle where that is known to be wrong."""
+    if fits < aim < misses:
+        return aim
+    return (fits + misses) / 2
+
+
+# The memory of the host.
+
+
+def try_offloads(start: Candidate, room: int, compiler: Compiler, before: int) -> Tried:
+    """Move values until the temporaries fit; `before` is what the compiler needs without."""
+    best: Candidate | None = None
+    problems: list[str] = []
+    tried: list[object] = []
+    aim = round(start.temporaries * room / max(before, 1))
+    for _ in range(MAX_OFFLOADS[start.given.rules.effort]):
+        made = next(propose(start, Offload(aim)), start)
+        if made.moves in tried:  # what was missing is less than a value
+            aim = round(aim * LEAST_STEP)
+            made = next(propose(start, Offload(aim)), start)
+        if not made.moves or made.moves in tried:
+            break
+        tried.append(made.moves)
+        made, rejected = write(made, compiler)
+        if rejected:
+            problems.append(f"{_REJECTED_MOVES}: {rejected[0]}")
+            break
+        size = _plan_of(compiler, _written(made).data)
+        if isinstance(size, str):
+            problems.append(size)
+            break
+        if size < (before if best is None else best.temporaries):
+            best = replace(made, temporaries=size)
+        if size <= room:
+            break
+        aim = round(aim * room / size * MARGIN)
+    after = before if best is None else best.temporaries
+    return Tried(best, before, after, len(tried), tuple(problems))

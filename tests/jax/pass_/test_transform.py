@@ -1,0 +1,321 @@
+"""The pass in the hands of a compiler: whatever goes wrong leaves XLA's order, and says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from hlomem.base.errors import HlomemError
+from hlomem.hlo.barriers import without_barriers
+from hlomem.hlo.text.parser import parse
+from hlomem.hlo.text.printer import format_module
+from hlomem.jax.pass_ import log, transform
+from hlomem.jax.pass_.register import compiler_options
+from hlomem.jax.pass_.transform import Limits, Transform
+from hlomem.opt import search, strategies
+from hlomem.opt.candidate import start_text
+from hlomem.opt.goal import Rules
+from hlomem.opt.orders.latency import module_time
+from hlomem.opt.orders.planned_orders import temporary_bytes
+from hlomem.opt.orders.search import Improvement
+from hlomem.pipeline import Stages, start_stages
+from hlomem.proto.module import read_module
+from tests.analysis.programs import DONATE_SWAP
+from tests.opt.orders.programs import CPU
+from tests.opt.remat.programs import SHAPE, WIDE, chain, gpu_chain, products
+
+hlo: Any = pytest.importorskip("jaxlib._hlo", reason="jaxlib is not installed")
+TEXT = (CPU / "g_cholesky_solve" / "module.hlo").read_text()
+
+
+@pytest.fixture(autouse=True)
+def _new_report() -> Iterator[None]:
+    log.forget()
+    yield
+    log.forget()
+
+
+def _proto(text: str = TEXT) -> bytes:
+    return bytes(hlo.hlo_module_from_text(text).as_serialized_hlo_module_proto())
+
+
+def _transform() -> Transform:
+    return Transform("cpu", compiler_options("cpu"), Rules("low"), Limits(0, 50_000))
+
+
+@pytest.mark.parametrize("share", [0.0, 0.01, 0.3, 0.5, 0.99])
+def test_a_proto_that_is_cut_off_leaves_the_order_and_is_reported(share: float) -> None:
+    proto = _proto()
+    assert _transform()(proto[: int(share * len(proto))]) is None
+    [outcome] = log.report().outcomes
+    assert outcome.kind == "failed"
+    assert outcome.reason
+
+
+def test_bytes_that_are_no_proto_leave_the_order_and_are_reported() -> None:
+    assert _transform()(b"\xff" * 64) is None
+    assert [outcome.kind for outcome in log.report().outcomes] == ["failed"]
+
+
+def test_a_module_without_a_schedule_is_said_to_have_none() -> None:
+    assert _transform()(_proto(TEXT.replace("is_scheduled=true, ", "", 1))) is None
+    [outcome] = log.report().outcomes
+    assert (outcome.kind, outcome.reason) == ("failed", "the module has no schedule")
+
+
+def test_an_order_that_breaks_a_dependency_never_reaches_xla(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def backwards(stages: Any, *_: Any, **__: Any) -> Improvement:
+        entry = stages.module.entry
+        orders = {entry: stages.schedule.sequence(entry)[::-1]}
+        return Improvement(orders, 100, 50, 0, "backwards", ())
+
+    monkeypatch.setattr(strategies, "improve", backwards)
+    assert _transform()(_proto()) is None
+    [outcome] = log.report().outcomes
+    assert outcome.kind == "kept"
+    assert "found and rejected" in outcome.reason
+
+
+def test_the_same_module_gets_the_same_answer_from_memory() -> None:
+    transform, proto = _transform(), _proto()
+    assert transform(proto) == transform(proto)
+    assert len(set(log.report().outcomes)) == 1
+
+
+@pytest.mark.parametrize(
+    ("limits", "text", "kind", "reason"),
+    [
+        (Limits(1 << 40, 50_000), TEXT, "skipped", "small"),
+        (Limits(0, 3), TEXT, "skipped", " instructions"),
+        (
+            Limits(0, 50_000, keeps_donations=False),
+            DONATE_SWAP,
+            "kept",
+            "would lose that its arguments are donated",
+        ),
+    ],
+    ids=["small", "large", "donated"],
+)
+def test_a_program_outside_the_limits_is_left_alone(
+    limits: Limits, text: str, kind: str, reason: str
+) -> None:
+    transform = Transform("cpu", compiler_options("cpu"), Rules("low"), limits)
+    assert transform(_proto(text)) is None
+    [outcome] = log.report().outcomes
+    assert outcome.kind == kind
+    assert reason in outcome.reason
+
+
+def _fitted(share: float) -> tuple[bytes | None, log.Outcome]:
+    """What becomes of a chain that is to fit a share of what it needs."""
+    text = chain(12)
+    needs = start_stages(parse(text), compiler_options("cpu")).assignment.total_bytes
+    limits = Limits(0, 50_000, fit=int(share * needs))
+    answer = Transform("cpu", compiler_options("cpu"), Rules("low"), limits)(_proto(text))
+    [outcome] = log.report().outcomes
+    return answer, outcome
+
+
+def test_values_are_computed_again_where_the_program_does_not_fit() -> None:
+    answer, outcome = _fitted(0.6)
+    assert answer is not None
+    assert outcome.kind == "improved"
+    assert outcome.clones
+    assert outcome.limit is not None
+    stages = start_stages(read_module(answer), compiler_options("cpu"))
+    assert outcome.total == stages.assignment.total_bytes <= outcome.limit
+    machine = stages.options.machine
+    before = module_time(parse(chain(12)), machine)
+    assert outcome.time_ratio == module_time(stages.module, machine) / before > 1
+    assert f"modelled time {outcome.time_ratio - 1:+.1%}" in str(outcome)
+
+
+FREELY = Rules("low", recompute=0.02)
+
+
+def _freely(text: str, fit: int | None = None) -> tuple[bytes | None, log.Outcome]:
+    """What becomes of a program of which a little may be computed again."""
+    limits = Limits(0, 50_000, fit=fit)
+    answer = Transform("cpu", compiler_options("cpu"), FREELY, limits)(_proto(text))
+    [outcome] = log.report().outcomes
+    return answer, outcome
+
+
+def test_what_is_almost_free_is_computed_again_and_told() -> None:
+    answer, outcome = _freely(products(4))
+    assert answer is not None
+    assert (outcome.kind, outcome.clones) == ("improved", 1)
+    assert outcome.after < outcome.ordered <= outcome.before
+    assert 0 < outcome.flops <= 0.02 * outcome.program_flops
+    assert 1 < outcome.time_ratio <= 1.02
+    assert "1 instructions computed again" in str(outcome)
+    stages = start_stages(read_module(answer), compiler_options("cpu"))
+    assert temporary_bytes(stages) == outcome.after
+
+
+def test_the_forecast_is_of_the_program_without_its_barriers() -> None:
+    barred = (
+        products(4)
+        .replace("tanh(%p)", "tanh(%b)")
+        .replace(f"  %t = {SHAPE}", f"  %b = {SHAPE} opt-barrier(%p)\n  %t = {SHAPE}")
+    )
+    answer, outcome = _freely(barred)
+    assert answer is not None
+    bare = without_barriers(read_module(answer))
+    assert outcome.clones
+    assert outcome.after == temporary_bytes(start_stages(bare, compiler_options("cpu")))
+
+
+def test_what_goes_wrong_while_computing_again_leaves_the_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: Any) -> None:
+        raise RuntimeError("no way")
+
+    monkeypatch.setattr(strategies, "find_cheap", fail)
+    _, outcome = _freely(products(4))
+    assert outcome.kind in ("improved", "kept")
+    assert outcome.after == outcome.ordered
+    assert not outcome.clones
+    assert outcome.reason.endswith("nothing was computed again: RuntimeError: no way")
+
+
+def test_values_that_a_judge_objects_to_never_reach_xla(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "_misplanned", lambda *_: ["it computes something else"])
+    answer, outcome = _freely(products(4))
+    assert answer is None or b"remat" not in answer
+    assert not outcome.clones
+    assert "rejected: it computes something else" in outcome.reason
+
+
+def test_a_program_that_fits_may_still_need_less() -> None:
+    _, outcome = _freely(products(4), fit=1 << 40)
+    assert outcome.clones == 1
+    assert outcome.limit == 1 << 40
+    assert 0 < outcome.total < outcome.limit
+
+
+def test_nothing_is_computed_again_where_it_fits() -> None:
+    answer, outcome = _fitted(2.0)
+    assert answer is None
+    assert outcome.limit is not None
+    assert 0 < outcome.total <= outcome.limit
+    assert not outcome.clones
+
+
+def test_a_number_below_what_one_instruction_needs_is_said_to_be_out_of_reach() -> None:
+    transform = Transform(
+        "cpu", compiler_options("cpu"), Rules("low"), Limits(0, 50_000, fit=40_000)
+    )
+    transform(_proto(WIDE))
+    [outcome] = log.report().outcomes
+    assert outcome.hungriest == "wide"
+    assert outcome.floor == outcome.total
+    assert "nothing computed again goes below" in str(outcome)
+    assert "for wide alone" in str(outcome)
+
+
+# A compiler that is asked.
+
+
+def _compiler(stages: Stages) -> Callable[[bytes], int]:
+    """A compiler that needs what hlomem plans."""
+    return lambda proto: temporary_bytes(start_text(read_module(proto), stages.options))
+
+
+@pytest.mark.parametrize("offload", [True, False])
+def test_the_pass_moves_what_cannot_be_computed_again(offload: bool) -> None:
+    stages = gpu_chain(is_opaque=True)
+    before = temporary_bytes(stages)
+    limit = stages.assignment.total_bytes - before + round(0.6 * before)
+    limits = Limits(1, 1000, limit, offload)
+    log.forget()
+    answer = Transform("cuda", stages.options, Rules(), limits, _compiler(stages))(
+        _proto(format_module(stages.module))
+    )
+    [outcome] = log.report().outcomes
+    assert (answer is None) != offload
+    assert bool(outcome.moves) == offload
+    assert bool(outcome.missing) != offload
+    assert ("kept by the host meanwhile" in str(outcome)) == offload
+    if answer is not None:
+        assert outcome.after == _compiler(stages)(answer)
+        assert outcome.total <= limit
+
+
+def test_moves_of_an_order_that_checkers_reject_are_those_of_xlas(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stages = gpu_chain(is_opaque=True, is_early=True)
+    before = temporary_bytes(stages)
+    limit = stages.assignment.total_bytes - before + round(0.6 * before)
+    make = Transform("cuda", stages.options, Rules(), Limits(1, 1000, limit), _compiler(stages))
+    assert make(_proto(format_module(stages.module))) is not None
+    assert log.report().outcomes[-1].ordered < before
+    monkeypatch.setattr(transform, "find_order_problems", lambda _: ["it is wrong"])
+    make = Transform("cuda", stages.options, Rules(), Limits(1, 1000, limit), _compiler(stages))
+    answer = make(_proto(format_module(stages.module)))
+    assert answer is not None
+    outcome = log.report().outcomes[-1]
+    assert outcome.moves
+    assert outcome.ordered == before
+    assert outcome.total <= limit
+    assert "an order was found and rejected: it is wrong" in outcome.reason
+    kept = [one.name for one in read_module(answer).entry.instructions]
+    given = [one.name for one in stages.module.entry.instructions]
+    assert [name for name in kept if name in given] == given
+
+
+CHAIN = chain(12)
+GIVEN = start_text(parse(CHAIN), compiler_options("cpu"))
+NEEDED, ROOM = GIVEN.assignment.total_bytes, temporary_bytes(GIVEN)
+
+
+@pytest.mark.parametrize(
+    ("share", "kind", "says"), [(0.6, "improved", "programs tried"), (2.0, "kept", "")]
+)
+def test_the_pass_reports_what_the_compiler_planned(share: float, kind: str, says: str) -> None:
+    log.forget()
+    limits = Limits(0, 50_000, fit=NEEDED - ROOM + int(share * ROOM))
+    asked = _compiler(GIVEN)
+    make = Transform("tpu", GIVEN.options, Rules("low"), limits, asked, foresees_orders=True)
+    answer = make(_proto(CHAIN))
+    [outcome] = log.report().outcomes
+    assert (outcome.kind, outcome.limit) == (kind, limits.fit)
+    assert says in outcome.reason
+    if answer is None:
+        assert outcome.total == NEEDED
+    else:
+        stages = start_text(read_module(answer), GIVEN.options)
+        assert outcome.total == stages.assignment.total_bytes
+
+
+def test_the_pass_keeps_a_program_that_no_compiler_plans() -> None:
+    def broken(_: bytes) -> int:
+        raise HlomemError("no compiler here")
+
+    log.forget()
+    limits = Limits(0, 50_000, fit=NEEDED - ROOM // 2)
+    make = Transform("tpu", GIVEN.options, Rules("low"), limits, broken, foresees_orders=True)
+    assert make(_proto(CHAIN)) is None
+    [outcome] = log.report().outcomes
+    assert "no compiler here" in outcome.reason
+    assert outcome.missing == ROOM // 2
+
+
+def test_orders_are_tried_where_they_cannot_be_foreseen_and_nothing_is_raised() -> None:
+    options = compiler_options("cpu")
+    stages = start_text(parse(TEXT), options)
+
+    def broken(_: bytes) -> int:
+        raise HlomemError("no compiler here")
+
+    proto, limits = _proto(), Limits(0, 50_000)
+    assert Transform("tpu", options, Rules("low"), limits, broken)(proto) is None
+    answer = Transform("tpu", options, Rules("low"), limits, _compiler(stages))(proto)
+    assert answer is not None
+    assert _compiler(stages)(answer) < temporary_bytes(stages)

@@ -1,0 +1,150 @@
+"""Records the programs of `tests/opt/edits`: small ones, as XLA's schedulers order them.
+
+    python -m tools.record_edits [NAME …]
+
+Writes the first part of each file; `EDITS=update pytest tests/opt/test_edits.py` writes what
+becomes of the program. Metadata and settings of backends are left out, so that the texts are short.
+Without its library fusions XLA:CPU leaves products as they are.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module, metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from hlomem.jax.compile.messages import Job
+from hlomem.jax.compile.scheduled_module import capture
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+HOME = Path(__file__).parent.parent / "tests" / "opt" / "edits"
+_FACTORY = "tools.record_edits:program"
+_FLAGS = {"XLA_FLAGS": "--xla_cpu_experimental_ynn_fusion_type="}
+
+
+class Case(NamedTuple):
+    """A program and what is done to it."""
+
+    run: str
+    """The command and its settings."""
+    function: Callable[..., Any]
+    shapes: tuple[tuple[int, ...], ...]
+    target: str = "cpu"
+
+
+def _rows(x: Any, w: Any) -> Any:
+    """Products of which only the first rows are needed, after a sort."""
+    jnp = import_module("jax.numpy")
+    return [jnp.sort((x * factor) @ w, 0)[:1] for factor in (2.0, 3.0)]
+
+
+def _read_late(x: Any) -> Any:
+    """A value that is cheap to make, read before products and after them."""
+    jnp = import_module("jax.numpy")
+    made = jnp.tanh(x)
+    product = -made
+    for _ in range(2):
+        product = product @ x
+    return (product * made)[:1]
+
+
+def _perceptron(first: Any, second: Any, third: Any, x: Any) -> Any:
+    """The gradient of a perceptron of three layers, which keeps what each has made."""
+    jax, jnp = import_module("jax"), import_module("jax.numpy")
+
+    def loss(weights: Any) -> Any:
+        y = x
+        for weight in weights:
+            y = jnp.tanh(jnp.sin(y) @ weight)
+        return (y * y).sum()
+
+    return jax.grad(loss)((first, second, third))
+
+
+def _scanned(w: Any, xs: Any) -> Any:
+    """The gradient of a scan whose steps are cheap: the first loop stacks what the second reads."""
+    jax, jnp = import_module("jax"), import_module("jax.numpy")
+
+    def cell(h: Any, x: Any) -> Any:
+        h = jnp.tanh(x + h) * w
+        return h, jnp.sin(h)
+
+    return jax.grad(lambda w: jax.lax.scan(cell, xs[0] * w, xs)[1].sum())(w)
+
+
+def _steps(first: Any, second: Any, third: Any, x: Any) -> Any:
+    """A loop of training steps, each the gradient of a perceptron of three layers."""
+    jax, jnp = import_module("jax"), import_module("jax.numpy")
+
+    def loss(weights: Any) -> Any:
+        y = x
+        for weight in weights:
+            y = jnp.tanh(jnp.sin(y) @ weight)
+        return (y * y).sum()
+
+    def step(_: Any, weights: Any) -> Any:
+        return jax.tree.map(lambda one, by: one - by, weights, jax.grad(loss)(weights))
+
+    return jax.lax.fori_loop(0, 3, step, (first, second, third))
+
+
+def _chain(x: Any) -> Any:
+    """Products made one from another, and read in the reverse order."""
+    values = [x]
+    for _ in range(6):
+        values.append(values[-1] @ x)
+    y = x
+    for value in reversed(values):
+        y = y @ value
+    return y
+
+
+CASES = {
+    "order": Case("order", _rows, ((64, 64), (64, 64))),
+    "recompute": Case("recompute budget=70%", _read_late, ((64, 64),)),
+    "cut": Case("cut price=0", _perceptron, ((64, 64),) * 4),
+    "loops_stack": Case("loops price=0", _scanned, ((64,), (16, 64))),
+    "cut_in_loop": Case("cut-in-loop price=0", _steps, ((64, 64),) * 4),
+    "offload": Case("offload budget=70% machine=gpu-h100", _chain, ((4096, 4096),), "cuda-h100"),
+}
+
+
+def program(name: str) -> Any:
+    """The factory."""
+    jax: Any = import_module("jax")
+    case = CASES[name]
+    shapes = [jax.ShapeDtypeStruct(shape, "float32") for shape in case.shapes]
+    return jax.jit(case.function), tuple(shapes)
+
+
+def record(name: str) -> Path:
+    """Compile a program and write what a file says before anything is done to it."""
+    case, hlo = CASES[name], import_module("jaxlib._hlo")
+    _, proto = capture(
+        Job(factory=_FACTORY, target=case.target, settings={"name": name}), 600.0, lambda _: None
+    )
+    options = hlo.HloPrintOptions()
+    options.print_metadata = options.print_backend_config = False
+    text = hlo.HloModule.from_serialized_hlo_module_proto(proto).to_string(options)
+    doc = case.function.__doc__ or ""
+    origin = f"jaxlib {metadata.version('jaxlib')}, {case.target}; {name} of tools/record_edits.py"
+    lines = [f"// RUN: {case.run}", f"// {doc}", f"// Origin: {origin}", "", text.strip(), ""]
+    path = HOME / f"{name}.hlo"
+    path.write_text("\n".join(lines), encoding="utf-8")
+    return path
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Command line."""
+    os.environ.update(_FLAGS)
+    for name in (sys.argv[1:] if arguments is None else arguments) or CASES:
+        print(record(name))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
