@@ -1,8 +1,7 @@
-"""Memory against operations: points of a program with more and more of it computed again.
+"""Memory against operations: points of a program with more and more rematerialization.
 
-In: a program in the order that was found for it. Out: `FrontPoint`s of the candidates that
-`hlomem.opt.search` finds, of what is almost free, and of what fits a limit. Where a compiler goes
-on working after the hook it is asked for the sizes of those on the front; there are no others.
+The points are the candidates of `hlomem.opt.search`, cheap rematerialization, and the one that fits
+a memory budget. If a compiler continues after the hook, its plans determine the sizes.
 """
 
 from __future__ import annotations
@@ -31,10 +30,10 @@ GIVEN, ORDERED, AGAIN = "as given", "better order", "again"
 def find_points(
     found: BetterOrder, limit: int | None = None, compiler: Compiler = OURS, before: int = 0
 ) -> tuple[FrontPoint, ...]:
-    """All points, the cheapest first; where a compiler plans, those on the front, by its plans.
+    """All points, cheapest first; with a compiler, those on the front, by its plans.
 
-    With a `limit`, what is found for it is among them, where plans need no compiler. `before` is
-    what the compiler plans for the given program.
+    Without a compiler, the point that fits `limit` is among them. `before` is the compiler's plan
+    of the given program.
     """
     points = [_planned(one, compiler, before) for one in find_front(found.ordered, compiler)]
     if compiler.plan is None:
@@ -44,7 +43,7 @@ def find_points(
 
 
 def find_fit(ordered: Candidate, limit: int) -> list[FrontPoint]:
-    """The point that `hlomem.jax.optimize(fit=…)` would take; none where the order does."""
+    """The point of `hlomem.jax.optimize(fit=…)`; empty if reordering is enough."""
     if ordered.total <= limit:
         return []
     made, _ = settle(find_fits(ordered, limit), OURS, limit, tries=1)
@@ -83,20 +82,20 @@ def _planned(candidate: Candidate, compiler: Compiler, before: int) -> FrontPoin
 
 
 def _cheap(found: BetterOrder) -> list[FrontPoint]:
-    """The program with what is almost free computed again; none where nothing is."""
+    """The program with cheap rematerialization, if any."""
     made = found.recomputed
     return [] if made is None else [_recomputed(made, made.read_back, ", almost free")]
 
 
 def _recomputed(candidate: Candidate, module: HloModule, why: str = "") -> FrontPoint:
-    """A point with the lines of the user's code that it computes again, and keeps."""
+    """A point with the lines of user code whose values it rematerializes, and keeps."""
     parts = [plural(candidate.stacks, "stack") + " of loops"] if candidate.stacks else []
     parts += [plural(candidate.clones, "instruction")] if candidate.clones else []
     name = f"{AGAIN}: {', '.join(parts) or 'other stacks of loops'}{why}"
     return replace(
         _point(candidate, name, "recomputed"),
         lines=find_origins(module),
-        kept=() if candidate.stacks else find_kept(module),  # stacks are not seen in the entry
+        kept=() if candidate.stacks else find_kept(module),  # stacks are not in the entry
     )
 
 
