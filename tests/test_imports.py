@@ -159,7 +159,8 @@ MAY_IMPORT = {
     "jax": {"base", "jax", "opt"},
     # Checkers know nothing of what they check: neither the search nor the planner.
     "opt.checks": {"base", "hlo", "check"},
-    "opt.orders": PLANNER | {"opt.goal", "opt.candidate"},
+    "opt.orders": PLANNER | {"opt.constants", "opt.goal", "opt.candidate"},
+    "opt.constants": set[str](),
     "opt.goal": {"base", "opt.checks"},
     "opt.candidate": PLANNER | {"opt"},
     "opt.search": PLANNER | {"opt", "check", "dump", "write"},

@@ -27,7 +27,8 @@ import hlomem.jax
 from hlomem.jax.pass_ import log
 from hlomem.jax.pass_.register import compiler_options
 from hlomem.jax.pass_.transform import Limits, Transform
-from hlomem.opt.goal import RECOMPUTE, Rules
+from hlomem.opt.constants import RECOMPUTE
+from hlomem.opt.goal import Rules
 from tools.carried_programs import carry
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from hlomem import hlo
 from hlomem.base.errors import CommandError, UnsupportedError
 from hlomem.opt import search, strategies
 from hlomem.opt.candidate import start_text
-from hlomem.opt.goal import RECOMPUTE
+from hlomem.opt.constants import RECOMPUTE
 from hlomem.opt.orders.latency import module_time
 from hlomem.opt.orders.planned_orders import temporary_bytes
 from hlomem.opt.orders.search import Improvement, improve

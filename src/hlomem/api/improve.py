@@ -17,7 +17,8 @@ from hlomem.base.errors import UnsupportedError
 from hlomem.dump.dump import Dump
 from hlomem.hlo.text.printer import format_module
 from hlomem.opt.candidate import Program, start_text, with_schedule
-from hlomem.opt.goal import RECOMPUTE, Rules, Share, check_rules
+from hlomem.opt.constants import RECOMPUTE
+from hlomem.opt.goal import Rules, Share, check_rules
 from hlomem.opt.remat.origins import find_origins
 from hlomem.opt.search import find_accepted, find_order
 from hlomem.report.data.improvement import (

@@ -20,7 +20,8 @@ from hlomem.cli.options import AS_JSON, BACKEND, HLO_TEXT, MODULE_ERA, WHICH_DUM
 from hlomem.cli.progress import progress, working
 from hlomem.dump.dump import Dump
 from hlomem.machines.capacity import parse_capacity
-from hlomem.opt.goal import EFFORTS, RECOMPUTE, Rules
+from hlomem.opt.constants import RECOMPUTE
+from hlomem.opt.goal import EFFORTS, Rules
 from hlomem.report.screens.improvement_text import draw_improvement
 
 if TYPE_CHECKING:

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 Effort: TypeAlias = Literal["low", "default", "high"]
 EFFORTS: tuple[Effort, ...] = ("low", "default", "high")
-RECOMPUTE = 0.02
-"""The share by default: too little to be seen in the time of a run."""
 
 
 class Rules(NamedTuple):
@@ -99,7 +97,7 @@ Goal: TypeAlias = Order | Share | Budget | Front | Offload
 # The work of an effort.
 
 
-class Limits(NamedTuple):
+class OrderWork(NamedTuple):
     """The work on orders that an effort allows."""
 
     moves_per_node: int
@@ -113,10 +111,10 @@ class Limits(NamedTuple):
     max_plans: int
 
 
-LIMITS: Mapping[Effort, Limits] = {
-    "low": Limits(0, 0, 0, 0, 3),
-    "default": Limits(400, 500_000, 40, 16_000, 60),
-    "high": Limits(10_000, 25_000_000, 2_000, 1_000_000, 4_000),
+ORDER_WORK: Mapping[Effort, OrderWork] = {
+    "low": OrderWork(0, 0, 0, 0, 3),
+    "default": OrderWork(400, 500_000, 40, 16_000, 60),
+    "high": OrderWork(10_000, 25_000_000, 2_000, 1_000_000, 4_000),
 }
 AS_IS = -1
 """In the place of a price: nothing is cut to begin with."""
@@ -184,37 +182,3 @@ MAX_FITS: Mapping[Effort, int] = {"low": 2, "default": 6, "high": 12}
 """Programs that a compiler plans for a budget, besides other orders of one."""
 MAX_OFFLOADS: Mapping[Effort, int] = {"low": 2, "default": 4, "high": 10}
 """Programs with values in the host's memory that a compiler plans."""
-PRICES = (4, 16, 64, 128, 256, 1024, 0)
-"""Operations and bytes touched that a byte is worth; 0 stands for any number."""
-CHEAP = 0.01
-"""The share of a program's operations below which nothing cheaper is looked for."""
-MAX_CUTS = 3
-"""Cuts of one program for a price, one at the peak that another left."""
-MAX_REJECTED = 3
-"""Programs with values computed again that checkers are asked about."""
-NEAR = 1.3
-"""How much more than the budget a changed program may take for single values to be looked at."""
-NEAR_TRIED = 1.4
-"""How much more than the budget a compiler's plan may take for other orders to be tried."""
-NEARLY = 1.03
-"""The same for other orders to be tried at once."""
-MARGIN = 0.98
-"""How much less is asked for than what a compiler's plan missed by."""
-LEAST_RATIO = 0.94
-"""How much less is asked for at once: a plan may be far off for one program, not for the next."""
-MAX_OTHERS = 2
-"""Programs tried in the place of one that misses before more is asked for."""
-SAME = 0.995
-"""The share of another's bytes above which a program for as many operations is the same."""
-CLOSE = 0.97
-"""The share of the budget above which a plan that fits is not bettered."""
-LEAST_SAVING = 0.02
-"""The share that an order must save where a compiler plans it. A module that is handed back is
-built again, with its lists in another order: libtpu 0.0.51 was seen to plan the same order with up
-to 1 % more or less then."""
-MAX_AT_ONCE = 4
-"""Plans of a compiler that are made at the same time."""
-MAX_PLANNED_OFFLOADS = 12
-"""Choices of values for the host that are planned here before a compiler is asked."""
-LEAST_STEP = 0.9
-"""The smallest share of what was wanted of the host that is wanted next."""

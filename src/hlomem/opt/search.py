@@ -30,7 +30,8 @@ from hlomem.opt.candidate import (
     with_schedule,
 )
 from hlomem.opt.checks import Change, find_problems
-from hlomem.opt.goal import MAX_REJECTED, NEAR, PRICES, Budget, Front, Order, WorkLeft
+from hlomem.opt.constants import MAX_REJECTED, NEAR, PRICES
+from hlomem.opt.goal import Budget, Front, Order, WorkLeft
 from hlomem.opt.orders.planned_orders import temporary_bytes
 from hlomem.opt.strategies import propose, propose_priced, strategies_for
 from hlomem.write.build import build_contents

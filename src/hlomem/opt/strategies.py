@@ -13,18 +13,8 @@ from msgspec.structs import replace
 
 from hlomem.opt.candidate import Candidate, planned, start_text
 from hlomem.opt.checks import Change
-from hlomem.opt.goal import (
-    LEAST_STEP,
-    MARGIN,
-    MAX_CUTS,
-    MAX_PLANNED_OFFLOADS,
-    Budget,
-    Front,
-    Goal,
-    Offload,
-    Order,
-    Share,
-)
+from hlomem.opt.constants import LEAST_STEP, MARGIN, MAX_CUTS, MAX_PLANNED_OFFLOADS
+from hlomem.opt.goal import Budget, Front, Goal, Offload, Order, Share
 from hlomem.opt.loops.change import change_loops
 from hlomem.opt.orders.search import improve
 from hlomem.opt.remat.budget_search import find_single

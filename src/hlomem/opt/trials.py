@@ -17,22 +17,19 @@ from msgspec.structs import replace
 
 from hlomem.base.errors import HlomemError
 from hlomem.opt.candidate import Program, choose_cheapest, start_text
-from hlomem.opt.goal import (
+from hlomem.opt.constants import (
     CLOSE,
     LEAST_RATIO,
     LEAST_SAVING,
     LEAST_STEP,
     MARGIN,
     MAX_AT_ONCE,
-    MAX_FITS,
-    MAX_OFFLOADS,
-    MAX_ORDERS,
     MAX_OTHERS,
-    NEAR_TRIED,
+    NEAR,
     NEARLY,
     SAME,
-    Offload,
 )
+from hlomem.opt.goal import MAX_FITS, MAX_OFFLOADS, MAX_ORDERS, Offload
 from hlomem.opt.orders.candidates import iter_orders
 from hlomem.opt.orders.planned_orders import needed_bytes, other_bytes
 from hlomem.opt.search import (
@@ -252,7 +249,7 @@ class _Fits:
             return min(fitting, key=lambda one: (one.flops, one.temporaries))
         smaller = [one for one in self._tried if one.temporaries < before]
         best = min(smaller, key=lambda one: one.temporaries, default=None)
-        if best is not None and best.temporaries <= NEAR_TRIED * self._room:
+        if best is not None and best.temporaries <= NEAR * self._room:
             best = _in_tried_order(best, best.temporaries, self._rules, self._compiler)
         return best
 

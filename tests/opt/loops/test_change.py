@@ -10,7 +10,8 @@ from hlomem import hlo
 from hlomem.hlo.text.printer import format_module
 from hlomem.opt.candidate import Program
 from hlomem.opt.checks import find_problems
-from hlomem.opt.goal import PRICES, Front, Rules
+from hlomem.opt.constants import PRICES
+from hlomem.opt.goal import Front, Rules
 from hlomem.opt.loops.change import change_loops
 from hlomem.opt.orders.planned_orders import temporary_bytes
 from hlomem.opt.remat.flops import program_flops

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from hlomem import hlo
 from hlomem.machines.cpu import CPU
-from hlomem.opt.orders.cost import TRANSFER_FACTOR, Delays, Times
+from hlomem.opt.constants import TRANSFER_FACTOR
+from hlomem.opt.orders.cost import Delays, Times
 from hlomem.opt.orders.flow import FlowBuilder
 from hlomem.pipeline import in_text_order, start_stages
 

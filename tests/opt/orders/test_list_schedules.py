@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hlomem.opt.orders.list_schedules import iter_constructions
-from hlomem.opt.orders.local_search import Budget, improve_order, iter_moves
+from hlomem.opt.orders.local_search import MovesLeft, improve_order, iter_moves
 from hlomem.opt.orders.model import peak_of
 from hlomem.opt.orders.timeline import Timeline
 from tests.opt.orders.programs import HOMES, flows_of, iter_edges, name_of
@@ -36,7 +36,7 @@ def test_moving_never_raises_the_peak(home: Path) -> None:
     for flow in flows_of(home):
         edges = list(iter_edges(flow))
         for _, order in iter_constructions(flow):
-            *others, moved = improve_order(flow, order, Budget(4_000))
+            *others, moved = improve_order(flow, order, MovesLeft(4_000))
             assert peak_of(flow, moved).size <= peak_of(flow, order).size
             for other in others:
                 assert _is_legal(edges, other)
@@ -46,4 +46,4 @@ def test_moving_never_raises_the_peak(home: Path) -> None:
 def test_a_spent_budget_moves_nothing() -> None:
     flow = flows_of(HOMES[0])[-1]
     order = list(range(len(flow.nodes)))
-    assert improve_order(flow, order, Budget(0)) == [order]
+    assert improve_order(flow, order, MovesLeft(0)) == [order]

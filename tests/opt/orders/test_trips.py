@@ -9,8 +9,9 @@ import pytest
 
 from hlomem import hlo
 from hlomem.machines.cpu import CPU
+from hlomem.opt.constants import MAX_TRIPS
 from hlomem.opt.orders.latency import module_time
-from hlomem.opt.orders.trips import MAX_TRIPS, count_trips, trip_count
+from hlomem.opt.orders.trips import count_trips, trip_count
 from tests.opt.remat.scanned import SCANNED, scanned_stages
 
 if TYPE_CHECKING:

@@ -28,7 +28,8 @@ from hlomem.machines.capacity import parse_capacity
 from hlomem.machines.options import options_for
 from hlomem.machines.registry import find_device, find_machine, machines_of
 from hlomem.machines.releases import Release
-from hlomem.opt.goal import RECOMPUTE, Rules, check_rules
+from hlomem.opt.constants import RECOMPUTE
+from hlomem.opt.goal import Rules, check_rules
 from hlomem.proto.edit import write_orders
 from hlomem.proto.module import read_module
 

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from hlomem.base.errors import EditError
 from hlomem.opt.candidate import planned, start_text
 from hlomem.opt.checks import Change
+from hlomem.opt.constants import MAX_PAIRS
 from hlomem.opt.loops.choice import kept_stacks, plan_loops
 from hlomem.opt.loops.edit import apply_loop_plan
 from hlomem.opt.loops.pairs import find_pairs
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
     from hlomem.hlo.ir import HloModule
     from hlomem.opt.candidate import Candidate
     from hlomem.pipeline import Stages
-
-MAX_PAIRS = 8
-"""Pairs of loops that are changed in one program."""
 
 
 def change_loops(candidate: Candidate, price: int) -> Candidate | None:

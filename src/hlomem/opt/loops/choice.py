@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from hlomem.opt.constants import MAX_LOOP_NODES
 from hlomem.opt.loops.body_values import BodyValues, repeated_by
 from hlomem.opt.loops.stacks import holds_slices, stacked
 from hlomem.opt.remat.min_cut import UNCUT, Network
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
     from hlomem.opt.loops.pairs import LoopPair, Stack
     from hlomem.opt.orders.effects import Effects
     from hlomem.opt.remat.flops import Costs
-
-MAX_NODES = 4000
-"""Instructions of a body that is looked at."""
 
 
 class LoopPlan(NamedTuple):
@@ -49,7 +47,7 @@ def plan_loops(
 ) -> LoopPlan | None:
     """The plan of a pair for a price; None where it frees nothing."""
     chooser = _Chooser(pair, costs, size_of, effects)
-    if len(chooser.nodes) > MAX_NODES:
+    if len(chooser.nodes) > MAX_LOOP_NODES:
         return None
     plan = chooser.choose(price)
     return plan if plan.dropped and plan.freed > 0 else None

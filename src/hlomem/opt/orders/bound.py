@@ -13,13 +13,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from hlomem.opt.constants import MAX_BOUND_NODES
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from hlomem.opt.orders.flow import Flow, FlowValue
-
-MAX_NODES = 12_000
-"""Computations up to this many nodes are bounded; reachability takes a square of them in bits."""
 
 
 class Moment(NamedTuple):
@@ -51,7 +50,7 @@ def find_moment(
     `inside` are, by node, the moments of what it calls, whose sizes are the flow's `inner`.
     """
     count = len(flow.nodes)
-    if count > MAX_NODES:
+    if count > MAX_BOUND_NODES:
         return None
     reach = _Reach(flow)
     alive = _Alive(flow, reach)

@@ -18,9 +18,10 @@ from msgspec.structs import replace
 
 from hlomem.base.gc_pause import collector_off
 from hlomem.opt.candidate import planned
+from hlomem.opt.constants import LEAST_SIZES, MAX_MOVED, MOVES_PER_NODE, SMALL_SHARE
 from hlomem.opt.orders.flow import FlowBuilder
 from hlomem.opt.orders.list_schedules import iter_constructions
-from hlomem.opt.orders.local_search import Budget, improve_order
+from hlomem.opt.orders.local_search import MovesLeft, improve_order
 from hlomem.opt.orders.model import peak_of
 from hlomem.opt.orders.planned_orders import in_orders
 
@@ -30,14 +31,6 @@ if TYPE_CHECKING:
     from hlomem.hlo.ir import HloComputation, HloInstruction
     from hlomem.opt.candidate import Candidate, Program
     from hlomem.opt.orders.flow import Flow
-
-LEAST_SIZES = (0, 1 << 23, 1 << 25)
-"""Bytes below which a value is taken to find a place in fast memory, one kind of candidate each."""
-_SMALL_SHARE = 16
-"""How much less a value counts that is smaller."""
-_MOVES_PER_NODE = 100
-_MAX_MOVED = 2
-"""Constructions that moves are made from, beside the given order."""
 
 
 def iter_orders(start: Candidate) -> Iterator[Candidate]:
@@ -78,16 +71,16 @@ def _made(given: Program, builder: FlowBuilder, least: int) -> list[Candidate]:
 
 
 def _weighed(flow: Flow, least: int) -> Flow:
-    sizes = [size if size >= least else size // _SMALL_SHARE for size in flow.sizes]
+    sizes = [size if size >= least else size // SMALL_SHARE for size in flow.sizes]
     return replace(flow, sizes=sizes)
 
 
 def _orders_of(flow: Flow) -> list[tuple[str, list[int]]]:
     """Constructions, and the best of them and the given order with moves."""
     made = list(iter_constructions(flow))
-    best = sorted(made, key=lambda found: peak_of(flow, found[1]).size)[:_MAX_MOVED]
+    best = sorted(made, key=lambda found: peak_of(flow, found[1]).size)[:MAX_MOVED]
     for name, order in (made[0], *best):
-        budget = Budget(_MOVES_PER_NODE * len(flow.nodes))
+        budget = MovesLeft(MOVES_PER_NODE * len(flow.nodes))
         made += [(f"{name}, moved", moved) for moved in improve_order(flow, order, budget)[-1:]]
     return made
 

@@ -19,6 +19,7 @@ from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.hlo.opcodes import RUN_IN_PLACE
+from hlomem.opt.constants import TRANSFER_FACTOR
 from hlomem.opt.orders.effects import find_end, is_start, takes_time
 from hlomem.opt.orders.trips import trip_count
 
@@ -35,10 +36,6 @@ _WRITES_PART = frozenset({"dynamic-update-slice", "scatter"})
 """Opcodes that write into the memory of their first operand."""
 _LABELS = re.compile(r"(?P<left>\w+)_(?P<kernel>\w+)->(?P<out>\w+)")
 _WINDOW = re.compile(r"(\w+)=([\w\-]+)")
-TRANSFER_FACTOR = 10
-"""How much longer a byte takes between devices than within one."""
-HOST_FACTOR = 64
-"""How much longer it takes to the host, or from it."""
 
 
 class _Transfer(NamedTuple):

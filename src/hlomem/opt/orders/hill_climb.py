@@ -12,6 +12,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, NamedTuple
 
+from hlomem.opt.constants import MAX_SHIFTED, MIN_PATIENCE
 from hlomem.opt.orders.local_search import iter_moves
 from hlomem.opt.orders.timeline import Timeline
 
@@ -21,10 +22,6 @@ if TYPE_CHECKING:
     from hlomem.opt.orders.flow import Flow
 
 _SEED = 7
-_MIN_PATIENCE = 120
-"""Plans in a row that save nothing before the climb ends, or half of all, where that is more."""
-_MAX_SHIFTED = 32
-"""Nodes that are moved alone in one round."""
 
 
 class Planned(NamedTuple):
@@ -55,7 +52,7 @@ def climb(
     seen = {tuple(order)}
     moves = _shuffled_moves(current_plan.flow, current, chance)
     spent, last_gain, idle = 1, 1, 0
-    patience = max(_MIN_PATIENCE, plans // 2)
+    patience = max(MIN_PATIENCE, plans // 2)
     while spent < min(plans, last_gain + patience) and best_plan.cost > floor:
         tried = next((move for move in moves if tuple(move) not in seen), None)
         if tried is None:
@@ -87,7 +84,7 @@ def _shuffled_moves(flow: Flow, order: list[int], chance: random.Random) -> Iter
 def _shifts(flow: Flow, order: list[int], chance: random.Random) -> Iterator[list[int]]:
     """Orders in which one node runs as early, or as late, as its edges allow, or in between."""
     place_of = {node: place for place, node in enumerate(order)}
-    for node in chance.sample(order, min(len(order), _MAX_SHIFTED)):
+    for node in chance.sample(order, min(len(order), MAX_SHIFTED)):
         place = place_of[node]
         first = max((place_of[earlier] for earlier in flow.before[node]), default=-1) + 1
         last = min((place_of[later] for later in flow.after[node]), default=len(order)) - 1

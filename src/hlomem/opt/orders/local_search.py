@@ -13,6 +13,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, NamedTuple
 
+from hlomem.opt.constants import MAX_IDLE, MAX_KICK, MAX_MET, MAX_PLATEAU, MOVE_COST
 from hlomem.opt.orders.timeline import Timeline
 
 if TYPE_CHECKING:
@@ -20,29 +21,19 @@ if TYPE_CHECKING:
 
     from hlomem.opt.orders.flow import Flow, FlowValue
 
-_MAX_PLATEAU = 12
-"""Moves in a row that lower neither the peak nor how often it is reached."""
-_MAX_KICK = 3
-"""Moves that are made regardless, at most, where none helps."""
-_MAX_IDLE = 24
-"""Buffers in the way of a peak, the largest, that moves are made for."""
-_MOVE_COST = 8
-"""The cost of making a move, in nodes, beside those that it is made of and that are counted."""
-_MAX_MET = 5
-"""Other orders with the same peak that are kept."""
 _SEED = 20261115
 
 
-class Budget:
+class MovesLeft:
     """Work that may be done: nodes evaluated."""
 
-    def __init__(self, nodes: int, whole: Budget | None = None) -> None:
+    def __init__(self, nodes: int, whole: MovesLeft | None = None) -> None:
         self.left = nodes
         self._whole = whole
 
-    def share(self, nodes: int) -> Budget:
+    def share(self, nodes: int) -> MovesLeft:
         """A part of it, for one purpose."""
-        return Budget(min(nodes, self.left), self)
+        return MovesLeft(min(nodes, self.left), self)
 
     def spend(self, nodes: int) -> bool:
         """Take some of it; whether there was any left."""
@@ -65,7 +56,7 @@ Score = tuple[int, int]
 
 
 def improve_order(
-    flow: Flow, order: Sequence[int], budget: Budget, floor: int = 0
+    flow: Flow, order: Sequence[int], budget: MovesLeft, floor: int = 0
 ) -> list[list[int]]:
     """Move cones away from the peak until it is at the floor or the budget is spent.
 
@@ -76,7 +67,7 @@ def improve_order(
 
 
 class _LocalSearch:
-    def __init__(self, flow: Flow, order: Sequence[int], budget: Budget, floor: int) -> None:
+    def __init__(self, flow: Flow, order: Sequence[int], budget: MovesLeft, floor: int) -> None:
         self._chance = random.Random(_SEED)  # noqa: S311 - not for secrets
         self._flow = flow
         self._budget = budget
@@ -98,12 +89,12 @@ class _LocalSearch:
     def _remember(self) -> None:
         """Keep an order that is as good as the best; the latest few."""
         if self._score[0] == self._best_score[0] and self._line.order not in self._met:
-            self._met = [*self._met[1 - _MAX_MET :], self._line.order.copy()]
+            self._met = [*self._met[1 - MAX_MET :], self._line.order.copy()]
 
     def _descend(self) -> bool:
         """Take moves that help, or do no harm; whether there is work left."""
         plateau = 0
-        while plateau < _MAX_PLATEAU and self._best_score[0] > self._floor:
+        while plateau < MAX_PLATEAU and self._best_score[0] > self._floor:
             step = self._find_step()
             if step is None:
                 return self._budget.left > 0
@@ -116,7 +107,7 @@ class _LocalSearch:
         """The first move that helps, else the best that does no harm."""
         found: tuple[Score, Move, list[int]] | None = None
         for move in iter_moves(self._line, self._chance):
-            if not self._budget.spend(_MOVE_COST + 2 * len(move.stretch)):
+            if not self._budget.spend(MOVE_COST + 2 * len(move.stretch)):
                 return None
             levels = self._line.levels_with(*move)
             if max(levels) > self._score[0]:
@@ -145,7 +136,7 @@ class _LocalSearch:
     def _kick(self) -> bool:
         """Make some moves from the best order, whatever they cost; whether there were any."""
         self._line = Timeline(self._flow, self._best)
-        for _ in range(self._chance.randint(1, _MAX_KICK)):
+        for _ in range(self._chance.randint(1, MAX_KICK)):
             move = next(iter_moves(self._line, self._chance), None)
             if move is None or not self._budget.spend(len(self._best)):
                 return False
@@ -172,7 +163,7 @@ def iter_moves(line: Timeline, chance: random.Random | None = None) -> Iterator[
         if number not in busy and flow.sizes[value.buffer] and _is_alive(value, place, place_of)
     ]
     idle.sort(key=lambda entry: (-entry[0], entry[1]))
-    ways = [(number, way) for _, number in idle[:_MAX_IDLE] for way in (_delay, _advance)]
+    ways = [(number, way) for _, number in idle[:MAX_IDLE] for way in (_delay, _advance)]
     if chance is not None:
         chance.shuffle(ways)
     for number, way in ways:

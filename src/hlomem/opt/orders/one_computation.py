@@ -10,28 +10,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from hlomem.opt.constants import MAX_PROVEN_NODES, MAX_STARTS
 from hlomem.opt.orders.bound import lower_bound
 from hlomem.opt.orders.exact import prove
 from hlomem.opt.orders.list_schedules import iter_constructions
-from hlomem.opt.orders.local_search import Budget, improve_order
+from hlomem.opt.orders.local_search import MovesLeft, improve_order
 from hlomem.opt.orders.model import peak_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
 
-    from hlomem.opt.goal import Limits
+    from hlomem.opt.goal import OrderWork
     from hlomem.opt.orders.flow import Flow
 
     Allows = Callable[[Sequence[int]], bool]
 
-_MAX_STARTS = 3
-"""Constructions that moves are made from: the best, no two with the same peak."""
-_MAX_PROVEN_NODES = 160
 _RANKS = 100
 """More than there are constructions."""
 
 
-class Candidate(NamedTuple):
+class Constructed(NamedTuple):
     """An order of a computation."""
 
     peak: int
@@ -44,7 +42,7 @@ class Candidate(NamedTuple):
 class Searched(NamedTuple):
     """The findings about a computation."""
 
-    candidates: list[Candidate]
+    candidates: list[Constructed]
     """The best first; of equals the simpler."""
     is_proven: bool
 
@@ -52,9 +50,9 @@ class Searched(NamedTuple):
 class OrderFinder:
     """Looks for orders of the computations of a program."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: OrderWork) -> None:
         self._limits = limits
-        self._budget = Budget(limits.moved_nodes)
+        self._budget = MovesLeft(limits.moved_nodes)
         self._known: dict[Hashable, Searched] = {}
 
     def find(self, flow: Flow, others: Mapping[str, list[int]], allows: Allows | None) -> Searched:
@@ -72,9 +70,9 @@ class OrderFinder:
 
     def move(self, flow: Flow, order: list[int]) -> list[int]:
         """An order that keeps no more alive, found with less work."""
-        return improve_order(flow, order, self._share(flow, 4 * _MAX_STARTS))[-1]
+        return improve_order(flow, order, self._share(flow, 4 * MAX_STARTS))[-1]
 
-    def _share(self, flow: Flow, count: int) -> Budget:
+    def _share(self, flow: Flow, count: int) -> MovesLeft:
         return self._budget.share(self._limits.moves_per_node * len(flow.nodes) // count)
 
     def _search(
@@ -88,35 +86,37 @@ class OrderFinder:
         if is_proven:
             return Searched(made, is_proven)
         by_peak = {candidate.peak: candidate for candidate in reversed(made)}
-        for start in sorted(by_peak.values())[:_MAX_STARTS]:
-            share = self._share(flow, _MAX_STARTS)
+        for start in sorted(by_peak.values())[:MAX_STARTS]:
+            share = self._share(flow, MAX_STARTS)
             for order in reversed(improve_order(flow, start.order, share, floor)):
                 if order != start.order and allows(order):
                     peak = peak_of(flow, order).size
-                    made.append(Candidate(peak, len(made) + _RANKS, f"{start.name}, moved", order))
+                    made.append(
+                        Constructed(peak, len(made) + _RANKS, f"{start.name}, moved", order)
+                    )
         made.sort(key=lambda candidate: candidate[:2])
         return Searched(made, made[0].peak <= floor)
 
-    def _prove(self, flow: Flow, made: list[Candidate], floor: int) -> bool:
+    def _prove(self, flow: Flow, made: list[Constructed], floor: int) -> bool:
         """Look through all orders of a small computation; whether the best is proven to be so."""
         best = made[0]
-        if len(flow.nodes) > _MAX_PROVEN_NODES or not self._limits.steps_per_node:
+        if len(flow.nodes) > MAX_PROVEN_NODES or not self._limits.steps_per_node:
             return False
         steps = self._limits.steps_per_node * len(flow.nodes)
         proof = prove(flow, best.order, floor, steps)
         if proof.peak < best.peak:
-            made.insert(0, Candidate(proof.peak, _RANKS, "branch and bound", proof.order))
+            made.insert(0, Constructed(proof.peak, _RANKS, "branch and bound", proof.order))
         return proof.is_proven
 
 
-def construct(flow: Flow, others: Mapping[str, list[int]], allows: Allows) -> list[Candidate]:
+def construct(flow: Flow, others: Mapping[str, list[int]], allows: Allows) -> list[Constructed]:
     """The orders made in one go, the best first; the given one is among them."""
     made = []
     seen: set[tuple[int, ...]] = set()
     for rank, (name, order) in enumerate(iter_constructions(flow, others)):
         if tuple(order) not in seen and (not rank or allows(order)):
             seen.add(tuple(order))
-            made.append(Candidate(peak_of(flow, order).size, rank, name, order))
+            made.append(Constructed(peak_of(flow, order).size, rank, name, order))
     made.sort(key=lambda candidate: candidate[:2])
     return made
 

@@ -18,6 +18,13 @@ from msgspec.structs import replace
 from hlomem.assign.footprint import footprint
 from hlomem.base.quantities import MAIN_MEMORY
 from hlomem.hlo.schedule import Schedule
+from hlomem.opt.constants import (
+    MAX_BORROWING,
+    MAX_BORROWING_ROUNDS,
+    MAX_CLIMBED,
+    MAX_CONSTRUCTED,
+    MIN_FINALISTS,
+)
 from hlomem.opt.orders.hill_climb import Planned, climb
 from hlomem.opt.orders.one_computation import construct
 
@@ -27,21 +34,9 @@ if TYPE_CHECKING:
     from hlomem.assign.allocation import BufferAllocation
     from hlomem.hlo.ir import HloComputation, HloInstruction
     from hlomem.opt.orders.flow import Flow
-    from hlomem.opt.orders.one_computation import Candidate, OrderFinder
+    from hlomem.opt.orders.one_computation import Constructed, OrderFinder
     from hlomem.opt.orders.search import Orders
     from hlomem.pipeline import Stages
-
-MIN_FINALISTS = 3
-"""How many orders are planned at least."""
-_MAX_BORROWING = 3
-"""Orders of which what lies in borrowed memory is left out, to look for better ones."""
-_MAX_ROUNDS = 3
-"""How often that is done again with the better one."""
-_MAX_ANEW = 3
-"""Constructions that are planned in such a round, beside what moves lead to."""
-_MAX_CLIMBED = 2
-"""How many of the best plans of the entry are climbed from, beside that of the given order; and how
-many of what it runs, those that need most."""
 
 
 class Judged(NamedTuple):
@@ -83,7 +78,7 @@ class PlanJudge:
         self._plans = max(plans, MIN_FINALISTS)
         self._floor = floor
 
-    def choose(self, candidates: Sequence[Candidate]) -> list[Judged]:
+    def choose(self, candidates: Sequence[Constructed]) -> list[Judged]:
         """Plan the most promising orders of the entry, and the given one; the best first."""
         count = max(MIN_FINALISTS, self._plans // 8)
         given = next(candidate for candidate in candidates if not candidate.rank)
@@ -95,7 +90,7 @@ class PlanJudge:
         """Look again, without what lies in borrowed memory; the best first."""
         found = list(judged)
         by_cost = {one.cost: one for one in reversed(judged)}
-        starts = [one for one in judged if by_cost[one.cost] is one][:_MAX_BORROWING]
+        starts = [one for one in judged if by_cost[one.cost] is one][:MAX_BORROWING]
         starts += [one for one in judged if _is_given(one) and one not in starts]
         for start in starts:
             self._borrow_from(start, finder, found)
@@ -104,12 +99,12 @@ class PlanJudge:
     def _borrow_from(self, start: Judged, finder: OrderFinder, found: list[Judged]) -> None:
         """Go on from an order while that helps; what is met is added."""
         current = start
-        for _ in range(_MAX_ROUNDS):
+        for _ in range(MAX_BORROWING_ROUNDS):
             flow = current.planned.flow
             if current.cost <= self._floor or self._plans <= 0 or flow.sizes == self._entry.sizes:
                 return
             tried = [(f"{start.name}, moved", finder.move(flow, current.order))]
-            made = construct(flow, {}, lambda _: True)[:_MAX_ANEW]
+            made = construct(flow, {}, lambda _: True)[:MAX_CONSTRUCTED]
             tried += [(f"{candidate.name}, borrowed", candidate.order) for candidate in made]
             seen = [one.order for one in found]
             new = [self._judge(name, order) for name, order in tried if order not in seen]
@@ -122,11 +117,11 @@ class PlanJudge:
     def climb(self, judged: list[Judged], peaks: dict[HloComputation, int]) -> Best:
         """Judge moves by plans: of the entry from several starts, then of what it runs."""
         best = Best(judged[0].cost, judged[0].name)
-        starts = judged[:_MAX_CLIMBED]
+        starts = judged[:MAX_CLIMBED]
         starts += [one for one in judged if _is_given(one) and one not in starts]
         inner = [flow for flow in self._flows[:-1] if len(flow.nodes) > 1]
         inner.sort(key=lambda flow: -peaks[flow.computation])
-        del inner[_MAX_CLIMBED:]
+        del inner[MAX_CLIMBED:]
         share = self._plans // (len(starts) + len(inner))
         for start in starts:
             if share > 1 and best.cost > self._floor:

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 from msgspec.structs import replace
 
 from hlomem.base.gc_pause import collector_off
-from hlomem.opt.goal import DEFAULT_RULES, LIMITS
+from hlomem.opt.constants import NEAR_BOUND
+from hlomem.opt.goal import DEFAULT_RULES, ORDER_WORK
 from hlomem.opt.orders.bound import NO_MOMENT, Moment, find_moment
 from hlomem.opt.orders.cost import Delays
 from hlomem.opt.orders.flow import FlowBuilder
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from hlomem.hlo.ir import HloComputation, HloInstruction
-    from hlomem.opt.goal import Limits, Rules
+    from hlomem.opt.goal import OrderWork, Rules
     from hlomem.opt.orders.flow import Flow
     from hlomem.opt.orders.one_computation import Searched
     from hlomem.pipeline import Stages
@@ -38,8 +39,6 @@ Orders: TypeAlias = "Mapping[HloComputation, Sequence[HloInstruction]]"
 Verdict: TypeAlias = Literal["at the bound", "proven", "open"]
 _GIVEN = "as given"
 _DEPTH_FIRST = "xla, depth first"
-_NEAR = 1.005
-"""How near to the bound no better plan is looked for."""
 
 
 class Found(NamedTuple):
@@ -87,12 +86,12 @@ def improve(stages: Stages, rules: Rules = DEFAULT_RULES) -> Improvement:
             may_reorder_collectives=rules.may_reorder_collectives,
             keeps_overlap=not rules.max_slowdown,
         )
-        return _Search(stages, builder, LIMITS[rules.effort], rules.max_slowdown).run()
+        return _Search(stages, builder, ORDER_WORK[rules.effort], rules.max_slowdown).run()
 
 
 class _Search:
     def __init__(
-        self, stages: Stages, builder: FlowBuilder, limits: Limits, max_slowdown: float
+        self, stages: Stages, builder: FlowBuilder, limits: OrderWork, max_slowdown: float
     ) -> None:
         self._stages = stages
         self._builder = builder
@@ -157,7 +156,7 @@ class _Search:
         before = temporary_bytes(self._stages)
         moment = self._bounds[self._flows[-1].computation]
         bound = None if moment is None else moment.size
-        floor = round((bound or 0) * _NEAR)
+        floor = round((bound or 0) * NEAR_BOUND)
         judge = PlanJudge(self._stages, self._flows, self._chosen, self._count_plans(), floor)
         judged = judge.choose(searched.candidates)
         best = Best(judged[0].cost, judged[0].name)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hlomem.base.patterns import lazy_pattern
+from hlomem.opt.constants import MAX_TRIPS, MIN_TRIPS
 from hlomem.opt.orders.scalars import find_integers, is_integer, scalars_of
 
 if TYPE_CHECKING:
@@ -16,9 +17,6 @@ if TYPE_CHECKING:
 
     from hlomem.hlo.ir import HloInstruction
 
-MAX_TRIPS = 4096
-"""Iterations of a loop that is run through."""
-MIN_TRIPS = 2
 _TRIP_COUNT = lazy_pattern(r'"known_trip_count":\{"n":"(\d{1,9})"\}')
 
 

@@ -16,7 +16,17 @@ from msgspec.structs import replace
 
 from hlomem.base.gc_pause import collector_off
 from hlomem.opt.candidate import planned, room_for, start_text
-from hlomem.opt.goal import AS_IS, CHEAP, WorkLeft
+from hlomem.opt.constants import (
+    CHEAP,
+    HOPE,
+    LEAST_LOOSENED,
+    MORE_MARGIN,
+    NEAR,
+    PLAN_MARGIN,
+    PLANS_OF_ORDER,
+    TOO_MUCH,
+)
+from hlomem.opt.goal import AS_IS, WorkLeft
 from hlomem.opt.orders.planned_orders import in_orders, temporary_bytes
 from hlomem.opt.orders.search import improve
 from hlomem.opt.remat.calibration import anchor
@@ -35,23 +45,6 @@ if TYPE_CHECKING:
     from hlomem.opt.goal import Budget
     from hlomem.opt.remat.state import State
     from hlomem.pipeline import Stages
-
-PLANS_OF_ORDER = 4
-"""Plans that the search for an order is worth."""
-
-
-_MARGIN = 0.999
-"""How much less than the share that is missing is asked for after a plan that misses."""
-_MORE = 0.02
-"""How much less is asked for after a plan that is no smaller than another."""
-_NEAR = 1.2
-"""How much more than the number a plan may take for another order to be looked for at once."""
-_LEAST_SAVING = 0.001
-"""The share of a program's operations that is worth another plan."""
-_HOPE = 1.25
-"""How much more than something that fits may cost what clones can still be taken back of."""
-_TOO_MUCH = 4
-"""How much more than something that fits may be added on the way down."""
 
 
 def find_single(candidate: Candidate, goal: Budget) -> list[Candidate]:
@@ -121,7 +114,7 @@ class _Search:
 
     def _pursue(self, state: State, level: int, size: int) -> None:
         """Go down from a start, plan, and correct: the model says `level` of a plan's size."""
-        least, margin = size, _MARGIN
+        least, margin = size, PLAN_MARGIN
         for _ in range(self._budget.work.rounds):
             wanted = round(self._target * level / size * margin)
             state = self._descend(state, wanted)
@@ -132,7 +125,7 @@ class _Search:
             if self._is_dear(state) or not state.clone_nodes():
                 return
             planned = self._plan(state)
-            is_near = planned.size <= _NEAR * self._target or reached > wanted
+            is_near = planned.size <= NEAR * self._target or reached > wanted
             if planned.size > self._target and is_near:
                 planned = self._order(planned)
             if planned.size <= self._target:
@@ -143,7 +136,7 @@ class _Search:
             if self._budget.is_spent or is_stuck:
                 return
             if size >= least:
-                margin -= _MORE
+                margin -= MORE_MARGIN
             least = min(least, size)
 
     def _refine(self, state: State, wanted: int) -> State:
@@ -168,7 +161,7 @@ class _Search:
     def _is_dear(self, state: State) -> bool:
         """Whether a state will cost no less than something that fits."""
         cheapest = self._cheapest()
-        return cheapest is not None and self._flops(state) >= _HOPE * cheapest
+        return cheapest is not None and self._flops(state) >= HOPE * cheapest
 
     def _is_cheap(self) -> bool:
         """Whether something fits for next to nothing."""
@@ -181,7 +174,7 @@ class _Search:
             wanted = round(self._target * max(planned.state.levels()) / planned.size)
             state = relax(planned.state, self._costs, wanted)
             saved = self._flops(planned.state) - self._flops(state)
-            if saved <= _LEAST_SAVING * self._program_flops or self._budget.is_spent:
+            if saved <= LEAST_LOOSENED * self._program_flops or self._budget.is_spent:
                 return
             planned = self._plan(state)
             if planned.size > self._target:
@@ -197,7 +190,7 @@ class _Search:
         while self._budget.steps > 0 and max(levels, default=0) > wanted:
             self._budget.steps -= 1
             choice = choose(state, levels, self._costs, wanted)
-            if choice is None or (cheapest is not None and added > _TOO_MUCH * cheapest):
+            if choice is None or (cheapest is not None and added > TOO_MUCH * cheapest):
                 break
             state, levels = choice.state, choice.levels
             added += choice.flops

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from hlomem.base.gc_pause import collector_off
 from hlomem.opt.candidate import edit_of, planned
-from hlomem.opt.goal import PRICES
+from hlomem.opt.constants import MAX_CHOICES, MAX_STEPS, NEXT_PEAK, PRICES
 from hlomem.opt.loops.change import change_loops
 from hlomem.opt.loops.pairs import find_pairs
 from hlomem.opt.orders.cost import Times
@@ -37,14 +37,6 @@ if TYPE_CHECKING:
     from hlomem.opt.remat.edit import Edit
     from hlomem.opt.remat.state import State
     from hlomem.pipeline import Stages
-
-MAX_STEPS = 64
-"""Values that are dropped at the peak, at most."""
-MAX_CHOICES = 24_000
-"""Steps times nodes: what choosing may take in all."""
-_NEXT_PEAK = 0.95
-"""The share of the peak that steps aim at; of those offered, the one that lowers what is above it
-most for its cost is taken."""
 
 
 def find_cheap(candidate: Candidate, goal: Share) -> Candidate | None:
@@ -118,7 +110,7 @@ class _Search:
         least = max(levels, default=0)
         lowest, added = state, 0
         for _ in range(min(MAX_STEPS, MAX_CHOICES // max(len(state.order), 1))):
-            choice = choose(state, levels, costs, round(least * _NEXT_PEAK))
+            choice = choose(state, levels, costs, round(least * NEXT_PEAK))
             if choice is None:
                 break
             clones = choice.state.clones()

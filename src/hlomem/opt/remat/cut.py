@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from hlomem.opt.candidate import planned, start_text
 from hlomem.opt.checks import Change
+from hlomem.opt.constants import MAX_CUT_NODES, MAX_CUT_RETRIES
 from hlomem.opt.remat.draft import Draft
 from hlomem.opt.remat.edit import apply_edit
 from hlomem.opt.remat.flops import Costs, program_flops
@@ -29,11 +30,6 @@ if TYPE_CHECKING:
     from hlomem.hlo.ir import HloComputation
     from hlomem.opt.candidate import Candidate
     from hlomem.opt.remat.state import State
-
-MAX_NODES = 6000
-"""Instructions of an entry that is cut."""
-MAX_RETRIES = 40
-"""Nodes found one by one that cannot be computed again."""
 
 
 def cut(candidate: Candidate, price: int, body: HloComputation | None = None) -> Candidate | None:
@@ -72,7 +68,7 @@ def cut_inside(candidate: Candidate, price: int) -> Candidate | None:
 
 def cut_at_peak(state: State, costs: Costs, price: int) -> State | None:
     """The program cut at its peak for a price; None where nothing is freed."""
-    if len(state.order) > MAX_NODES:
+    if len(state.order) > MAX_CUT_NODES:
         return None
     levels = state.levels()
     return _Cut(state, costs, price, levels.index(max(levels))).run()
@@ -101,7 +97,7 @@ class _Cut:
 
     def run(self) -> State | None:
         """The program with all that changes; None where nothing is freed."""
-        for _ in range(MAX_RETRIES):
+        for _ in range(MAX_CUT_RETRIES):
             try:
                 return self._write(self._choose())
             except _Overwritten as found:

@@ -12,6 +12,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from hlomem.opt.constants import (
+    KEPT_SHARES,
+    LEAST_SHARE,
+    MAX_CHAIN,
+    MAX_STEPS_TRIED,
+    NEAR_PEAK,
+    STEPS_AT_ONCE,
+)
 from hlomem.opt.remat.draft import apply_step
 from hlomem.opt.remat.state import FORWARDS, State, Step, above
 
@@ -19,19 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from hlomem.opt.remat.flops import Costs
-
-MAX_CHAIN = 48
-"""Instructions that may be computed again for one value."""
-_LEAST_SHARE = 0.002
-"""Of the peak; smaller values are looked at when no larger one helps."""
-_NEAR_PEAK = (0.9, 0.97, 0.995)
-"""Shares of the peak above which bytes count when the target is too far to tell."""
-_TRIED = 10
-"""Steps whose effect on the whole program is counted, of those that promise most."""
-_AT_ONCE = 4
-"""Steps that are looked at beside the best without looking for offers anew."""
-_KEPT_SHARES = (0.0, 0.25, 1.0)
-"""Operands up to these shares of what is freed are kept alive rather than computed again."""
 
 
 class Choice(NamedTuple):
@@ -62,7 +57,7 @@ def choose(state: State, levels: list[int], costs: Costs, target: int) -> Choice
     full = [place for place, level in enumerate(levels) if level == peak]
     offers = _Offers(state, levels, costs)
     for at in dict.fromkeys((full[0], full[-1])):
-        for least in (_LEAST_SHARE * peak, 0):
+        for least in (LEAST_SHARE * peak, 0):
             found = {offer.step.key: offer for offer in offers.at(at, least)}
             choice = _take_best(state, levels, list(found.values()), target)
             if choice is not None:
@@ -77,13 +72,13 @@ def _take_best(
     peak = max(levels)
     harmless = [offer for offer in offers if _is_harmless(levels, offer, peak)]
     tried: set[int] = set()
-    for floor in (target, *(round(peak * share) for share in _NEAR_PEAK)):
+    for floor in (target, *(round(peak * share) for share in NEAR_PEAK)):
         ranked = [
             (_gain(levels, offer, floor) / offer.cost, -place)
             for place, offer in enumerate(harmless)
         ]
         ranked.sort(reverse=True)
-        for rank, (gain, place) in enumerate(ranked[:_TRIED]):
+        for rank, (gain, place) in enumerate(ranked[:MAX_STEPS_TRIED]):
             if gain <= 0:
                 break
             if place in tried:
@@ -101,7 +96,7 @@ def _take_best(
 def _take_more(choice: Choice, taken: _Offer, others: Sequence[_Offer], floor: int) -> Choice:
     """The steps that promise nearly as much and have nothing to do with the one taken, as well."""
     touched = taken.step.nodes()
-    for other in others[:_AT_ONCE]:
+    for other in others[:STEPS_AT_ONCE]:
         nodes = other.step.nodes()
         if max(choice.levels) <= floor or not touched.isdisjoint(nodes):
             continue
@@ -179,7 +174,7 @@ class _Offers:
             return  # a loop may begin with it, and with its memory
         first = min(later, key=lambda reader: places[reader])
         moved = self._movable(value, places[first])
-        for share in _KEPT_SHARES:
+        for share in KEPT_SHARES:
             chain = _Chain(self, state, places[first], round(size * share), moved)
             offer = self._offer(value, place, later, chain)
             if offer is not None:

@@ -19,7 +19,8 @@ from hlomem.base.quantities import Color
 from hlomem.hlo.body_draft import unused_name
 from hlomem.hlo.rewrite import Rewriter
 from hlomem.hlo.shape import default_layout
-from hlomem.opt.orders.cost import HOST_FACTOR, Times
+from hlomem.opt.constants import HOST_FACTOR, LATENCY, MAX_MOVES
+from hlomem.opt.orders.cost import Times
 from hlomem.opt.remat.state import start_state
 
 if TYPE_CHECKING:
@@ -30,10 +31,6 @@ if TYPE_CHECKING:
     from hlomem.opt.remat.state import State
     from hlomem.pipeline import Stages
 
-MAX_MOVES = 400
-"""Values that are moved at most."""
-LATENCY = 1 << 24
-"""The time, in bytes, that any copy costs: small ones are not worth it."""
 _CONTEXT = "u32[]"
 """The shape of a copy's context, the third part of its start."""
 

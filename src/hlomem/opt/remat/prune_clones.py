@@ -9,15 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hlomem.opt.constants import MAX_PRUNED
 from hlomem.opt.remat.draft import Draft, take_back
 from hlomem.opt.remat.state import FORWARDS
 
 if TYPE_CHECKING:
     from hlomem.opt.remat.flops import Costs
     from hlomem.opt.remat.state import State
-
-MAX_TRIED = 400
-"""Clones that are tried to be taken back."""
 
 
 def relax(state: State, costs: Costs, wanted: int) -> State:
@@ -81,7 +79,7 @@ class _Relaxation:
             node for node in state.clone_nodes() if state.instruction(node).opcode not in FORWARDS
         ]
         clones.sort(key=lambda node: (-self._cost(node), node))
-        for clone in clones[:MAX_TRIED]:
+        for clone in clones[:MAX_PRUNED]:
             if clone in self._places:
                 self._try(clone)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hlomem.hlo.schedule import Schedule
+from hlomem.opt.constants import LEAST_LOWERED
 from hlomem.opt.orders.flow import FlowBuilder
 from hlomem.opt.orders.model import levels_of
 from hlomem.opt.orders.one_computation import construct
@@ -20,9 +21,6 @@ from hlomem.opt.remat.state import above, inner_peaks
 if TYPE_CHECKING:
     from hlomem.pipeline import Stages
 
-_LEAST_SAVING = 0.05
-"""The share of what is above the number that another order must do without."""
-
 
 def lower_all(stages: Stages, target: int, *, may_reorder_collectives: bool) -> Stages | None:
     """The program in an order with less above a number; None where none is much better."""
@@ -31,7 +29,7 @@ def lower_all(stages: Stages, target: int, *, may_reorder_collectives: bool) -> 
     flow = builder.build(entry, inner_peaks(builder))
     given = levels_of(flow, range(len(flow.nodes)))
     wanted = round(target * max(given, default=0) / max(temporary_bytes(stages), 1))
-    best, most = None, (1 - _LEAST_SAVING) * above(given, wanted)
+    best, most = None, (1 - LEAST_LOWERED) * above(given, wanted)
     for candidate in construct(flow, {}, lambda _: True):
         left = above(levels_of(flow, candidate.order), wanted)
         if left < most:

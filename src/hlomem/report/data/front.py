@@ -1,6 +1,6 @@
 """Memory against operations as data: points, and what comes near to them in a program's source.
 
-Made by `hlomem.opt.pareto` and `hlomem.jax.policies`; drawn by `front_text` and by the page.
+Made by `hlomem.api.front` and `hlomem.jax.policies`; drawn by `front_text` and by the page.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """A better order as data: what it saves, how near to the least it is, how it was found.
 
-Made by `hlomem.opt.order_search` and `almost_free`; drawn by `improvement_text`, and by the page of
-both orders.
+Made by `hlomem.api.improve`; drawn by `improvement_text`, and by the page of both orders.
 """
 
 from __future__ import annotations
