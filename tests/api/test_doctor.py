@@ -61,7 +61,7 @@ def test_names_of_the_environment_are_data(width: int) -> None:
     [
         (("hlomem.assign._heap", "hlomem.dump._lines"), True, "native kernels: heap, lines"),
         (("hlomem.assign._heap",), False, "heap; unused, as HLOMEM_PURE is set"),
-        ((), True, "no native kernels: Python does all"),
+        ((), True, "no native kernels: pure Python"),
     ],
 )
 def test_the_kernels_that_were_built_are_named(

@@ -21,7 +21,7 @@ PROBLEMS = {
     "loop_returns_another_shape.hlo": "the result has shape `(f32[8])`, the root of",
     "number_of_5000_digits.hlo": "",
     "runs_in_both_contexts.hlo": "`f` runs both inside this and in the flow of the program",
-    "terminal_controls.txt": "this is a dump; `plan` wants the HLO module",
+    "terminal_controls.txt": "this is a dump; `plan` needs the HLO module",
     "tuple_that_only_a_fusion_calls.hlo": "the result is no tuple of 1 elements",
     "tuple_where_an_array_was.hlo": "the result does not have the tuples of its operand",
     "unbounded_dimension.hlo": "a shape with an unbounded dimension has no size",

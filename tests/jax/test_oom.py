@@ -66,7 +66,7 @@ def test_the_traceback_ends_with_the_line_and_the_page_is_there(
     assert re.match(rf"  look at \S*{LINE}: ", text[-1])
     assert "% of the peak" in text[-1]
     note = _note_of(raised.value)
-    assert re.match(r"hlomem: sort_huge needs [\d.]+ TiB of memory, [\d.]+ TiB at once", note[0])
+    assert re.match(r"hlomem: sort_huge needs [\d.]+ TiB of memory; [\d.]+ TiB at once", note[0])
     assert "bytes requested" in note[1]
     assert "temporaries" in note[2]
     assert f"  page: {tmp_path / 'hlomem-oom.html'}" in note
@@ -111,7 +111,7 @@ def test_memory_no_program_asked_for_is_said_to_be_nobodys() -> None:
     message = "RESOURCE_EXHAUSTED: Out of memory allocating 123456789012345 bytes."
     error = RuntimeError(message)
     oom.annotate(error)
-    assert "112.3 TiB could not be had" in _note_of(error)[0]
+    assert "112.3 TiB could not be allocated" in _note_of(error)[0]
     assert "jax.live_arrays()" in _note_of(error)[1]
 
 

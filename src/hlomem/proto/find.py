@@ -28,7 +28,7 @@ _MAX_DEPTH = 12
 _MAX_LEAD = 10
 """Bytes of a length that may stand before an executable's first message."""
 _MIN_MODULE = 16
-_MAX_FIELDS = 2_000_000
+_MAX_FIELDS = 1_000_000
 """How many fields are looked at, from the outermost inwards, before the search ends."""
 _MAX_TRIED = 64
 """How many plans near a module are compared with it; a plan follows its module."""
