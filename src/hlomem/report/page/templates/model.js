@@ -417,9 +417,7 @@ function locations(of, i, hasLines) {
   }
   const line = of.text(source[i]);
   const cut = line.lastIndexOf(":");
-  return cut > 0
-    ? [line.slice(0, cut), `line ${line.slice(cut + 1)}`, ...rest]
-    : [line, ...rest];
+  return cut > 0 ? [line.slice(0, cut), `line ${line.slice(cut + 1)}`, ...rest] : [line, ...rest];
 }
 
 /**
