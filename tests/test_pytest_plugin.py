@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from hlomem import explain, hlo, load
 from tests.places import ROOT
 
 pytest_plugins = ("pytester",)
@@ -33,6 +34,9 @@ def test_two(hbm):
 def test_without():
     pass
 """
+
+LOADED = (explain, hlo.parse, load)
+"""Imported here, so that runs in this process do not import them again, as other classes."""
 
 
 def _reserved(folder: str) -> int:
