@@ -212,7 +212,7 @@ def test_a_damaged_baseline_is_one_clear_failure_and_can_be_written_anew(
     path.write_text("<<<<<<< HEAD\n{}")
     done = _run(project)
     done.assert_outcomes(passed=1, failed=2)
-    done.stdout.fnmatch_lines(["*no baseline of hlomem*", "*--hlomem-update writes the file anew*"])
+    done.stdout.fnmatch_lines(["*not a baseline of hlomem*", "*--hlomem-update rewrites the file*"])
     done.stdout.no_fnmatch_line("*Traceback*")
     _run(project, "--hlomem-update").assert_outcomes(passed=3)
     _run(project).assert_outcomes(passed=3)
