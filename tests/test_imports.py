@@ -16,7 +16,7 @@ from tests.places import PACKAGE
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-MACHINE = {"machines.alias", "machines.machine", "machines.options", "machines.releases"}
+MACHINE = {"machines.machine", "machines.options", "machines.releases"}
 """The types of machines and of what they plan by; no module of a platform is among them."""
 PROGRAM = {"base", "hlo", *MACHINE}
 """What a program is, and what the machine it runs on is like."""
@@ -24,17 +24,13 @@ DUMPS = {"base", "hlo", "dump", *MACHINE, "machines.registry"}
 PLANNER = PROGRAM | {"analysis", "history", "assign", "pipeline"}
 MAY_IMPORT = {
     "base": set[str](),
-    "base._pages": set[str](),
     "hlo": {"base"},
     "machines.releases": {"base"},
-    "machines.alias": {"hlo"},
     "machines.machine": {"hlo", *MACHINE},
     "machines.options": {"base", *MACHINE, "machines.cpu"},  # the machine by default
     "machines.cpu": PROGRAM,
     "machines.capacity": {"base", "machines.registry"},
     "machines.registry": {"base", *MACHINE, "machines"},
-    "machines.gpu_alias": PROGRAM | {"analysis", "machines.gpu_kernels"},
-    "machines.gpu_kernels": PROGRAM | {"analysis"},
     "machines": PROGRAM,
     "analysis": PROGRAM,
     "history": PROGRAM | {"analysis"},
@@ -236,7 +232,7 @@ def test_nobody_imports_the_command_line() -> None:
             assert "cli" not in _imported(path)
 
 
-WAITING = {("machines", "analysis"), ("opt", "api")}
+WAITING = {("opt", "api")}
 """Imports of packages by packages that they import, which are about to go."""
 
 

@@ -19,10 +19,10 @@ from hlomem.assign.packing import pack_best, pack_by_time
 from hlomem.assign.preset import NO_PRESET
 from hlomem.base.errors import EditError
 from hlomem.dump.eras import Features, era_of
-from hlomem.hlo.growth import Growth
 from hlomem.hlo.ir import HloComputation, HloInstruction
 from hlomem.hlo.resize import resized_arrays
 from hlomem.hlo.rewrite import Rewriter
+from hlomem.hlo.scaling import Growth
 from hlomem.hlo.schedule import Schedule, running_computations
 from hlomem.hlo.text.attributes import InputOutputAlias
 from hlomem.hlo.text.shape_parser import parse_shape_text
@@ -31,7 +31,7 @@ from hlomem.pipeline import Stages, in_text_order, start_stages
 from hlomem.write.build import build_contents
 from hlomem.write.plan_text import PlanText
 from tests.golden_programs import GoldenProgram
-from tests.hlo.test_growth import SIZED, module_at, sizes_of
+from tests.hlo.test_scaling import SIZED, module_at, sizes_of
 from tests.places import GOLDENS
 
 if TYPE_CHECKING:

@@ -18,6 +18,7 @@ from hlomem.analysis.call_graph import CallGraph
 from hlomem.analysis.dataflow import Dataflow, analyze_dataflow
 from hlomem.analysis.list_order import ListOrder, text_order
 from hlomem.analysis.live_range import LiveRanges, analyze_live_ranges
+from hlomem.analysis.machine_rules import rules_of
 from hlomem.analysis.peak import PeakMoment, find_peak
 from hlomem.assign.assigner import Known, assign_buffers
 from hlomem.assign.colors import ColorOf, color_values
@@ -25,7 +26,6 @@ from hlomem.assign.preset import NO_PRESET, Preset
 from hlomem.assign.problem import AS_WRITTEN, Timeless, state_timeless
 from hlomem.base.errors import EditError, UnsupportedError
 from hlomem.base.gc_pause import collector_off
-from hlomem.base.named_tuples import NamedTuple
 from hlomem.history.order import infer_order
 from hlomem.hlo.schedule import Schedule, schedule_of
 from hlomem.hlo.verifier import verify_computations, verify_module
@@ -60,7 +60,7 @@ _UNSCHEDULED = ("call_graph", "order", "dataflow", "aliasing", "colors", "timele
 """Those that do not depend on the order of instructions."""
 
 
-class Earlier(NamedTuple):
+class Earlier(Struct, frozen=True):
     """A plan of the same program in another order."""
 
     live_ranges: LiveRanges
@@ -162,7 +162,7 @@ class Stages(Struct, frozen=True, eq=False, dict=True):
         options = self.options
         if self.preset is not NO_PRESET:
             return "values were placed before, for the sizes they had"
-        if options.machine.alias_rules(options).counts_elements:
+        if rules_of(options.machine).counts_elements:
             return "the rules of its machine for writing over operands count elements"
         if options.sorts_computations_by_content and self.order_lists is not in_text_order:
             return "its lists are ordered by the text of the program"
@@ -251,11 +251,12 @@ class Stages(Struct, frozen=True, eq=False, dict=True):
         """The decisions of an earlier plan, if it is of nearly the same order."""
         if self.earlier is None:
             return None
-        from hlomem.analysis.moved_block import find_changed_buffers  # noqa: PLC0415 - few need it
+        from hlomem.analysis.moved_ranges import find_changed_buffers  # noqa: PLC0415 - few need it
 
-        ranges, waiting = self.earlier
-        changed = find_changed_buffers(ranges, self.live_ranges, self.dependents, self.aliasing)
-        return None if changed is None else Known(waiting, changed)
+        changed = find_changed_buffers(
+            self.earlier.live_ranges, self.live_ranges, self.dependents, self.aliasing
+        )
+        return None if changed is None else Known(self.earlier.waiting, changed)
 
     @cached_property
     def _as_earlier(self) -> Earlier | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import astuple
 
 from hlomem.analysis.alias_rules import (
     can_share_operand_buffer,
@@ -41,7 +42,7 @@ def test_a_fusion_that_updates_its_parameter_writes_in_place() -> None:
     stages = run_stages(parse(UPDATE))
     fusion = stages.module.entry.root
     pairs = in_place_pairs(fusion, stages.call_graph.bodies)
-    assert [tuple(pair) for pair in pairs] == [(0, (), ())]
+    assert [astuple(pair) for pair in pairs] == [(0, (), ())]
     (result,) = stages.dataflow.value_set(fusion, ROOT_INDEX)
     together = stages.aliasing.buffer_of[result].values
     assert [each.instruction.name for each in together] == ["copy", "fusion"]
@@ -153,8 +154,8 @@ calls=%wrapped
     stages = run_stages(parse(text))
     start, done = stages.module.entry.instructions[2:]
     bodies = stages.call_graph.bodies
-    assert [tuple(pair) for pair in in_place_pairs(start, bodies)] == [(0, (), (1,))]
-    assert [tuple(pair) for pair in in_place_pairs(done, bodies)] == [(0, (0, 0), ())]
+    assert [astuple(pair) for pair in in_place_pairs(start, bodies)] == [(0, (), (1,))]
+    assert [astuple(pair) for pair in in_place_pairs(done, bodies)] == [(0, (0, 0), ())]
     (result,) = stages.dataflow.value_set(done, ROOT_INDEX)
     together = stages.aliasing.buffer_of[result].values
     assert [each.instruction.name for each in together] == ["all", "n"]
@@ -264,7 +265,7 @@ def test_an_update_of_an_update_in_a_nested_fusion_writes_over_the_parameter(
 ) -> None:
     stages = run_stages(parse(NESTED.replace("dynamic-update-slice(%updated, %part, %q2)", root)))
     found = in_place_pairs(stages.module.entry.root, stages.call_graph.bodies)
-    assert [tuple(pair) for pair in found] == pairs
+    assert [astuple(pair) for pair in found] == pairs
 
 
 def test_the_part_of_a_nested_fusion_that_is_updated_is_the_one_that_is_taken() -> None:
@@ -272,7 +273,7 @@ def test_the_part_of_a_nested_fusion_that_is_updated_is_the_one_that_is_taken() 
     text = text.replace("  %updated =", "  ROOT %updated =")
     stages = run_stages(parse(text))
     found = in_place_pairs(stages.module.entry.root, stages.call_graph.bodies)
-    assert [tuple(pair) for pair in found] == [(0, (), ())]
+    assert [astuple(pair) for pair in found] == [(0, (), ())]
     other = text.replace("ROOT %updated", "%updated").replace("%part =", "ROOT %part =")
     other = other.replace("s32[]) -> f32[8] {\n  %q0", "s32[]) -> f32[2] {\n  %q0")
     other = other.replace("ROOT %fusion = f32[8]", "ROOT %fusion = f32[2]")

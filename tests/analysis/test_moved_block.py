@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hlomem import hlo
-from hlomem.analysis.moved_block import find_changed_buffers
+from hlomem.analysis.moved_ranges import find_changed_buffers
 from hlomem.hlo.schedule import Schedule
 from hlomem.pipeline import Stages, start_stages
 

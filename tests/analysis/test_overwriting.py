@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from hlomem.analysis.alias_rules import why_not_by_opcode
+from hlomem.analysis.machine_rules import DEFAULT_RULES
 from hlomem.analysis.overwriting import NOT_ELEMENTWISE, WHY_NOT, Reading
 from hlomem.hlo.opcodes import Opcode, opcodes_where
-from hlomem.machines.alias import DEFAULT_RULES
 
 
 @pytest.mark.parametrize(

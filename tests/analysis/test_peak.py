@@ -25,7 +25,9 @@ def bytes_at(stages: Stages, time: int) -> int:
 def test_the_peak_is_the_first_time_with_most_bytes(text: str) -> None:
     stages = run_stages(parse(text))
     counts = [bytes_at(stages, time) for time in range(stages.live_ranges.end + 2)]
-    assert find_peak(stages.live_ranges) == (counts.index(max(counts)), max(counts))
+    peak = find_peak(stages.live_ranges)
+    assert peak is not None
+    assert (peak.time, peak.size) == (counts.index(max(counts)), max(counts))
 
 
 def test_a_shape_without_a_size_has_no_peak(monkeypatch: pytest.MonkeyPatch) -> None:

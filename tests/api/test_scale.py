@@ -11,10 +11,10 @@ import hlomem
 from hlomem import hlo
 from hlomem.api.scale import ScaledProgram
 from hlomem.base.errors import CommandError, InputError
-from hlomem.hlo.growth import Growth, GrowthError
+from hlomem.hlo.scaling import Growth, GrowthError
 from hlomem.machines.capacity import Capacity
 from hlomem.pipeline import start_stages
-from tests.hlo.test_growth import SIZED, sizes_of
+from tests.hlo.test_scaling import SIZED, sizes_of
 from tests.places import GOLDENS
 from tests.test_pipeline import PROGRAMS, grown, outline, planned
 
@@ -106,7 +106,7 @@ def test_what_cannot_be_told_is_an_error() -> None:
         made.at(0)
     halves = hlomem.scale(TRAIN_STEP / "2", TRAIN_STEP / "4", sizes=(4, 8))
     assert halves.bytes_at(6) == made.bytes_at(3)
-    with pytest.raises(GrowthError, match="no whole number at 5"):
+    with pytest.raises(GrowthError, match="not be an integer at 5"):
         halves.bytes_at(5)
     with pytest.raises(GrowthError):
         halves.largest(1 << 20, step=11)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hlomem.analysis.aliasing import HloBuffer
-from hlomem.assign.problem import Problem, state_problem
+from hlomem.assign.problem import Problem, with_order
 from hlomem.hlo.text.parser import parse
 from hlomem.machines.options import Options
 from hlomem.pipeline import start_stages
@@ -19,9 +19,7 @@ def module_of(*lines: str, header: str = "", before: str = "") -> str:
 def state(text: str, options: Options | None = None) -> Problem:
     """What assigning is given for a module."""
     stages = start_stages(parse(text), options)
-    return state_problem(
-        stages.dataflow, stages.aliasing, stages.live_ranges, stages.colors, stages.options
-    )
+    return with_order(stages.timeless, stages.live_ranges)
 
 
 def buffer_named(problem: Problem, name: str) -> HloBuffer:

@@ -33,24 +33,23 @@ def _allocation(
 
 
 @pytest.mark.parametrize(
-    ("allocation", "is_temporary", "is_readonly", "is_reusable"),
+    ("allocation", "is_temporary", "is_readonly"),
     [
-        (_allocation(), True, False, True),
-        (_allocation(maybe_live_out=True), False, False, True),
-        (_allocation(is_constant=True), False, True, True),
-        (_allocation(is_thread_local=True), False, False, False),
-        (_allocation(is_tuple=True), True, False, False),
-        (_allocation(aliased=False), False, True, True),
-        (_allocation(aliased=True), False, False, True),
+        (_allocation(), True, False),
+        (_allocation(maybe_live_out=True), False, False),
+        (_allocation(is_constant=True), False, True),
+        (_allocation(is_thread_local=True), False, False),
+        (_allocation(is_tuple=True), True, False),
+        (_allocation(aliased=False), False, True),
+        (_allocation(aliased=True), False, False),
     ],
 )
 def test_the_kind_follows_from_what_it_holds(
-    allocation: BufferAllocation, is_temporary: bool, is_readonly: bool, is_reusable: bool
+    allocation: BufferAllocation, is_temporary: bool, is_readonly: bool
 ) -> None:
-    """`IsPreallocatedTempBuffer`, `is_readonly` and `is_reusable`."""
+    """`IsPreallocatedTempBuffer` and `is_readonly`."""
     assert allocation.is_preallocated_temp == is_temporary
     assert allocation.is_readonly == is_readonly
-    assert allocation.is_reusable == is_reusable
 
 
 def test_the_total_counts_every_allocation_once() -> None:

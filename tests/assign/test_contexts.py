@@ -35,7 +35,7 @@ def _with_place(problem: Problem, size: int) -> tuple[Contexts, BufferAllocation
     contexts = Contexts(problem)
     [context] = contexts.buffers
     allocation = BufferAllocation(AllocationIndex(0), ByteCount(size), Color(0))
-    contexts.add_place(allocation)
+    contexts.allocations[allocation.index] = allocation
     contexts.note_use(allocation, context)
     return contexts, allocation
 
@@ -90,7 +90,7 @@ def test_of_several_free_places_the_smallest_comes_first() -> None:
     problem = _problem()
     contexts, large = _with_place(problem, 64)
     small = BufferAllocation(AllocationIndex(1), ByteCount(32), Color(0))
-    contexts.add_place(small)
+    contexts.allocations[small.index] = small
     contexts.note_use(small, next(iter(contexts.buffers)))
     assert contexts.free(buffer_named(problem, "later")) == [small, large]
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from hlomem.assign.allocation import BufferAllocation, OffsetSize
-from hlomem.assign.given import assign_preset_buffers, assign_private_stacks
-from hlomem.assign.preset import NO_PRESET, Preset
+from hlomem.assign.preset import NO_PRESET, Preset, assign_preset_buffers, assign_private_stacks
 from hlomem.base.quantities import ByteCount, Color, Offset
 from hlomem.hlo.shape import ROOT_INDEX
 from tests.assign.programs import buffer_named, module_of, state

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hlomem.assign.allocation import BufferAllocation
-from hlomem.assign.heaps import assign_heaps
 from hlomem.assign.packing import BufferInterval, Packing
+from hlomem.assign.simulator import assign_heaps
 from tests.assign.programs import buffer_named, module_of, state
 
 TEXT = module_of(

@@ -47,9 +47,8 @@ def test_what_has_a_place_is_left_out() -> None:
     assert len(ordered) == 6
 
 
-def test_an_interval_of_a_buffer_is_that_of_its_values_together() -> None:
+def test_a_buffer_begins_with_the_first_of_its_values() -> None:
     problem = state(TEXT)
     large = buffer_named(problem, "large")
     sequence = [each.name for each in problem.live_ranges.sequence]
     assert sequence[problem.first_start(large)] == "large"
-    assert sequence[problem.last_end(large)] == "early"

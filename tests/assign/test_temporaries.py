@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hlomem.assign.allocation import BufferAllocation
-from hlomem.assign.temporaries import combine_temporaries, partition, renumbered
+from hlomem.assign.assigner import combine_temporaries, partition, renumbered
 from hlomem.base.quantities import AllocationIndex, ByteCount, Color
 from tests.assign.programs import module_of, state
 

@@ -51,7 +51,7 @@ def test_programs_mean_powers_of_1024_whatever_they_say() -> None:
 
 
 def test_what_a_program_did_not_print_is_an_error() -> None:
-    with pytest.raises(ValueError, match="no size: much"):
+    with pytest.raises(ValueError, match="not a size: much"):
         parse_printed_size("much")
 
 

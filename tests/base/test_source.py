@@ -5,17 +5,23 @@ from __future__ import annotations
 import pytest
 
 from hlomem.base.errors import EXIT_UNREADABLE, EXIT_USAGE, CommandError, ParseError
-from hlomem.base.source import EXCERPT_COLUMNS, Place, Source, Span, visible
+from hlomem.base.source import EXCERPT_COLUMNS, Position, Source, Span, visible
 
 TEXT = Source("t.txt", "ab\n\ncdé\x85f")
 
 
 @pytest.mark.parametrize(
-    ("offset", "place"),
-    [(0, Place(1, 1)), (2, Place(1, 3)), (3, Place(2, 1)), (4, Place(3, 1)), (9, Place(3, 6))],
+    ("offset", "position"),
+    [
+        (0, Position(1, 1)),
+        (2, Position(1, 3)),
+        (3, Position(2, 1)),
+        (4, Position(3, 1)),
+        (9, Position(3, 6)),
+    ],
 )
-def test_a_place_has_a_line_and_a_column(offset: int, place: Place) -> None:
-    assert TEXT.place(offset) == place
+def test_an_offset_has_a_line_and_a_column(offset: int, position: Position) -> None:
+    assert TEXT.position(offset) == position
 
 
 def test_an_error_shows_name_place_line_caret_and_advice() -> None:

@@ -44,7 +44,7 @@ def test_a_program_is_compiled_shown_and_kept(run: Run, tmp_path: Path) -> None:
         (("--set", "a=1", "--set", "a=2"), 2, "`a` is set twice"),
         (("--set", "a={}"), 2, "`{}` is not a valid setting"),
         (("--timeout", "0"), 2, "--timeout"),
-        (("--capacity", "much"), 2, "no capacity"),
+        (("--capacity", "much"), 2, "not a capacity"),
         (("-o", str(ROOT)), 2, "has files; give --force"),
         (("--html", str(ROOT / "README.md")), 2, "exists; give --force"),
     ],

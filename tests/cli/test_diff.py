@@ -44,7 +44,7 @@ def test_less_is_never_over_the_limit(run: Run, goldens: Path) -> None:
 def test_a_limit_that_is_none_is_refused(run: Run, goldens: Path) -> None:
     result = run("diff", "--fail-on", "much", *_sides(goldens))
     assert result.code == 2
-    assert "no limit: `much`; give `+2%` or `+1GiB`" in result.err
+    assert "not a limit: `much`; give `+2%` or `+1GiB`" in result.err
 
 
 def test_json_adds_up(run: Run, goldens: Path) -> None:

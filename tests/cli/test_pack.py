@@ -105,7 +105,7 @@ def test_a_bad_table_is_refused_with_its_place(run: Run, tmp_path: Path) -> None
     path.write_text("id,lower,upper,size\nb1,0,3,four\n")
     result = run("pack", path)
     assert result.code == 3
-    assert "bad.csv:2:8: `four` is no number for `size`" in result.err
+    assert "bad.csv:2:8: `four` is not a number for `size`" in result.err
 
 
 def test_a_wrong_packing_is_never_printed(

@@ -120,7 +120,7 @@ def test_a_module_whose_scheduler_is_unknown_says_what_to_do(run: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (["--era", "Z"], 2, "no era `Z`"),
+        (["--era", "Z"], 2, "unknown era `Z`"),
         (["--era", "K", "--like", "DUMP"], 2, "not both"),
         (["--schedule", "DUMP/live-range.txt"], 3, "does not match module"),
         (["--backend", "npu"], 2, "--backend"),

@@ -279,8 +279,8 @@ def test_what_is_not_at_hand_is_none_and_noted() -> None:
     dump = read(VALUES)
     assert (dump.assignment, dump.live_ranges, dump.report) == (None, None, None)
     assert dump.notes == (
-        Note(kind="missing", text="no allocations (*-buffer-assignment.txt) beside d.txt"),
-        Note(kind="missing", text="no live ranges (*-live-range.txt) beside d.txt"),
+        Note(kind="missing", text="no allocations (*-buffer-assignment.txt) next to d.txt"),
+        Note(kind="missing", text="no live ranges (*-live-range.txt) next to d.txt"),
     )
     assert read(BY_SPACE).values is None
 
@@ -339,7 +339,7 @@ TREE = (
             "    a{}: 5 bytes (cumulative: 5 bytes)\n" + TREE,
             "buffers at the peak hold 5 bytes, the tree 4",
         ),
-        ("size 4:", "size 4, page 0:", "era unknown (no XLA we know writes this combination)"),
+        ("size 4:", "size 4, page 0:", "era unknown (no known XLA writes this combination)"),
     ],
 )
 def test_lines_that_cannot_both_be_true_are_noted(old: str, new: str, text: str) -> None:

@@ -69,7 +69,7 @@ def test_a_combination_no_xla_writes_is_an_era_of_its_own() -> None:
     seen = Features(split=False, pages=True)
     (era,) = recognise(seen)
     assert era == Era("?", seen)
-    assert describe((era,)) == "era unknown (no XLA we know writes this combination)"
+    assert describe((era,)) == "era unknown (no known XLA writes this combination)"
 
 
 def test_merging_lets_the_later_word_count() -> None:

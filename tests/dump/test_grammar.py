@@ -16,9 +16,9 @@ from hlomem.dump.grammar import (
     Form,
     format_index,
     parse_index,
+    spaced,
     unexpected,
 )
-from hlomem.dump.numbers import spaced
 
 EDGES = [0, 1, 9, 10, 10**18 - 1, 10**18, 9 * 10**18, 2**63 - 2, 2**63 - 1]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hlomem.dump.numbers import human_bytes, spaced
+from hlomem.dump.grammar import human_bytes, spaced
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hlomem.dump.program_name import program_name
+from hlomem.dump.file_names import program_name
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hlomem.dump.trace_names import split_name
+from hlomem.dump.live_range import split_name
 
 
 @pytest.mark.parametrize(

@@ -121,7 +121,7 @@ def _refused() -> dict[str, tuple[str, str]]:
         "a gap": ("body.parameter('a', 'f32[]', number=5); body.finish()", "are not numbered"),
         "two attributes in one": (
             "body.add('a', 'f32[]', 'negate', [p], attributes={'a': 'b, c=d'})",
-            "would not be read again",
+            "do not survive printing",
         ),
         "an unclosed attribute": (
             "body.add('a', 'f32[]', 'negate', [p], attributes={'a': '{'})",

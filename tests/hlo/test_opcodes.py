@@ -60,7 +60,7 @@ OWN_TABLES = {
     Path("opt/remat/state.py"): "what is free to do again, and what is never done again",
     Path("jax/pass_/register.py"): "what does not count when a program is too small to search",
     Path("proto/opcode_attributes.py"): "the attributes each opcode has in protos, in XLA's order",
-    Path("machines/gpu_alias.py"): "opcodes that may share by NVIDIA's rules alone",
+    Path("analysis/gpu_alias.py"): "opcodes that may share by NVIDIA's rules alone",
 }
 """Who may hold a collection of opcodes, and why. What passes made what, `history` knows itself."""
 

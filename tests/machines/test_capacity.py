@@ -52,7 +52,7 @@ def test_what_is_nearly_a_chip_is_suggested() -> None:
 
 @pytest.mark.parametrize("text", ["", "much", "-3GiB", "16 apples", "1e9", "GiB"])
 def test_anything_else_is_refused_with_what_there_is(text: str) -> None:
-    with pytest.raises(CommandError, match=r"no capacity: .*`16GiB` or a chip: .*v5e"):
+    with pytest.raises(CommandError, match=r"not a capacity: .*`16GiB` or a chip: .*v5e"):
         parse_capacity(text)
 
 

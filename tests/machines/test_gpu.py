@@ -5,9 +5,6 @@ from __future__ import annotations
 from msgspec.structs import asdict
 
 from hlomem.machines.gpu import GPU, MACHINES
-from hlomem.machines.gpu_alias import may_alias
-from hlomem.machines.options import options_for
-from hlomem.machines.releases import find_release
 
 
 def test_chips_differ_in_their_memory_alone() -> None:
@@ -21,8 +18,3 @@ def test_memory_that_jax_reserves_is_said_and_not_taken_off() -> None:
         assert "75%" in machine.chip.note
         assert machine.chip.is_nominal
         assert machine.chip.size == machine.chip.gibibytes * 2**30
-
-
-def test_alias_rules_come_from_the_machine() -> None:
-    options = options_for(GPU, find_release("0.11.2"))
-    assert GPU.alias_rules(options).may_alias is may_alias

@@ -7,8 +7,7 @@ import pytest
 from hlomem.machines.options import options_for
 from hlomem.machines.registry import CHIPS
 from hlomem.machines.releases import find_release
-from hlomem.machines.tpu import MACHINES, TPU_V4, TPU_V5E
-from hlomem.machines.tpu_alias import may_alias
+from hlomem.machines.tpu import MACHINES, TPU_V5E
 
 
 @pytest.mark.parametrize(
@@ -32,4 +31,3 @@ def test_rules_follow_the_release() -> None:
     old, new = (options_for(TPU_V5E, find_release(f"libtpu-{v}")) for v in ("0.0.34", "0.0.51"))
     assert (old.fast_merge, new.fast_merge) == (False, True)
     assert not old.plans_like(new)
-    assert TPU_V4.alias_rules(new).may_alias is may_alias

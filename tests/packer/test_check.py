@@ -26,10 +26,10 @@ RIGHT: dict[int | str, int] = {"a": 0, "b": 0, "c": 4, "d": 8}
         ({"a": 1}, 10, "a and c share bytes at time 0"),
         ({"b": 2}, 10, "b and c share bytes at time 3"),
         ({"d": 3}, 10, "a and d share bytes at time 0"),
-        ({"c": 5}, 12, "c lies at 5, not a multiple of 4"),
-        ({"a": -4}, 10, "a lies at -4, below 0"),
+        ({"c": 5}, 12, "c is at 5, not a multiple of 4"),
+        ({"a": -4}, 10, "a is at -4, below 0"),
         ({}, 9, "d ends at 10, above 9"),
-        ({"e": 0}, 10, "e has a place but is no buffer"),
+        ({"e": 0}, 10, "e has an offset, but is not a buffer"),
     ],
 )
 def test_sabotage_is_found(change: dict[int | str, int], height: int, problem: str) -> None:
@@ -39,7 +39,7 @@ def test_sabotage_is_found(change: dict[int | str, int], height: int, problem: s
 
 def test_a_buffer_without_place_is_found() -> None:
     del (missing := dict(RIGHT))["b"]
-    assert find_problems(BUFFERS, missing, 10) == ["b has no place"]
+    assert find_problems(BUFFERS, missing, 10) == ["b has no offset"]
 
 
 @given(problems(most=12, sizes=st.integers(1, 9)), st.data())

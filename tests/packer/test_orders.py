@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from itertools import islice
 
-from hlomem.packer.decide import decide
+from hlomem.packer.decide import KEYS, Strategy, decide, rank, remember, schedule
 from hlomem.packer.instance import Instance
-from hlomem.packer.orders import KEYS, Strategy, rank, remember, schedule
 from tests.packer.problems import GAP
 
 INSTANCE = Instance(GAP)

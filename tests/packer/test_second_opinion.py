@@ -60,5 +60,5 @@ def test_what_is_at_the_bound_is_not_asked_for() -> None:
 @pytest.mark.usefixtures("_cp_sat")
 def test_sizes_beyond_64_bits_are_refused() -> None:
     instance = Instance([Buffer("a", 0, 1, 1 << 50), Buffer("b", 0, 1, 3)])
-    with pytest.raises(CommandError, match="beyond CP-SAT's 64 bits"):
+    with pytest.raises(CommandError, match="exceed CP-SAT's 64 bits"):
         ask_cp_sat(instance, None, 0, 1 << 51, 1)

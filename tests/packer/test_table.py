@@ -49,12 +49,12 @@ def test_an_old_offset_is_replaced() -> None:
         ("1,2,3,4\n", "1:1", "no columns `id`, `lower`, `upper`, `size`"),
         ("id,lower,upper,size,size\n", "1:21", "a second column `size`"),
         ("id,lower,upper,size\na,0,1\n", "2:1", "3 fields, but the header has 4"),
-        ("id,lower,upper,size\na,0,1,4k\n", "2:7", "`4k` is no number for `size`"),
-        ("id,lower,upper,size\na,0,1,4\na,0,1,4\n", "3:1", "the id `a` is that of line 2 as well"),
+        ("id,lower,upper,size\na,0,1,4k\n", "2:7", "`4k` is not a number for `size`"),
+        ("id,lower,upper,size\na,0,1,4\na,0,1,4\n", "3:1", "the id `a` is also that of line 2"),
         ("id,lower,upper,size\na,1,1,4\n", "2:1", "lives from 1 to before 1, which is never"),
         ("id,lower,upper,size\na,0,1,-4\n", "2:1", "its size is -4, below 0"),
-        ('id,lower,upper,size\n"a,0,1,4\n', "2:1", "a quote that nothing closes"),
-        ('id,lower,upper,size\n"a"b,0,1,4\n', "2:1", "a quote that nothing closes, or text beside"),
+        ('id,lower,upper,size\n"a,0,1,4\n', "2:1", "an unclosed quote"),
+        ('id,lower,upper,size\n"a"b,0,1,4\n', "2:1", "an unclosed quote, or text next to"),
     ],
 )
 def test_errors_name_the_place(text: str, place: str, problem: str) -> None:

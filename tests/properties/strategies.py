@@ -19,7 +19,7 @@ import re
 from hypothesis import strategies as st
 
 from hlomem.base.quantities import Step
-from hlomem.dump.numbers import human_bytes
+from hlomem.dump.grammar import human_bytes
 from hlomem.dump.records import (
     Allocation,
     AllocationDetail,

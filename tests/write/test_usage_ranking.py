@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hlomem.write.usage_ranking import count_shown
+from hlomem.write.build import count_shown
 
 
 def test_a_share_of_exactly_five_percent_is_not_negligible() -> None:

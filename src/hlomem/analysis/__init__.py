@@ -1,1 +1,1 @@
-"""Facts derived from a program; nothing here decides where anything lies."""
+"""Facts about a program; offsets are decided in `assign`."""

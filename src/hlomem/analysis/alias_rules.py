@@ -9,8 +9,11 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from hlomem.analysis.defined_parts import is_in_place_permute
 from hlomem.analysis.fused_bodies import operand_names
+from hlomem.analysis.machine_rules import DEFAULT_RULES
 from hlomem.analysis.overwriting import (
     BY_BACKEND,
     INSIDE_FUSION,
@@ -19,7 +22,6 @@ from hlomem.analysis.overwriting import (
     WHY_NOT,
     Reading,
 )
-from hlomem.base.named_tuples import NamedTuple
 from hlomem.hlo.opcodes import (
     ELEMENTWISE,
     PAYLOAD_OPCODES,
@@ -29,20 +31,19 @@ from hlomem.hlo.opcodes import (
     rules_by_opcode,
 )
 from hlomem.hlo.shape import ROOT_INDEX, ShapeIndex
-from hlomem.machines.alias import DEFAULT_RULES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from hlomem.analysis.dataflow import Dataflow
     from hlomem.analysis.fused_bodies import FusedBodies, Row
+    from hlomem.analysis.machine_rules import AliasRules
     from hlomem.hlo.ir import HloInstruction
     from hlomem.hlo.traits import InPlace
-    from hlomem.machines.alias import AliasRules
 
 
-class InPlacePair(NamedTuple):
-    """A part of an operand and the part of the result that is written over it."""
+class InPlacePair(Struct, frozen=True):
+    """A part of an operand and the part of the result that overwrites it."""
 
     operand_number: int
     operand_index: ShapeIndex
@@ -56,9 +57,9 @@ _SECOND_OPERAND = (InPlacePair(1, ROOT_INDEX, ROOT_INDEX),)
 _ALWAYS_ELEMENTWISE = opcodes_elementwise("yes", "no array read")
 _MAY_BE_ELEMENTWISE = _ALWAYS_ELEMENTWISE | opcodes_elementwise("by width", "by dimensions")
 _NEED_READING = opcodes_elementwise("by body", "by dimensions", "by width")
-"""Opcodes that do not tell by themselves whether an instruction is elementwise."""
+"""Opcodes that are elementwise or not depending on the instruction."""
 _ELEMENTWISE_BODY = _ALWAYS_ELEMENTWISE | PAYLOAD_OPCODES | frozenset[Opcode]({"tuple"})
-"""A body of these alone is elementwise in all its parameters."""
+"""A body of these opcodes only is elementwise in all its parameters."""
 
 
 # Must.
@@ -72,26 +73,10 @@ def in_place_pairs(instruction: HloInstruction, bodies: FusedBodies) -> Sequence
     return rule(instruction) if rule is not None else ()
 
 
-def _first_operand(_: HloInstruction) -> Sequence[InPlacePair]:
-    return _FIRST_OPERAND
-
-
-def _second_operand(_: HloInstruction) -> Sequence[InPlacePair]:
-    return _SECOND_OPERAND
-
-
 def _operands_to_elements(count: int) -> Sequence[InPlacePair]:
     if count == 1:
         return _FIRST_OPERAND
     return [InPlacePair(i, ROOT_INDEX, ShapeIndex((i,))) for i in range(count)]
-
-
-def _updated_operands(instruction: HloInstruction) -> Sequence[InPlacePair]:
-    return _operands_to_elements(len(instruction.operands) // 2)
-
-
-def _all_operands(instruction: HloInstruction) -> Sequence[InPlacePair]:
-    return _operands_to_elements(len(instruction.operands))
 
 
 def _declared(instruction: HloInstruction) -> list[InPlacePair]:
@@ -102,7 +87,7 @@ def _declared(instruction: HloInstruction) -> list[InPlacePair]:
 
 
 def _async_start(instruction: HloInstruction) -> list[InPlacePair]:
-    """The declared pairs of operands and results that are present."""
+    """The declared pairs whose operands and results exist."""
     number_of = instruction.shape.parts.number_of
     return [
         pair
@@ -112,7 +97,7 @@ def _async_start(instruction: HloInstruction) -> list[InPlacePair]:
 
 
 def _async_done(instruction: HloInstruction) -> list[InPlacePair]:
-    """The pairs its start declares, whichever operation of the chain binds the operand."""
+    """The pairs that the start declares."""
     start = instruction.async_start
     return [
         InPlacePair(
@@ -140,12 +125,8 @@ def _permuted_slices(instruction: HloInstruction) -> Sequence[InPlacePair]:
 
 def _fusion(fusion: HloInstruction, bodies: FusedBodies) -> Sequence[InPlacePair]:
     may_write = _may_write_in_place(bodies[fusion.called_computations[0]].opcodes)
-    if not may_write and not fusion.may_have(_DECLARATION):
-        return ()  # as most often
     pairs = _fusion_body_pairs(fusion, bodies) if may_write else []
-    if _may_declare_aliasing(fusion):
-        pairs += _declared(fusion)
-    return pairs
+    return pairs + _declared(fusion) if fusion.may_have(_DECLARATION) else pairs
 
 
 @lru_cache(maxsize=4096)
@@ -153,17 +134,8 @@ def _may_write_in_place(opcodes: frozenset[Opcode]) -> bool:
     return not opcodes.isdisjoint(MAY_WRITE_IN_PLACE)
 
 
-def _may_declare_aliasing(instruction: HloInstruction) -> bool:
-    """Whether it is worth reading the attributes to see what they declare."""
-    return instruction.may_have(_DECLARATION)
-
-
 def _fusion_body_pairs(fusion: HloInstruction, bodies: FusedBodies) -> list[InPlacePair]:
-    """Pairs that follow from the body of a fusion.
-
-    A part of the result that comes from an in-place instruction, whose input in turn is a
-    parameter of the fusion, is written over that parameter.
-    """
+    """The pairs of in-place instructions between a fusion's parameters and its results."""
     pairs: list[InPlacePair] = []
     root = fusion.called_computations[0].root
     for output_index, _ in fusion.shape.leaves():
@@ -197,7 +169,7 @@ def _through_nested_fusion(
 def _follow_indirections(
     instruction: HloInstruction, index: ShapeIndex
 ) -> tuple[HloInstruction, ShapeIndex]:
-    """The origin of a part, past tuples, then get-tuple-elements, then bitcasts."""
+    """The origin of a part, through tuples, then get-tuple-elements, then bitcasts."""
     path = tuple(index)
     while instruction.opcode == "tuple" and path:
         instruction, path = instruction.operands[path[0]], path[1:]
@@ -209,18 +181,18 @@ def _follow_indirections(
 
 
 _PAIRS_OF_WRITING: Mapping[InPlace, Callable[[HloInstruction], Sequence[InPlacePair]]] = {
-    "all operands": _all_operands,
+    "all operands": lambda instruction: _operands_to_elements(len(instruction.operands)),
     "async done": _async_done,
     "async start": _async_start,
     "declared": _declared,
-    "first operand": _first_operand,
+    "first operand": lambda _: _FIRST_OPERAND,
     "permuted slices": _permuted_slices,
-    "second operand": _second_operand,
-    "updated operands": _updated_operands,
+    "second operand": lambda _: _SECOND_OPERAND,
+    "updated operands": lambda instruction: _operands_to_elements(len(instruction.operands) // 2),
 }
 _IN_PLACE = rules_by_opcode(lambda traits: traits.writes, _PAIRS_OF_WRITING)
 MAY_WRITE_IN_PLACE = opcodes_where(lambda traits: traits.writes)
-"""Opcodes of which `in_place_pairs` may find pairs."""
+"""Opcodes that may have in-place pairs."""
 
 
 # May.
@@ -234,7 +206,7 @@ def may_share_with_operand(user: HloInstruction, rules: AliasRules) -> bool:
     if opcode in rules.opcodes:
         return True
     if opcode == "custom-call":
-        return _may_declare_aliasing(user)
+        return user.may_have(_DECLARATION)
     return opcode in _SHARING
 
 
@@ -246,10 +218,10 @@ def can_share_operand_buffer(
     user_index: ShapeIndex,
     rules: AliasRules = DEFAULT_RULES,
 ) -> bool:
-    """Whether a user may write its result over an operand that it is the last to read.
+    """Whether a user may overwrite an operand that it is the last to read.
 
-    `HloDataflowAnalysis::CanShareOperandBufferWithUser`, less the rule for calls, which define no
-    value that could share.
+    `HloDataflowAnalysis::CanShareOperandBufferWithUser` without its rule for calls, which define
+    no values.
     """
     if operand.opcode == "constant":
         return False
@@ -269,10 +241,7 @@ def why_not_overwrite(
     bodies: FusedBodies,
     rules: AliasRules = DEFAULT_RULES,
 ) -> str:
-    """Why a user may not write a part of its result over an operand; empty where it may.
-
-    It need not; the pairs that must be in place are `in_place_pairs`.
-    """
+    """Why a part of a user's result may not overwrite an operand; empty if it may."""
     if rules.may_alias is not None:
         hint = rules.may_alias(operand, user, user_index)
         if hint is not None:
@@ -289,7 +258,7 @@ def why_not_overwrite(
 
 
 def why_not_by_opcode(opcode: Opcode, reading: Reading, rules: AliasRules) -> str | None:
-    """The same as far as an opcode alone tells; None where that takes its attributes or body."""
+    """`why_not_overwrite` by the opcode alone; None if it depends on attributes or a body."""
     if opcode in rules.opcodes:
         return None
     rule = WHY_NOT.get(opcode)
@@ -307,7 +276,7 @@ def _is_in_place(
     user: HloInstruction,
     user_index: ShapeIndex,
 ) -> bool:
-    """Whether a user must write this part of its result over the operand."""
+    """Whether this part of a user's result must overwrite the operand."""
     values = dataflow.value_set(operand, operand_index)
     for pair in in_place_pairs(user, dataflow.call_graph.bodies):
         if pair.output_index == user_index:
@@ -333,23 +302,21 @@ def _fusion_may_share(user: HloInstruction, number: int, bodies: FusedBodies) ->
 
 
 def _parameter_of(fusion: HloInstruction, number: int) -> HloInstruction:
-    """The parameter inside a fusion for an operand, which nobody checked that it takes."""
+    """The fused parameter of an operand; parameter counts of fusions are not verified before."""
     body = fusion.called_computations[0]
-    if number >= len(body.parameters):
-        count = len(body.parameters)
-        problem = f"`{body.name}` takes {count} operands, not {len(fusion.operands)}"
-        raise fusion.error(problem)
+    if number >= (count := len(body.parameters)):
+        raise fusion.error(f"`{body.name}` takes {count} operands, not {len(fusion.operands)}")
     return body.parameters[number]
 
 
 def _fusion_kind(fusion: HloInstruction) -> str | None:
-    """The kind of a fusion; XLA prints it first, so that the rest need not be read."""
+    """The kind of a fusion; XLA prints it first, which spares parsing the other attributes."""
     first = fusion.attribute_text[: len(_LOOP_FUSION)]
     return "kLoop" if first == _LOOP_FUSION else fusion.attributes.get("kind")
 
 
 def feeds_only_elementwise(parameter: HloInstruction) -> bool:
-    """Whether everything that depends on a fused parameter is elementwise in it, or a tuple."""
+    """Whether all dependents of a fused parameter are tuples or elementwise in it."""
     seen = {parameter}
     pending = [parameter]
     while pending:
@@ -368,7 +335,7 @@ def _is_elementwise_or_tuple(user: HloInstruction, operand: HloInstruction) -> b
 
 
 def row_feeds_only_elementwise(rows: list[Row], number: str) -> bool:
-    """`feeds_only_elementwise` of a body that is still text; operands stand before users."""
+    """`feeds_only_elementwise` for a body that is not parsed; operands precede users."""
     reached: set[str] = set()
     for name, opcode, inner in rows:
         if opcode == "parameter":
@@ -378,28 +345,23 @@ def row_feeds_only_elementwise(rows: list[Row], number: str) -> bool:
             operands = operand_names(inner)
             if reached.isdisjoint(operands):
                 continue
-            if not _row_is_elementwise(opcode, reached.isdisjoint(operands[1:])):
+            if opcode == "dynamic-update-slice":
+                if not reached.isdisjoint(operands[1:]):
+                    return False
+            elif opcode != "tuple" and opcode not in _MAY_BE_ELEMENTWISE:
                 return False
             reached.add(name)
     return True
 
 
-def _row_is_elementwise(opcode: Opcode, only_first_is_reached: bool) -> bool:
-    """Whether an instruction is elementwise in the operands that are reached, or a tuple."""
-    if opcode == "dynamic-update-slice":
-        return only_first_is_reached
-    return opcode == "tuple" or opcode in _MAY_BE_ELEMENTWISE
-
-
-def _is_product(opcode: Opcode) -> bool:
-    return opcode == "dot" or opcode == "convolution"
-
-
 def _adds_to_product(fusion: HloInstruction, number: int) -> bool:
-    """Whether the body adds a dot or convolution to the parameter, its only use."""
+    """Whether the parameter's only use is the addition to a dot or convolution at the root."""
     body = fusion.called_computations[0]
-    operands = body.root.operands
-    products = [i for i, operand in enumerate(operands) if _is_product(operand.opcode)]
+    products = [
+        i
+        for i, operand in enumerate(body.root.operands)
+        if operand.opcode == "dot" or operand.opcode == "convolution"
+    ]
     if not products:
         return False
     other = 1 - products[0]
@@ -417,20 +379,20 @@ _SHARING = MAY_WRITE_IN_PLACE | frozenset(WHY_NOT) | _MAY_BE_ELEMENTWISE
 
 
 def is_elementwise(instruction: HloInstruction) -> bool:
-    """Whether element i of the result needs only element i of every operand."""
-    opcode = instruction.opcode
-    return opcode != "dynamic-update-slice" and is_elementwise_on(instruction, 0)
+    """Whether element i of the result depends only on element i of every operand."""
+    return instruction.opcode != "dynamic-update-slice" and is_elementwise_on(instruction, 0)
 
 
 def is_elementwise_on(instruction: HloInstruction, operand_number: int) -> bool:
-    """Whether element i of the result needs only element i of an operand."""
+    """Whether element i of the result depends only on element i of one operand."""
     opcode = instruction.opcode
     if opcode == "fusion":
         return _fusion_is_elementwise_on(instruction, operand_number)
     if opcode == "dynamic-update-slice":
         return operand_number == 0
     if opcode == "bitcast-convert":
-        return _storage_bits(instruction) == _storage_bits(instruction.operands[0])
+        given = instruction.operands[0].shape.element_type
+        return instruction.shape.element_type.byte_width == given.byte_width
     if opcode == "map":
         dimensions = instruction.integers("dimensions")
         return not dimensions or dimensions == tuple(range(instruction.shape.rank))
@@ -438,7 +400,7 @@ def is_elementwise_on(instruction: HloInstruction, operand_number: int) -> bool:
 
 
 def _fusion_is_elementwise_on(fusion: HloInstruction, operand_number: int) -> bool:
-    """`HloFusionInstruction::IsElementwiseImpl`: all between the parameter and the root is."""
+    """`HloFusionInstruction::IsElementwiseImpl`: all dependents of the parameter are."""
     parameter = _parameter_of(fusion, operand_number)
     seen = {parameter}
     pending = [parameter]
@@ -455,7 +417,3 @@ def _fusion_is_elementwise_on(fusion: HloInstruction, operand_number: int) -> bo
             seen.add(user)
             pending.append(user)
     return True
-
-
-def _storage_bits(instruction: HloInstruction) -> int:
-    return instruction.shape.element_type.byte_width * 8

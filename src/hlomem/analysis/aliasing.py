@@ -1,8 +1,7 @@
-"""Values → buffers: which values must lie at the same place.
+"""Values → buffers: the sets of values that must have the same offset.
 
-In: the values of a module. Out: the sets of values that share storage, because a loop carries one
-into the other, a branch returns it, an instruction writes in place, or the caller asked for an
-output in the place of a parameter. Mirrors `hlo/analysis/hlo_alias_analysis.cc`.
+Values share storage across loop iterations, branches, in-place instructions, and outputs that alias
+parameters. Mirrors `hlo/analysis/hlo_alias_analysis.cc`.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class HloBuffer(Struct, eq=False):
-    """Values that must lie at the same place. Compared by identity."""
+    """Values that must have the same offset. Compared by identity."""
 
     id: BufferId
     values: tuple[HloValue, ...]
@@ -39,24 +38,23 @@ class Aliasing(Struct, frozen=True, eq=False):
     buffers: list[HloBuffer]
     buffer_of: dict[HloValue, HloBuffer]
     united: dict[HloValue, HloBuffer]
-    """The buffers of values that have one together with others."""
+    """The buffers of values that share one."""
     live_out: set[HloBuffer]
-    """Buffers that hold a part of the entry computation's result."""
+    """The buffers of the entry computation's result."""
 
 
 def analyze_aliasing(dataflow: Dataflow) -> Aliasing:
     """Find the values that must share a buffer."""
     buffers = _create_buffers(dataflow.values, _find_aliases(dataflow))
     buffer_of = {value: buffer for buffer in buffers for value in buffer.values}
-    several = [buffer for buffer in buffers if len(buffer.values) > 1]
-    united = {value: buffer for buffer in several for value in buffer.values}
+    united = {value: buffer for value, buffer in buffer_of.items() if len(buffer.values) > 1}
     root = dataflow.module.entry.root
     live_out = {buffer_of[value] for part in dataflow.value_sets[root] for value in part}
     return Aliasing(buffers, buffer_of, united, live_out)
 
 
 Aliases = defaultdict["HloValue", set["HloValue"]]
-"""For a value, those XLA finds it must lie with (`ComputeAliasedValues`), itself left out."""
+"""The other values that must share a value's buffer (`ComputeAliasedValues`)."""
 
 
 def _find_aliases(dataflow: Dataflow) -> Aliases:
@@ -81,7 +79,6 @@ def _find_aliases(dataflow: Dataflow) -> Aliases:
 
 
 def _alias_outputs(dataflow: Dataflow, aliases: Aliases) -> None:
-    """A result that the caller wants in the place of a parameter."""
     entry = dataflow.module.entry
     for alias in dataflow.module.input_output_alias:
         parameter = entry.parameters[alias.parameter_number]
@@ -92,7 +89,7 @@ def _alias_outputs(dataflow: Dataflow, aliases: Aliases) -> None:
 def _alias_loop(
     loop: HloInstruction, sets: dict[HloInstruction, InstructionValueSet], aliases: Aliases
 ) -> None:
-    """Alias a loop's operand, its parameters, its body's result and its own."""
+    """Alias a loop's operand, parameters, body result and own result."""
     carried = sets[loop]
     body, condition = loop.called_computations
     _alias_parts(sets[loop.operands[0]], carried, aliases)
@@ -115,26 +112,26 @@ def _alias_parts(
 
 
 def _create_buffers(values: list[HloValue], aliases: Aliases) -> list[HloBuffer]:
-    """Unite what is aliased; a buffer takes the place of the value whose set grew to be it.
+    """Unite aliased values; a buffer is ordered by the value that represents its set.
 
-    `CreateBuffers` of hlo_alias_analysis.cc. The largest set takes the others in, of equal ones
-    that of the aliased value with the smallest id.
+    `CreateBuffers` of hlo_alias_analysis.cc: the largest set absorbs the others, among equal ones
+    that of the smallest aliased value id.
     """
     members: dict[HloValue, list[HloValue]] = {}
-    place_of: dict[HloValue, HloValue] = {}
+    head_of: dict[HloValue, HloValue] = {}
     for value in sorted(aliases, key=attrgetter("id")):
         aliased = sorted(aliases[value] | {value}, key=attrgetter("id"))
         for member in aliased:
-            if member not in place_of:
-                place_of[member] = member
+            if member not in head_of:
+                head_of[member] = member
                 members[member] = [member]
-        largest = max(aliased, key=lambda member: (len(members[place_of[member]]), -member.id))
-        place = place_of[largest]
+        largest = max(aliased, key=lambda member: (len(members[head_of[member]]), -member.id))
+        head = head_of[largest]
         for absorbed in {
-            place_of[member]: None for member in aliased if place_of[member] is not place
+            head_of[member]: None for member in aliased if head_of[member] is not head
         }:
-            place_of.update(dict.fromkeys(members[absorbed], place))
-            members[place] += members[absorbed]
+            head_of.update(dict.fromkeys(members[absorbed], head))
+            members[head] += members[absorbed]
             members[absorbed] = []
     for united in members.values():
         united.sort(key=attrgetter("id"))

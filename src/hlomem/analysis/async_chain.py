@@ -1,10 +1,8 @@
-"""Chains of asynchronous operations: a start, perhaps updates, and what ends it.
+"""Chains of asynchronous operations: a start, optional updates, and a done.
 
-In: an async-start, -update or -done. Out: what its chain hands to the computation it wraps, and
-where in the chain that computation runs. The start has the operands as a rule; libtpu 0.0.51 also
-starts with fewer and adds the rest in an update, and carries what is started in one turn of a loop
-to the next, whose done knows its start by nothing but a part of the loop's state. Mirrors
-`hlo/ir/hlo_instruction_utils.cc`.
+Usually the start has all operands. libtpu 0.0.51 also adds operands in updates, and carries started
+operations from one loop iteration to the next, where the done reads a part of the loop's state.
+Mirrors `hlo/ir/hlo_instruction_utils.cc`.
 """
 
 from __future__ import annotations
@@ -22,14 +20,9 @@ def async_chain(start: HloInstruction) -> list[HloInstruction]:
     """The operations of a chain in order, the start first."""
     chain = [start]
     while chain[-1].opcode != "async-done":
-        follower = next(
-            (
-                user
-                for user in chain[-1].users
-                if user.opcode in ASYNC_OPCODES and user.operands[0] is chain[-1]
-            ),
-            None,
-        )
+        last = chain[-1]
+        followers = (user for user in last.users if user.opcode in ASYNC_OPCODES)
+        follower = next((user for user in followers if user.operands[0] is last), None)
         if follower is None:
             break
         chain.append(follower)
@@ -37,28 +30,27 @@ def async_chain(start: HloInstruction) -> list[HloInstruction]:
 
 
 def is_carried(operation: HloInstruction) -> bool:
-    """Whether an operation ends what was started elsewhere, in a loop's turn before."""
+    """Whether an operation was started in an earlier loop iteration."""
     return operation.opcode == "async-done" and operation.operands[0].opcode not in ASYNC_OPCODES
 
 
 def wrapped_computation(operation: HloInstruction) -> HloComputation:
     """The computation a chain runs."""
     computation = operation.async_wrapped_computation
-    assert computation is not None  # `is_supported_async` was asked before
+    assert computation is not None  # checked by `is_supported_async`
     return computation
 
 
 def bound_operands(operation: HloInstruction) -> tuple[HloInstruction, ...]:
-    """The operands a chain has so far (`GetAsyncBoundOperands`)."""
+    """The operands of a chain up to an operation (`GetAsyncBoundOperands`)."""
     if operation.opcode == "async-start":
         return operation.operands
     return bound_operands(operation.operands[0]) + operation.operands[1:]
 
 
 def carries_result(operation: HloInstruction) -> bool:
-    """Whether a start or update has a place for what the chain returns."""
-    root = wrapped_computation(operation).root
-    return _same_form(operation.shape.elements[1], root.shape)
+    """Whether the shape of a start or update includes the result of the chain."""
+    return _same_form(operation.shape.elements[1], wrapped_computation(operation).root.shape)
 
 
 def is_fully_bound_here(operation: HloInstruction) -> bool:
@@ -69,7 +61,7 @@ def is_fully_bound_here(operation: HloInstruction) -> bool:
 
 
 def is_supported_async(operation: HloInstruction) -> bool:
-    """Whether the start is known, and the shapes are those of an asynchronous operation."""
+    """Whether the start is known and the shapes are consistent."""
     if is_carried(operation):
         elements = operation.operands[0].shape.elements
         return len(elements) > 1 and _same_form(operation.shape, elements[1])
@@ -93,12 +85,11 @@ def is_supported_async(operation: HloInstruction) -> bool:
 
 
 def _is_fully_bound(operation: HloInstruction) -> bool:
-    operand_count = len(wrapped_computation(operation).parameters)
-    if len(bound_operands(operation)) < operand_count:
+    if len(bound_operands(operation)) < len(wrapped_computation(operation).parameters):
         return False
     return operation.opcode == "async-done" or carries_result(operation)
 
 
 def _same_form(one: Shape, other: Shape) -> bool:
-    """Whether two shapes have the same tuples in the same places."""
+    """Whether two shapes have the same tuple structure."""
     return one.parts.indices == other.parts.indices

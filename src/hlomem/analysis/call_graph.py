@@ -1,8 +1,6 @@
-"""The call graph, and which computations run in their caller's flow or inside one operation.
+"""The call graph: callees and callsites, control flow or embedded in one operation.
 
-In: a module. Out: for every computation its callees and the instructions that call it. Mirrors
-`service/call_graph.cc`. The bodies of fusions are not opened for this, and a body that was opened
-before counts no more than one that was not.
+Mirrors `service/call_graph.cc`. Bodies of fusions are not parsed for this.
 """
 
 from __future__ import annotations
@@ -17,10 +15,8 @@ if TYPE_CHECKING:
     from hlomem.hlo.ir import HloComputation, HloInstruction, HloModule
 
 CONTROL_FLOW_OPCODES = RUN_IN_PLACE | ASYNC_OPCODES
-"""Opcodes that run a computation in the flow of the caller; every other call is embedded.
-
-`hlo_opcode.cc: GetInstructionCallContext`.
-"""
+"""Opcodes that run a computation in the caller's control flow; all other calls are embedded
+(`GetInstructionCallContext` of hlo_opcode.cc)."""
 
 
 class CallGraph:
@@ -29,18 +25,17 @@ class CallGraph:
     def __init__(self, module: HloModule) -> None:
         self.module = module
         self.callees: dict[HloComputation, list[HloComputation]] = {}
-        """The callees of each computation, each once, in the order of its text."""
+        """The distinct callees of each computation, in the order of the text."""
         self.callsites: dict[HloComputation, list[HloInstruction]] = {
             computation: [] for computation in module.computations
         }
-        """The instructions that call each computation, those inside fused bodies left out."""
+        """The instructions outside fused bodies that call each computation."""
         self._post_orders: dict[HloComputation, list[HloInstruction]] = {}
         self._called_in_bodies: set[HloComputation] = set()
         self._fused: set[HloComputation] = set()
         self._embedded: set[HloComputation] = set()
         self._reachable = {module.entry}
         self.bodies = FusedBodies()
-        """The contents of the bodies of fusions."""
         self._read_calls()
 
     def post_order(self, computation: HloComputation) -> list[HloInstruction]:
@@ -51,11 +46,11 @@ class CallGraph:
         return known
 
     def is_embedded(self, computation: HloComputation) -> bool:
-        """Whether it runs inside one operation (a reduction's adder, a fusion's body)."""
+        """Whether it runs inside one operation: a reducer, a fusion's body."""
         return computation in self._embedded
 
     def is_in_flow(self, computation: HloComputation) -> bool:
-        """Whether it is a part of the program's own flow."""
+        """Whether it belongs to the program's control flow."""
         return computation in self._reachable and computation not in self._embedded
 
     def is_thread_local(self, computation: HloComputation) -> bool:
@@ -75,7 +70,7 @@ class CallGraph:
         return bool(self.callsites[computation]) or computation in self._called_in_bodies
 
     def find_call_in_both(self) -> HloInstruction | None:
-        """A call that runs in the flow a computation that also runs inside an operation."""
+        """A control-flow call of a computation that is also embedded in an operation."""
         calls = (
             site
             for computation in self.module.outer_computations
@@ -101,7 +96,7 @@ class CallGraph:
                 self._reachable.update(callees)
 
     def _callees_of(self, computation: HloComputation) -> list[HloComputation]:
-        """The callees of a computation; its instructions become their callsites."""
+        """The callees of a computation; records its callsites."""
         callees: dict[HloComputation, None] = {}
         for instruction in computation.instructions:
             called = instruction.called_computations
@@ -118,7 +113,6 @@ class CallGraph:
         return list(callees)
 
     def _callees_in_body(self, body: HloComputation) -> list[HloComputation]:
-        """The callees of a fused body."""
         callees: dict[HloComputation, None] = {}
         for call in body.calls():
             callees.update(dict.fromkeys(call.called_computations))

@@ -1,12 +1,8 @@
 """Module → values: the contents of every part of every result.
 
-In: a module and the order in which XLA visits its computations. Out: the values with their ids,
-and for each instruction the values of all parts of its result. Mirrors
-`hlo/analysis/hlo_dataflow_analysis.cc` in SSA form, with bitcasts that define nothing.
-
-Ids are given in two steps, whose order is the order of the ids: every definition, computation by
-computation (`definition`); then phis, as the fixed point finds that values meet (`propagation`).
-In a third step needless phis are dropped, which leaves holes.
+Mirrors `hlo/analysis/hlo_dataflow_analysis.cc` in SSA form, with bitcasts that define nothing. Ids
+number the definitions of one computation after the other (`definition`), then the phis as the fixed
+point creates them (`propagation`). Dropping redundant phis leaves gaps.
 """
 
 from __future__ import annotations
@@ -39,11 +35,10 @@ class Dataflow(Struct, frozen=True, eq=False):
     call_graph: CallGraph
     order: ListOrder
     values: list[HloValue]
-    """Every value that is left, by id."""
+    """By id."""
     value_sets: dict[HloInstruction, InstructionValueSet]
-    """The values in the parts of each result; the bodies of fusions are left out."""
+    """The values in the parts of each result outside fusions."""
     use_finder: UseFinder
-    """The uses of the values."""
 
     def value_set(self, instruction: HloInstruction, index: ShapeIndex) -> ValueSet:
         """The values a part of a result may hold."""
@@ -53,30 +48,22 @@ class Dataflow(Struct, frozen=True, eq=False):
 def analyze_dataflow(
     module: HloModule, call_graph: CallGraph, order: ListOrder, *, updates_in_place: bool = False
 ) -> Dataflow:
-    """Find the values of a module; `updates_in_place` as `Options.async_updates_in_place`."""
+    """Find the values of a module; `updates_in_place` is `Options.async_updates_in_place`."""
     table = define_values(order.computations, call_graph)
     propagation = Propagation(table, call_graph, updates_in_place=updates_in_place)
     propagation.run()
-    _drop_phis(table, propagation)
+    replacement = propagation.phis.optimize()
+    if replacement:
+        _replace_phis(table, replacement)
+    for value_id in propagation.dead | replacement.keys():
+        table.values.pop(value_id, None)
     _refuse_many_positions(table, call_graph)
-    _set_positions(table, order, propagation.receivers)
+    _add_positions(table, order, propagation.receivers)
     use_finder = UseFinder(order.instructions, order.users)
     return Dataflow(module, call_graph, order, list(table.values.values()), table.sets, use_finder)
 
 
-# Step 3: what is left.
-
-
-def _drop_phis(table: ValueTable, propagation: Propagation) -> None:
-    """Let the values that needless phis merge take their place."""
-    replacement = propagation.phis.optimize()
-    if replacement:
-        _replace(table, replacement)
-    for value_id in propagation.dead | replacement.keys():
-        table.values.pop(value_id, None)
-
-
-def _replace(table: ValueTable, replacement: dict[ValueId, ValueId]) -> None:
+def _replace_phis(table: ValueTable, replacement: dict[ValueId, ValueId]) -> None:
     values = table.values
     for instruction, value_set in table.sets.items():
         if not any(value.id in replacement for part in value_set for value in part):
@@ -93,10 +80,7 @@ def _replace(table: ValueTable, replacement: dict[ValueId, ValueId]) -> None:
 
 
 def _refuse_many_positions(table: ValueTable, call_graph: CallGraph) -> None:
-    """Only where a computation has several callers may a part hold several values.
-
-    n callers of a computation with n instructions make n² positions, all of which a dump lists.
-    """
+    """Refuse n callers of a computation with n instructions: a dump would list n² positions."""
     most_called = max(
         table.post_orders, key=lambda computation: len(call_graph.callsites[computation])
     )
@@ -111,21 +95,18 @@ def _refuse_many_positions(table: ValueTable, call_graph: CallGraph) -> None:
 
 _FREE_POSITIONS = 1_000_000
 _MAX_VALUES = 20
-"""Values per part of a result, on average; no real program comes near."""
+"""Average number of values per part of a result, far above that of real programs."""
 
 
-def _set_positions(
+def _add_positions(
     table: ValueTable, order: ListOrder, receivers: Container[HloInstruction]
 ) -> None:
-    """Give every value its positions besides that of its definition."""
+    """Give every value the positions other than its definition."""
     for instruction in order.instructions:
-        if instruction in receivers:
-            _add_positions(instruction, table.sets[instruction])
-
-
-def _add_positions(instruction: HloInstruction, value_set: InstructionValueSet) -> None:
-    for number, part in enumerate(value_set):
-        for value in part:
-            if value.instruction is not instruction:
-                index = instruction.shape.parts.indices[number]
-                value.positions.append(HloPosition(instruction, index))
+        if instruction not in receivers:
+            continue
+        for number, part in enumerate(table.sets[instruction]):
+            for value in part:
+                if value.instruction is not instruction:
+                    index = instruction.shape.parts.indices[number]
+                    value.positions.append(HloPosition(instruction, index))

@@ -1,8 +1,7 @@
-"""The parts of a result that are new values, as opposed to values handed on.
+"""The parts of a result that are new values, as opposed to forwarded ones.
 
 Mirrors the switch of `HloDataflowAnalysis::InitializeInstructionValueSets`
-(`hlo/analysis/hlo_dataflow_analysis.cc`). The answer is a list of part numbers in the order in
-which XLA defines them, because that order gives the values their ids.
+(`hlo/analysis/hlo_dataflow_analysis.cc`), in the order in which XLA numbers the values.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ if TYPE_CHECKING:
     from hlomem.hlo.traits import Forwarding
 
 TOP_ONLY = opcodes_forwarding("below top", "elements")
-"""Opcodes that define the tuple and hand its elements on."""
+"""Opcodes that define a tuple and forward its elements."""
 
 
 def defined_parts(instruction: HloInstruction) -> Sequence[int]:
-    """The parts an instruction defines; a parameter defines all (its caller may know better)."""
+    """The numbers of the parts that an instruction defines; all those of a parameter."""
     opcode = instruction.opcode
     if opcode in DEFINE_NOTHING:
         return ()
@@ -53,12 +52,8 @@ def _at(*indices: tuple[int, ...]) -> Callable[[HloInstruction], list[int]]:
     return parts
 
 
-def _top_of_tuple(instruction: HloInstruction) -> tuple[int, ...]:
-    return (0,) if instruction.shape.is_tuple else ()
-
-
 def _tuples_and(first: Callable[[int], bool]) -> Callable[[HloInstruction], list[int]]:
-    """Every tuple, and every part below the elements for which `first` holds."""
+    """All tuples, and all parts of the elements for which `first` holds."""
 
     def parts(instruction: HloInstruction) -> list[int]:
         shape_parts = instruction.shape.parts
@@ -73,16 +68,14 @@ def _tuples_and(first: Callable[[int], bool]) -> Callable[[HloInstruction], list
 
 def _collective_permute_start(instruction: HloInstruction) -> list[int]:
     """The tuple, the destination, contexts, then the destinations of several operands."""
-    shape_parts = instruction.shape.parts
-    number_of = shape_parts.number_of
-    elements = instruction.shape.elements
-    indices: list[tuple[int, ...]] = [(), (1,), *((i,) for i in range(2, len(elements)))]
+    number_of = instruction.shape.parts.number_of
+    indices = [(), *((i,) for i in range(1, max(2, len(instruction.shape.elements))))]
+    count = len(instruction.operands)
     if is_in_place_permute(instruction):
-        destination = instruction.operands[1].shape
-        indices += ((1, i) for i in range(len(destination.elements)))
-    elif len(instruction.operands) > 1:
-        indices += ((1, i) for i in range(len(instruction.operands)))
-    return [number_of[index] for index in indices]
+        count = len(instruction.operands[1].shape.elements)
+    elif count == 1:
+        count = 0
+    return [number_of[index] for index in (*indices, *((1, i) for i in range(count)))]
 
 
 def is_in_place_permute(instruction: HloInstruction) -> bool:
@@ -97,10 +90,10 @@ _PARTS_OF_FORWARDING: Mapping[Forwarding, Callable[[HloInstruction], Sequence[in
     "gather start": _tuples_and(lambda element: element == 1),
     "permute start": _collective_permute_start,
     "received element": _at((), (1,)),
-    "second element": _top_of_tuple,
+    "second element": lambda instruction: (0,) if instruction.shape.is_tuple else (),
     "sent operand": _at((), (1,), (2,)),
 }
 _SPECIAL = rules_by_opcode(lambda traits: traits.forwards, _PARTS_OF_FORWARDING)
 
 SPECIAL_OPCODES = frozenset(_SPECIAL)
-"""Opcodes that define parts of their result by rules of their own."""
+"""Opcodes with their own rule for the parts they define."""

@@ -1,9 +1,7 @@
-"""Step 1 of dataflow analysis: every part that an instruction defines gets a value, and an id.
+"""Step 1 of dataflow analysis: every part that an instruction defines gets a value and an id.
 
-In: the computations in the order in which XLA visits them. Out: a table of values, and of what the
-parts of each result hold as far as that is clear at once. Mirrors
-`HloDataflowAnalysis::InitializeInstructionValueSets` (`hlo/analysis/hlo_dataflow_analysis.cc`).
-Values inside fusions take ids, too, and are never looked at; their bodies are only counted.
+Mirrors `HloDataflowAnalysis::InitializeInstructionValueSets`
+(`hlo/analysis/hlo_dataflow_analysis.cc`). Values inside fusions take ids and are only counted.
 """
 
 from __future__ import annotations
@@ -33,21 +31,17 @@ _make_position = partial(tuple.__new__, HloPosition)  # faster than its construc
 
 
 class ValueTable:
-    """The values by id, and what the parts of results hold."""
+    """The values by id, and the values in the parts of results."""
 
     def __init__(self) -> None:
         self.values: dict[ValueId, HloValue] = {}
         self.sets: dict[HloInstruction, InstructionValueSet] = {}
         self.post_orders: dict[HloComputation, list[HloInstruction]] = {}
         """The instructions outside fusions, operands before users."""
-        self._next_id = 0
-
-    def skip_ids(self, count: int) -> None:
-        """Leave ids to values that are never looked at."""
-        self._next_id += count
+        self.next_id = 0
 
     def define(self, post_order: Iterable[HloInstruction], *, has_own_parameters: bool) -> None:
-        """Define the parts of the results of a computation's instructions that are new."""
+        """Define the new values of a computation."""
         values, sets = self.values, self.sets
         for instruction in post_order:
             opcode, shape = instruction.opcode, instruction.shape
@@ -58,18 +52,18 @@ class ValueTable:
             elif opcode in DEFINE_NOTHING:
                 sets[instruction] = [()]
             else:  # most define one value
-                value_id = ValueId(self._next_id)
-                self._next_id += 1
+                value_id = ValueId(self.next_id)
+                self.next_id += 1
                 positions = [_make_position((instruction, ROOT_INDEX))]
                 value = HloValue(value_id, instruction, ROOT_INDEX, shape, False, positions)
                 values[value_id] = value
                 sets[instruction] = [(value,)]
 
     def add_parts(self, instruction: HloInstruction) -> None:
-        """Define the parts of a result that are new."""
+        """Define the new parts of one result."""
         opcode = instruction.opcode
         if opcode in ASYNC_OPCODES and not is_supported_async(instruction):
-            problem = f"an `{opcode}` of this form, or so far from its start, is not modelled"
+            problem = f"an `{opcode}` of this form, or without a known start, is not supported"
             raise instruction.error(problem, kind=UnsupportedError)
         value_set: InstructionValueSet = [()] * instruction.shape.parts.count
         for number in defined_parts(instruction):
@@ -79,26 +73,24 @@ class ValueTable:
     def new_value(
         self, instruction: HloInstruction, number: int, *, is_phi: bool = False
     ) -> HloValue:
-        """A value that a part of a result defines, with the next id."""
-        parts, value_id = instruction.shape.parts, ValueId(self._next_id)
+        """A value for a part of a result, with the next id."""
+        parts, value_id = instruction.shape.parts, ValueId(self.next_id)
         index = parts.indices[number]
         positions = [HloPosition(instruction, index)]
         value = HloValue(value_id, instruction, index, parts.shapes[number], is_phi, positions)
         self.values[value_id] = value
-        self._next_id += 1
+        self.next_id += 1
         return value
 
 
 def define_values(computations: Iterable[HloComputation], call_graph: CallGraph) -> ValueTable:
-    """Give every part that an instruction defines a value."""
+    """Define the values of all computations, in XLA's order of computations."""
     table = ValueTable()
     for computation in computations:
         if call_graph.is_fused(computation):
-            table.skip_ids(call_graph.bodies[computation].value_count)
+            table.next_id += call_graph.bodies[computation].value_count
             continue
         post_order = table.post_orders[computation] = call_graph.post_order(computation)
-        has_own_parameters = not call_graph.is_called(computation) or call_graph.is_embedded(
-            computation
-        )
-        table.define(post_order, has_own_parameters=has_own_parameters)
+        is_bound = call_graph.is_called(computation) and not call_graph.is_embedded(computation)
+        table.define(post_order, has_own_parameters=not is_bound)
     return table

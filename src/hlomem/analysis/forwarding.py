@@ -1,9 +1,8 @@
-"""Instructions that define nothing: how they pass their operands' values on.
+"""Instructions that forward values of their operands.
 
-One small function per rule of `Forwarding`, each giving the value sets of the whole result from
-the value sets of others. Mirrors the `Update...ValueSet` functions of
-`hlo/analysis/hlo_dataflow_analysis.cc`.
-Merging at loops and conditionals is not here but in `hlomem.analysis.dataflow`.
+One function per rule of `Forwarding`, from the value sets of operands to those of the result.
+Mirrors the `Update...ValueSet` functions of `hlo/analysis/hlo_dataflow_analysis.cc`. Loops and
+conditionals merge values in `propagation`.
 """
 
 from __future__ import annotations
@@ -32,10 +31,6 @@ if TYPE_CHECKING:
     Forward = Callable[[HloInstruction, ValueSets], InstructionValueSet]
 
 
-def _whole_operand(instruction: HloInstruction, sets: ValueSets) -> InstructionValueSet:
-    return sets[instruction.operands[0]]
-
-
 def _tuple(instruction: HloInstruction, sets: ValueSets) -> InstructionValueSet:
     result = sets[instruction][:1]
     for operand in instruction.operands:
@@ -51,10 +46,6 @@ def _get_tuple_element(instruction: HloInstruction, sets: ValueSets) -> Instruct
 def _copy(instruction: HloInstruction, sets: ValueSets) -> InstructionValueSet:
     """A copy of a tuple copies the table, not the elements."""
     return sets[instruction][:1] + sets[instruction.operands[0]][1:]
-
-
-def _call(instruction: HloInstruction, sets: ValueSets) -> InstructionValueSet:
-    return sets[instruction.called_computations[0].root]
 
 
 def _into_element(
@@ -81,10 +72,6 @@ def _copy_start(instruction: HloInstruction, sets: ValueSets) -> InstructionValu
     return _into_element(instruction, sets, (1,), sets[instruction.operands[0]][:1])
 
 
-def _copy_done(instruction: HloInstruction, sets: ValueSets) -> InstructionValueSet:
-    return sets[instruction.operands[0]][1:2]
-
-
 def _all_gather_start(instruction: HloInstruction, sets: ValueSets) -> InstructionValueSet:
     result = sets[instruction][:]
     number_of = instruction.shape.parts.number_of
@@ -95,7 +82,7 @@ def _all_gather_start(instruction: HloInstruction, sets: ValueSets) -> Instructi
 
 
 def _second_element(instruction: HloInstruction, sets: ValueSets) -> InstructionValueSet:
-    """An all-gather-done or collective-permute-done: what the start wrote, tables left out."""
+    """An all-gather-done or collective-permute-done: the start's result without its tables."""
     operand = instruction.operands[0]
     result = sets[operand][operand.shape.parts.element(1)]
     return sets[instruction][:1] + result[1:] if instruction.shape.is_tuple else result[:1]
@@ -120,16 +107,15 @@ def _collective_permute_start(instruction: HloInstruction, sets: ValueSets) -> I
 def _leaves_into(
     result: InstructionValueSet, shape: Shape, path: tuple[int, ...], source: InstructionValueSet
 ) -> None:
-    """Put a value set into a result of some shape from `path` on; its tables stay what they are."""
+    """Copy a value set into a result from `path` on, except for tuple tables."""
     parts = shape.parts
-    begin = parts.number_of[path]
-    for number, part in enumerate(source, begin):
+    for number, part in enumerate(source, parts.number_of[path]):
         if not parts.shapes[number].is_tuple:
             result[number] = part
 
 
 def _async_operands(instruction: HloInstruction, sets: ValueSets) -> InstructionValueSet:
-    """A start or update: operands into element 0, what the wrapped computation returns into 1."""
+    """A start or update: operands into element 0, the wrapped computation's result into 1."""
     result = sets[instruction][:]
     for i, operand in enumerate(bound_operands(instruction)):
         _leaves_into(result, instruction.shape, (0, i), sets[operand])
@@ -140,10 +126,7 @@ def _async_operands(instruction: HloInstruction, sets: ValueSets) -> Instruction
 
 
 def _async_start(instruction: HloInstruction, sets: ValueSets) -> InstructionValueSet:
-    """The same, but that of an update in place has in 1 what is to be updated.
-
-    `UpdateAsyncStartValueSet` of `hlo/analysis/hlo_dataflow_analysis.cc`.
-    """
+    """`UpdateAsyncStartValueSet`: for an in-place update, element 1 is the updated operand."""
     result = _async_operands(instruction, sets)
     if wrapped_computation(instruction).root.opcode == "dynamic-update-slice":
         _leaves_into(result, instruction.shape, (1,), sets[instruction.operands[0]])
@@ -151,14 +134,14 @@ def _async_start(instruction: HloInstruction, sets: ValueSets) -> InstructionVal
 
 
 def _async_done(instruction: HloInstruction, sets: ValueSets) -> InstructionValueSet:
-    """The wrapped computation's result; of what a loop carries, element 1 of what it carries."""
+    """The wrapped computation's result; of a carried operation, element 1 of the operand."""
     result = sets[instruction][:]
     if is_carried(instruction):
         operand = instruction.operands[0]
-        carried = sets[operand][operand.shape.parts.element(1)]
-        _leaves_into(result, instruction.shape, (), carried)
-        return result
-    _leaves_into(result, instruction.shape, (), sets[wrapped_computation(instruction).root])
+        source = sets[operand][operand.shape.parts.element(1)]
+    else:
+        source = sets[wrapped_computation(instruction).root]
+    _leaves_into(result, instruction.shape, (), source)
     return result
 
 
@@ -166,8 +149,8 @@ _RULE_OF: Mapping[Forwarding, Forward] = {
     "async done": _async_done,
     "async operands": _async_operands,
     "below top": _copy,
-    "callee result": _call,
-    "copy done": _copy_done,
+    "callee result": lambda call, sets: sets[call.called_computations[0].root],
+    "copy done": lambda done, sets: sets[done.operands[0]][1:2],
     "copy start": _copy_start,
     "element": _get_tuple_element,
     "elements": _tuple,
@@ -176,9 +159,9 @@ _RULE_OF: Mapping[Forwarding, Forward] = {
     "received element": _recv_done,
     "second element": _second_element,
     "sent operand": _send,
-    "whole operand": _whole_operand,
+    "whole operand": lambda instruction, sets: sets[instruction.operands[0]],
 }
 FORWARD = rules_by_opcode(lambda traits: traits.forwards, _RULE_OF)
-"""Rules by opcode that pass values on without merging them; a copy does so for tuples only."""
+"""Rules by opcode for forwarding without merging; that of `copy` is for tuples only."""
 FORWARD_IN_PLACE: Mapping[Opcode, Forward] = {**FORWARD, "async-start": _async_start}
-"""The same since August 2026 (openxla/xla a79e7be839)."""
+"""`FORWARD` since August 2026 (openxla/xla a79e7be839)."""

@@ -1,9 +1,7 @@
-"""The contents of fused bodies, read off their text, if any, without opening them.
+"""Facts about fused bodies, scanned from their text without parsing it.
 
-Most instructions of an optimised module are inside fusions, where they matter little: their values
-take ids, and a body may write in place. Both are known from the opcodes alone, and those from one
-regular expression per body. Of the thousands of bodies of a model most have the form of another,
-whose text differs in digits only.
+Most instructions of an optimized module are inside fusions, where only their opcodes matter: values
+take ids, and a body may write in place. Most bodies differ from another one in digits only.
 """
 
 from __future__ import annotations
@@ -11,8 +9,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from hlomem.analysis.defined_parts import count_defined
-from hlomem.base.named_tuples import NamedTuple
 from hlomem.base.native import kernel
 from hlomem.base.patterns import lazy_pattern
 from hlomem.hlo.opcodes import CALLING, DEFINE_NOTHING, KNOWN_OPCODES
@@ -23,9 +22,9 @@ if TYPE_CHECKING:
     from hlomem.hlo.ir import BodyPlace, HloComputation
     from hlomem.hlo.opcodes import Opcode
 
-# Begins with a literal, which `re` finds much faster than the beginning of a line; and anything but
-# one character is passed over much faster than anything but several. A match that went on into the
-# next line would leave fewer matches than lines, which is noticed.
+# `re` finds a leading literal much faster than the beginning of a line, and skips the complement of
+# one character much faster than that of several. A match across lines would leave fewer matches
+# than lines, which is checked.
 _ARRAY_OPCODE = lazy_pattern(r"\n  (?:ROOT )?[^ ]++ = [^\s(][^ ]*+ ([a-z][\w\-]*+)\(", re.ASCII)
 _CALLING_NOTHING = KNOWN_OPCODES - CALLING
 _DIGITLESS = frozenset(opcode for opcode in KNOWN_OPCODES if opcode.replace("-", "").isalpha())
@@ -38,7 +37,7 @@ _ROW = lazy_pattern(
 
 
 Row = tuple[str, "Opcode", str]
-"""An instruction of a body: name, opcode and what stands in the parentheses."""
+"""An instruction of a body: name, opcode and the text in its parentheses."""
 
 _KERNEL = "hlomem.hlo.text._scanner"
 _body_form: Callable[[str, int, int], bytes | None] | None = kernel(_KERNEL, "body_form")
@@ -46,16 +45,15 @@ _operand_rows: Callable[[str, int, int], list[Row] | None] | None = kernel(_KERN
 
 
 def operand_names(inner: str) -> list[str]:
-    """The names in what stands in the parentheses of a row."""
+    """The operand names in the parentheses of a row."""
     if inner.startswith("%") and "/" not in inner:
         return inner[1:].split(", %")
     return [_BEFORE_NAME.sub("", operand) for operand in inner.split(", ")]
 
 
 def operand_rows(text: str, start: int, end: int) -> list[Row] | None:
-    """The instructions of a body whose place is given; None where they must be read to know."""
-    # `%fusion#1` stands for an instruction that has no row.
-    if text.find("#", start, end) >= 0:
+    """The instructions of a body; None if the body must be parsed."""
+    if text.find("#", start, end) >= 0:  # `%fusion#1`: an instruction without a row
         return None
     if _operand_rows is not None and text.isascii():
         rows = _operand_rows(text, start, end)
@@ -65,15 +63,15 @@ def operand_rows(text: str, start: int, end: int) -> list[Row] | None:
 
 
 def match_operand_rows(text: str, start: int, end: int) -> list[Row] | None:
-    """The same by a pattern, for any body in which nothing is implied."""
+    """`operand_rows` of a body without implied instructions, by a pattern."""
     rows: list[Row] = _ROW.findall(text, start, end)
     return rows if len(rows) == text.count("\n", start, end) else None
 
 
 def form_of(text: str, start: int, end: int) -> bytes:
-    """A key that bodies share only if their facts are the same, or their opcodes have digits.
+    """A key that is equal only for bodies with the same facts, unless their opcodes have digits.
 
-    Natively it is made of the opcodes, else it is the body with all digits alike.
+    The native kernel encodes the opcodes; in Python it is the text with all digits replaced.
     """
     if _body_form is not None and text.isascii():
         form = _body_form(text, start, end)
@@ -82,18 +80,18 @@ def form_of(text: str, start: int, end: int) -> bytes:
     return text[start:end].encode("utf-8", "surrogatepass").translate(_BLURRED)
 
 
-class FusedBody(NamedTuple):
-    """The facts about a body that follow from its opcodes."""
+class FusedBody(Struct, frozen=True):
+    """The facts about one body."""
 
     instruction_count: int
     value_count: int
     opcodes: frozenset[Opcode]
     may_call: bool
-    """Whether an opcode is one that calls computations, or nobody knows."""
+    """Whether an opcode calls computations or is unknown."""
 
 
 class FusedBodies(dict["HloComputation", FusedBody]):
-    """The bodies of the fusions of one module, looked at when asked about."""
+    """The bodies of the fusions of one module, scanned on demand."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -110,12 +108,11 @@ class FusedBodies(dict["HloComputation", FusedBody]):
         return body
 
     def rows(self, computation: HloComputation) -> list[Row] | None:
-        """The instructions of a body as its text has them; None where they must be read to know."""
+        """The instructions of a body; None if the body must be parsed."""
         place = computation.body_place
         return None if place is None else operand_rows(*place)
 
     def _read(self, computation: HloComputation, place: BodyPlace, form: bytes) -> FusedBody:
-        """The contents of a body, remembered for others of the same form."""
         text, start, end = place
         body = _read_arrays(text[start:end])
         if body is None:
@@ -126,7 +123,7 @@ class FusedBodies(dict["HloComputation", FusedBody]):
 
 
 def _read_arrays(text: str) -> FusedBody | None:
-    """The contents of a body, read off its text; None where some result is a tuple."""
+    """The facts about a body of arrays only; None for other bodies."""
     opcodes: list[Opcode] = _ARRAY_OPCODE.findall(text)
     if len(opcodes) != text.count("\n") or "#" in text:
         return None
@@ -138,7 +135,7 @@ def _read_arrays(text: str) -> FusedBody | None:
 
 
 def _outlined(computation: HloComputation) -> FusedBody:
-    """The contents of a body, found by reading its shapes."""
+    """The facts about any body, from its shapes."""
     outline = computation.outline()
     opcodes = frozenset(opcode for _, opcode in outline)
     value_count = sum(count_defined(shape, opcode) for shape, opcode in outline)

@@ -1,8 +1,8 @@
-"""The order of a module's lists: of its computations, of their instructions, of users.
+"""The order of a module's lists of computations, instructions and users.
 
-XLA numbers values and lists positions and uses in the order its lists have in memory, which text
-does not show. It decides names and numbers, never a place. An order is therefore an argument of
-the analyses: `hlomem.history.order` infers the one XLA had, `text_order` takes the text's.
+XLA numbers values, and lists positions and uses, in the order of its lists in memory, which text
+does not show. It affects ids, never offsets. `hlomem.history.order` infers XLA's order,
+`text_order` is that of the text.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ class ListOrder(Struct, frozen=True, eq=False):
     instructions: Sequence[HloInstruction]
     """The instructions outside fusions, in the order of `computations()` and `instructions()`."""
     users: Mapping[HloInstruction, list[HloInstruction]]
-    """`HloInstruction::users()`, where it is not in the order of the text."""
+    """`HloInstruction::users()`, if not in the order of the text."""
 
 
 def text_order(call_graph: CallGraph) -> ListOrder:
-    """The order of the text: every value gets its place as in XLA's order, but another id."""
+    """The order of the text: offsets are the same as in XLA's order, ids differ."""
     computations = call_graph.module.computations
     return ListOrder(computations, listed_instructions(computations, call_graph), {})
 

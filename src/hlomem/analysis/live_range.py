@@ -1,25 +1,21 @@
-"""Values → when each is alive, on the flattened schedule.
+"""Values → live ranges, inclusive intervals [start, end] on the flattened schedule.
 
-In: the values, and which must share a buffer. Out: an inclusive interval [start, end] of logical
-times per value. Mirrors `hlo/utils/hlo_live_range.cc` for a module that is scheduled throughout.
-
-The schedule is flattened: a called computation's instructions stand before the call, a loop's
-condition before its body. A value lives from its definition to its last use; a computation's
-result to the end of the computation, a parameter from its beginning. The computation of an
-asynchronous operation stands before its start, or before the update that has all operands, and
-values defined there live until the operation is done.
+Mirrors `hlo/utils/hlo_live_range.cc` for a fully scheduled module. In the flattened schedule a
+callee precedes the call, a loop's condition its body. A value lives from its definition to its last
+use, a computation's result to the end of the computation, a parameter from its beginning. The
+computation of an asynchronous operation precedes the operation that binds the last operand, and its
+values live until the operation is done.
 """
 
 from __future__ import annotations
 
 import itertools
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
 from hlomem.analysis.async_chain import async_chain, is_fully_bound_here, wrapped_computation
-from hlomem.base.named_tuples import NamedTuple
 from hlomem.base.quantities import NEVER, Step, steps
 from hlomem.hlo.opcodes import ASYNC_OPCODES, RUN_IN_PLACE
 
@@ -35,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class LiveRange(NamedTuple):
-    """The steps at which a value is alive; both ends belong to it."""
+    """The steps at which a value is alive, both ends included."""
 
     start: Step
     end: Step
@@ -51,12 +47,11 @@ class LiveRanges(Struct, frozen=True, eq=False):
     sequence: list[HloInstruction]
     time_of: dict[HloInstruction, Step]
     range_of: dict[HloValue, LiveRange]
-    """By value id. Values of embedded computations have none."""
-
+    """By value id, without values of embedded computations."""
     span_of: dict[HloComputation, tuple[Step, Step]]
-    """The times of each computation, the second one past its last."""
+    """The first step of each computation, and one past its last."""
     done_time: dict[HloComputation, Step]
-    """The end of the operation that runs a computation asynchronously."""
+    """The end of the asynchronous operation that runs a computation."""
 
     @property
     def end(self) -> Step:
@@ -78,7 +73,7 @@ class LiveRanges(Struct, frozen=True, eq=False):
 def analyze_live_ranges(
     dataflow: Dataflow, aliasing: Aliasing, schedule: Schedule, options: Options
 ) -> LiveRanges:
-    """Flatten the schedule of the module and find when its values are alive."""
+    """Flatten the schedule of the module and find its live ranges."""
     return ranges_on(FlattenedSchedule(dataflow, schedule, options), dataflow, aliasing)
 
 
@@ -90,7 +85,7 @@ def ranges_on(flattened: FlattenedSchedule, dataflow: Dataflow, aliasing: Aliasi
 
 
 def split_sequence(module: HloModule, names: Iterable[str]) -> dict[str, list[str]]:
-    """The flattened schedule of a dump, taken apart again: names in order, by computation."""
+    """A dump's flattened schedule, split by computation: instruction names in order."""
     home_of = {
         instruction.name: instruction.parent.name
         for instruction in module.iter_outer_instructions()
@@ -102,7 +97,7 @@ def split_sequence(module: HloModule, names: Iterable[str]) -> dict[str, list[st
 
 
 class FlattenedSchedule:
-    """The instructions of a program in the order they run, and the times that count for values."""
+    """The instructions of a program in execution order, and the times relevant to live ranges."""
 
     def __init__(self, dataflow: Dataflow, schedule: Schedule, options: Options) -> None:
         self._calls_extend_operands = options.calls_extend_operands
@@ -127,12 +122,16 @@ class FlattenedSchedule:
         self._read_otherwise: set[HloInstruction] = set()
         self._start_time = self.time_of
         if options.async_results_begin_late:
-            self._start_time = self.time_of | self._late_starts()
+            self._start_time = self.time_of | {
+                wrapped_computation(start).root: self.time_of[start]
+                for start in self._timed
+                if start.opcode == "async-start" and is_fully_bound_here(start)
+            }
 
     def _flatten(self, computation: HloComputation) -> None:
         """Append a computation's instructions, callees first (`HloLiveRange::FlattenSchedule`).
 
-        A computation called twice is flattened where it is called first.
+        A computation with several callers is flattened at its first call.
         """
         sequence, span_of = self.sequence, self.span_of
         starts: dict[HloComputation, Step] = {}
@@ -152,9 +151,9 @@ class FlattenedSchedule:
                 pending += reversed(self._pieces(item))
 
     def _pieces(self, computation: HloComputation) -> list[HloComputation | list[HloInstruction]]:
-        """A computation's instructions in order, cut where some run computations before them."""
+        """A computation's instructions, split where callees precede them."""
         sequence = list(self._schedule.sequence(computation))
-        cuts = [place for place, user in enumerate(sequence) if user.opcode in _MAY_RUN]
+        cuts = [i for i, user in enumerate(sequence) if user.opcode in _MAY_RUN]
         pieces: list[HloComputation | list[HloInstruction]] = []
         for begin, end in itertools.pairwise((0, *cuts)):
             pieces.append(sequence[begin:end])
@@ -163,7 +162,7 @@ class FlattenedSchedule:
         return pieces
 
     def _done_times(self) -> dict[HloComputation, Step]:
-        """The end of the asynchronous operation around each computation that one runs."""
+        """The end of the asynchronous operation around each computation."""
         done_time: dict[HloComputation, Step] = {}
         for start in self._timed:
             if start.opcode == "async-start":
@@ -173,7 +172,7 @@ class FlattenedSchedule:
         return done_time
 
     def _run_under(self, instruction: HloInstruction) -> Iterator[HloComputation]:
-        """The computations of the program's flow that an instruction runs, directly or not."""
+        """The control-flow computations that an instruction runs, directly or indirectly."""
         pending = list(instruction.called_computations)
         while pending:
             computation = pending.pop()
@@ -182,26 +181,22 @@ class FlattenedSchedule:
                 for inner in self._schedule.sequence(computation):
                     pending += inner.called_computations
 
-    def _late_starts(self) -> dict[HloInstruction, Step]:
-        """The start of each asynchronous operation, by the root of the computation it runs."""
-        return {
-            wrapped_computation(instruction).root: self.time_of[instruction]
-            for instruction in self._timed
-            if instruction.opcode == "async-start" and is_fully_bound_here(instruction)
-        }
-
     def with_ranges(self, range_of: dict[HloValue, LiveRange]) -> LiveRanges:
-        """The schedule and the live ranges on it."""
+        """The schedule with live ranges on it."""
         return LiveRanges(self.sequence, self.time_of, range_of, self.span_of, self.done_time)
 
     def all_ranges(self, values: Iterable[HloValue]) -> dict[HloValue, LiveRange]:
-        """The live ranges of the values in the schedule, regardless of aliases.
+        """The live ranges of the scheduled values, regardless of aliases.
 
-        Where all users of a result read it at their own time, the last one is written down as the
-        schedule is gone through; most values appear nowhere else.
+        Most values have one position and are read at the steps of their users; the last read of
+        those is recorded in one pass over the schedule.
         """
-        self._note_last_reads()
-        last_read, read_otherwise = self._last_read, self._read_otherwise
+        last_read = self._last_read
+        for instruction, time in self.time_of.items():
+            for operand in instruction.operands:
+                last_read[operand] = time
+        operands = {operand for user in self._timed for operand in user.operands}
+        read_otherwise = self._read_otherwise = operands | self._use_finder.passed_on
         start_time, position_time, done_time = self._start_time, self._position_time, self.done_time
         range_of: dict[HloValue, LiveRange] = {}
         for value in values:
@@ -220,15 +215,6 @@ class FlattenedSchedule:
             end, read = position_time[instruction], last_read.get(instruction, NEVER)
             range_of[value] = _make_range((start, max(read, end)))
         return range_of
-
-    def _note_last_reads(self) -> None:
-        """Write down when each result is last read, as far as it is by users at their own time."""
-        last_read = self._last_read
-        for instruction, time in self.time_of.items():
-            for operand in instruction.operands:
-                last_read[operand] = time
-        operands = {operand for user in self._timed for operand in user.operands}
-        self._read_otherwise = operands | self._use_finder.passed_on
 
     def live_range(self, value: HloValue) -> LiveRange:
         """The live range of a value, regardless of aliases (`CalculateBufferStartEndMap`)."""
@@ -249,7 +235,7 @@ class FlattenedSchedule:
         return (value.instruction.parameter_number, value.index) in self._aliased_parameters
 
     def _last_position(self, value: HloValue) -> Step:
-        """The last time the value appears; in a result, to the end of the computation."""
+        """The last step of the value's positions; that of a root is the end of its computation."""
         last = self.done_time.get(value.instruction.parent, NEVER) if self.done_time else NEVER
         position_time = self._position_time
         for instruction, _ in value.positions:
@@ -259,7 +245,7 @@ class FlattenedSchedule:
         return last
 
     def _last_use(self, value: HloValue) -> Step:
-        """The last time the value is read (`GetLastUsageTime`)."""
+        """The last read of the value (`GetLastUsageTime`)."""
         last = NEVER
         use_time, last_read = self._use_time, self._last_read
         readers = self._use_finder.readers_at
@@ -276,9 +262,9 @@ class FlattenedSchedule:
         return last
 
     def _use_times(self) -> dict[HloInstruction, Step]:
-        """The time at which each instruction reads its operands.
+        """The step at which each instruction reads its operands.
 
-        A call's use is that of what it calls; a loop reads its initial value when its body begins.
+        A call reads none, its callee does; a loop reads its operand when the body begins.
         """
         times = self.time_of.copy()
         for instruction in self._timed:
@@ -291,11 +277,11 @@ class FlattenedSchedule:
 
 
 _MAY_RUN = RUN_IN_PLACE | ASYNC_OPCODES
-"""Opcodes of instructions that may run others, and so read or write at other times than theirs."""
+"""Opcodes that may run computations, and so read or write at other steps than their own."""
 
 
 def _run_by(instruction: HloInstruction) -> Sequence[HloComputation]:
-    """The computations an instruction runs, before itself; a loop's condition before its body."""
+    """The computations flattened before an instruction; a loop's condition before its body."""
     if instruction.opcode in ASYNC_OPCODES:
         return [wrapped_computation(instruction)] if is_fully_bound_here(instruction) else []
     callees = instruction.called_computations
@@ -305,14 +291,12 @@ def _run_by(instruction: HloInstruction) -> Sequence[HloComputation]:
 def normalize_buffers(
     buffers: Iterable[HloBuffer], range_of: dict[HloValue, LiveRange]
 ) -> Iterable[tuple[HloValue, LiveRange]]:
-    """Live ranges of values that share a buffer, cut to follow one another.
+    """Live ranges of values that share a buffer, clipped to follow one another.
 
     `HloLiveRange::NormalizeAliasedBuffers`: each ends where the next begins, and none ends before
-    an earlier one did.
+    an earlier one.
     """
     for buffer in buffers:
-        if len(buffer.values) < 2:
-            continue
         values = [value for value in buffer.values if value in range_of]
         if len(values) < 2:
             continue

@@ -1,14 +1,13 @@
-"""Live ranges of another order or donation, from those of the one before.
+"""Live ranges of another order or donation, updated from earlier ones.
 
-In: the live ranges of a program, and another schedule for it. Out: the live ranges on that one, as
-`analyze_live_ranges` finds them; only values are looked at that are defined, read or handed on by
-an instruction whose time has changed. Searches for better orders ask for little else.
+The results equal those of `analyze_live_ranges`, but only the values of instructions that moved are
+recomputed. Searches for better orders move one block of instructions at a time.
 """
 
 from __future__ import annotations
 
 from operator import is_not
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
@@ -19,6 +18,7 @@ from hlomem.analysis.live_range import (
     normalize_buffers,
     ranges_on,
 )
+from hlomem.hlo.opcodes import ASYNC_OPCODES, RUN_IN_PLACE
 
 if TYPE_CHECKING:
     from hlomem.analysis.aliasing import Aliasing, HloBuffer
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from hlomem.machines.options import Options
 
 _MAX_MOVED_SHARE = 0.5
-"""The share of instructions that may move before it is as well to begin anew."""
+"""Above this share of moved instructions, starting over is as fast."""
 
 
 class Dependents(Struct, frozen=True, eq=False):
@@ -38,11 +38,11 @@ class Dependents(Struct, frozen=True, eq=False):
 
     values_at: dict[HloInstruction, list[HloValue]]
     shared: dict[HloValue, HloBuffer]
-    """The buffers of values that have one together with others."""
+    """The buffers of values that share one."""
 
 
 def find_dependents(dataflow: Dataflow, aliasing: Aliasing) -> Dependents:
-    """Look up, for each instruction, the values it defines, reads or hands on."""
+    """Find the values that each instruction defines, reads or forwards."""
     values_at: dict[HloInstruction, list[HloValue]] = {}
     readers = dataflow.use_finder.readers
     for value in dataflow.values:
@@ -65,7 +65,7 @@ def move_live_ranges(
     schedule: Schedule,
     options: Options,
 ) -> LiveRanges:
-    """The live ranges of a program in another order than before."""
+    """The live ranges of a program in another order."""
     flattened = FlattenedSchedule(dataflow, schedule, options)
     limit = _MAX_MOVED_SHARE * len(flattened.sequence)
     if sum(map(is_not, before.sequence, flattened.sequence)) > limit:
@@ -84,7 +84,7 @@ def move_live_ranges(
             if value in dependents.shared:
                 buffers[dependents.shared[value]] = None
     range_of.update(fresh)
-    for buffer in buffers:  # ranges of a shared buffer are cut by one another
+    for buffer in buffers:  # values of one buffer clip one another
         for value in buffer.values:
             if value in range_of:
                 range_of[value] = flattened.live_range(value)
@@ -100,10 +100,10 @@ def donate_live_ranges(
     schedule: Schedule,
     options: Options,
 ) -> LiveRanges:
-    """The live ranges of a program with another donation than before, and so with other buffers.
+    """The live ranges of a program with other donations, and so with other buffers.
 
-    Parameters of the entry live to the end unless they are given away, and values are cut by others
-    of their buffer; nothing else changes.
+    Only entry parameters, which live to the end unless donated, and values that share buffers
+    change.
     """
     flattened = FlattenedSchedule(dataflow, schedule, options)
     shared = [buffer for buffer in aliasing.buffers if len(buffer.values) > 1]
@@ -126,7 +126,7 @@ def donate_live_ranges(
 def _moved(
     before: LiveRanges, flattened: FlattenedSchedule, options: Options
 ) -> dict[HloInstruction, None]:
-    """Instructions whose own time has changed, or a time that counts for them."""
+    """Instructions whose own step has changed, or another step their live ranges depend on."""
     moved: dict[HloInstruction, None] = {
         new: None
         for old, new in zip(before.sequence, flattened.sequence, strict=True)
@@ -150,3 +150,84 @@ def _moved(
         ):
             moved[wrapped_computation(instruction).root] = None
     return moved
+
+
+# One moved block.
+
+_RUN_OTHERS = RUN_IN_PLACE | ASYNC_OPCODES
+"""Their computations move with them and affect other live ranges."""
+_IN_BLOCK = -1
+
+
+class _Move(NamedTuple):
+    """Two adjacent blocks of instructions that are swapped."""
+
+    first: int
+    """The first step at which the two orders differ."""
+    last: int
+    block: frozenset[HloInstruction]
+    """The shorter block."""
+
+
+def find_changed_buffers(
+    before: LiveRanges, after: LiveRanges, dependents: Dependents, aliasing: Aliasing
+) -> set[HloBuffer] | None:
+    """The buffers whose live ranges changed relative to all others.
+
+    None if the orders differ by more than one moved block, as those of a local search do not.
+    """
+    move = _find_move(before.sequence, after.sequence)
+    if move is None or not _keeps_bounds(before, after, move):
+        return None
+    values = {value for moved in move.block for value in dependents.values_at.get(moved, ())}
+    buffers = {aliasing.buffer_of[value] for value in values}
+    return {
+        buffer
+        for buffer in buffers
+        if any(_has_moved(value, before, after, move) for value in buffer.values)
+    }
+
+
+def _find_move(old: list[HloInstruction], new: list[HloInstruction]) -> _Move | None:
+    """The move between two orders, if there is one."""
+    differs = list(map(is_not, old, new))
+    if True not in differs:
+        return _Move(0, -1, frozenset())
+    first = differs.index(True)
+    differs.reverse()
+    last = len(old) - 1 - differs.index(True)
+    one, other = old[first : last + 1], new[first : last + 1]
+    cut = other.index(one[0])
+    if other[cut:] + other[:cut] != one:
+        return None
+    block = frozenset(other[:cut] if 2 * cut < len(other) else other[cut:])
+    if any(moved.opcode in _RUN_OTHERS or moved.is_root for moved in block):
+        return None
+    return _Move(first, last, block)
+
+
+def _keeps_bounds(before: LiveRanges, after: LiveRanges, move: _Move) -> bool:
+    """Whether every computation begins and ends at the same instructions outside the block."""
+    old, new = before.sequence, after.sequence
+    for computation, span in after.span_of.items():
+        for was, is_now in zip(before.span_of[computation], span, strict=True):
+            if was == is_now == len(old):
+                continue
+            if old[was] is not new[is_now] or old[was] in move.block:
+                return False
+    return True
+
+
+def _has_moved(value: HloValue, before: LiveRanges, after: LiveRanges, move: _Move) -> bool:
+    if value not in after.range_of:
+        return False
+    mapped = tuple([_new_time(time, before, after, move) for time in before.range_of[value]])
+    return mapped != after.range_of[value]
+
+
+def _new_time(time: int, before: LiveRanges, after: LiveRanges, move: _Move) -> int:
+    """The new step of the instruction that ran at a step before."""
+    if not move.first <= time <= move.last:
+        return time
+    instruction = before.sequence[time]
+    return _IN_BLOCK if instruction in move.block else after.time_of[instruction]

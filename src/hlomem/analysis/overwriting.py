@@ -1,7 +1,6 @@
-"""The operands an opcode may write its result over, and why not the others.
+"""Why an opcode may not overwrite an operand with its result.
 
-In: how a user reads an operand, in numbers. Out: a reason, empty where it may. The planner asks
-whether there is one, `hlomem explain` says which. Mirrors the rules by opcode of
+The planner tests for a reason, `hlomem explain` prints it. Mirrors the rules by opcode of
 `HloDataflowAnalysis::CanShareOperandBufferWithUser`.
 """
 
@@ -9,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hlomem.base.named_tuples import NamedTuple
+from msgspec import Struct
+
 from hlomem.hlo.opcodes import rules_by_opcode
 
 if TYPE_CHECKING:
@@ -24,21 +24,16 @@ BY_BACKEND = "the backend's own rules do not allow it"
 COPY = "a copy is made to be elsewhere"
 
 
-class Reading(NamedTuple):
+class Reading(Struct, frozen=True):
     """The way a user reads an operand."""
 
     numbers: Sequence[int]
-    """The operand numbers it reads it by."""
+    """The positions of the operand."""
     operand_count: int
-    """The number of its operands."""
     output_index: Sequence[int]
-    """The part of the result that would be written over it."""
+    """The part of the result that would overwrite it."""
     user_count: int
     """The number of instructions that read the operand."""
-
-
-def _always(_: Reading) -> str:
-    return ""
 
 
 def _only_operand(number: int) -> Callable[[Reading], str]:
@@ -59,16 +54,12 @@ def _same_number(reading: Reading) -> str:
     return f"result {number} may overwrite operand {number} only"
 
 
-def _undeclared(_: Reading) -> str:
-    return "the instruction does not declare that it writes there"
-
-
 _REASON_BY_SHARING: Mapping[Sharing, Callable[[Reading], str]] = {
-    "any operand": _always,
-    "only declared": _undeclared,
+    "any operand": lambda _: "",
+    "only declared": lambda _: "the instruction does not declare that it writes there",
     "only first": _only_operand(0),
     "only second": _only_operand(1),
     "same number": _same_number,
 }
 WHY_NOT = rules_by_opcode(lambda traits: traits.shares, _REASON_BY_SHARING)
-"""The opcodes with a rule of their own."""
+"""By opcode; empty if it may."""

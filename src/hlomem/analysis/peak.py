@@ -1,15 +1,15 @@
-"""The peak of a plan: the moment at which most bytes are alive.
+"""The peak of a plan, as XLA computes it.
 
-Mirrors `HloLiveRange::ComputePeakMemoryMoment`, which counts by its own rules: a value weighs what
-the whole result of its instruction weighs, a tuple its table; and a value that ends at a moment
-still counts when the next moment's values begin.
+Mirrors `HloLiveRange::ComputePeakMemoryMoment`: a value counts the size of its instruction's whole
+result, a tuple that of its table; a value that ends at a step still counts at the next one.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hlomem.base.named_tuples import NamedTuple
+from msgspec import Struct
+
 from hlomem.base.quantities import ByteCount, Step
 from hlomem.hlo.padding import UnknownSizeError, unpadded_size
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from hlomem.hlo.shape import Shape
 
 
-class PeakMoment(NamedTuple):
-    """The first moment at which most bytes are alive, and how many."""
+class PeakMoment(Struct, frozen=True):
+    """The first step with the most live bytes, and their number."""
 
     time: Step
     size: ByteCount
@@ -30,14 +30,14 @@ class PeakMoment(NamedTuple):
 def find_peak(
     live_ranges: LiveRanges, shapes: Mapping[Shape, Shape] | None = None
 ) -> PeakMoment | None:
-    """The peak of a program; None where a shape has no size.
+    """The peak of a program; None if a shape has no size.
 
-    `shapes` are arrays that have other shapes than the module says, by those.
+    `shapes` maps shapes of the module to others that replace them.
     """
     shapes = shapes or {}
     begun_at = [0] * (live_ranges.end + 2)  # bytes by time
     ended_before = [0] * (live_ranges.end + 2)
-    size_of: dict[int, int] = {}  # by identity: nearly all shapes that are equal are the same
+    size_of: dict[int, int] = {}  # by identity: nearly all equal shapes are the same object
     for value, (start, end) in live_ranges.range_of.items():
         shape = value.instruction.shape
         size = size_of.get(id(shape))

@@ -1,9 +1,8 @@
-"""Values that meet: a loop's carry, a conditional's result.
+"""Phis: values that merge at loops and conditionals.
 
-While dataflow analysis runs, every place where two values arrive gets a phi. Afterwards most turn
-out to be needless: a loop that hands a value through unchanged merges it with itself. Mirrors
-`service/hlo_phi_graph.cc`, down to the order in which phis are looked at and what a replaced phi
-leaves behind, because a phi XLA fails to remove keeps its id and appears in the dump.
+Most phis turn out redundant: a loop that forwards a value unchanged merges it with itself. Mirrors
+`service/hlo_phi_graph.cc` in its order and its omissions, because a phi that XLA fails to remove
+keeps its id and appears in the dump.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class _Node:
-    """A value in the graph; `operands` are what a phi merges."""
+    """A value in the graph; a phi merges its `operands`."""
 
     __slots__ = ("is_dead", "is_phi", "operands", "users", "value_id", "value_ids")
 
@@ -39,7 +38,7 @@ class PhiGraph:
         self._nodes: list[_Node] = []
 
     def register(self, phi: ValueId, inputs: Iterable[ValueId]) -> None:
-        """Set the values a phi merges, replacing those set before."""
+        """Set the values a phi merges, replacing earlier ones."""
         node = self._node(phi)
         node.is_phi = True
         node.operands = [self._node(value_id) for value_id in inputs]
@@ -49,10 +48,10 @@ class PhiGraph:
         return {node.value_id for node in self._node_of[phi].operands} == set(inputs)
 
     def optimize(self) -> dict[ValueId, ValueId]:
-        """For every needless phi the value that takes its place; called once, at the end.
+        """The replacement of every redundant phi; called once, at the end.
 
-        A phi is needless if it merges one value, itself not counted (`phi(A, A)`, `phi(A, self)`),
-        or if it and the phis it depends on together merge one value that is no phi.
+        A phi is redundant if it merges one value other than itself (`phi(A, A)`, `phi(A, self)`),
+        or if it and the phis it depends on together merge one value that is not a phi.
         """
         for node in self._nodes:
             for operand in node.operands:
@@ -88,14 +87,11 @@ class PhiGraph:
                 closure, source = _closure(node)
                 checked.update(closure)
                 if source is not None:
-                    self._replace_phis(closure, source)
+                    for phi in closure:
+                        if phi.is_phi:
+                            self._replace(phi, source)
                     changed = True
         return changed
-
-    def _replace_phis(self, nodes: Iterable[_Node], by: _Node) -> None:
-        for node in nodes:
-            if node.is_phi:
-                self._replace(node, by)
 
     def _replace(self, node: _Node, by: _Node) -> None:
         while by.is_dead:
@@ -104,7 +100,7 @@ class PhiGraph:
             return
         for user in node.users:
             user.operands = [by if operand is node else operand for operand in user.operands]
-        # The users of `node` do not become users of `by`; XLA leaves it at that.
+        # As in XLA, the users of `node` do not become users of `by`.
         for operand in node.operands:
             operand.users = [by if user is node else user for user in operand.users]
         for value_id in node.value_ids:
@@ -115,7 +111,7 @@ class PhiGraph:
 
 
 def _closure(node: _Node) -> tuple[list[_Node], _Node | None]:
-    """The nodes a phi depends on, and the only one that is not a phi; None if there are more."""
+    """The nodes a phi depends on, and the only one that is not a phi, if there is one."""
     source: _Node | None = None
     closure: dict[_Node, None] = {}
     pending = deque([node])

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 def instruction_post_order(computation: HloComputation) -> list[HloInstruction]:
     """`HloComputation::MakeInstructionPostOrder`: depth first from every unused instruction.
 
-    XLA begins with them in the order of its own list, in which they were made; as far as kinds of
-    instructions do not tell, the order of the text has been the same wherever it could be seen.
+    XLA visits these in creation order, which the order of the text has matched in every dump but
+    for parameters and copies.
     """
     instructions = computation.instructions
     if _is_flat(instructions):
@@ -23,7 +23,7 @@ def instruction_post_order(computation: HloComputation) -> list[HloInstruction]:
     done = bytearray(len(instructions))
     unused = [instruction for instruction in instructions if not instruction.users]
     if len(unused) > 1:
-        unused.sort(key=_made_at)
+        unused.sort(key=_creation_order)
     for start in unused:
         stack = [start]
         while stack:
@@ -48,7 +48,7 @@ def instruction_post_order(computation: HloComputation) -> list[HloInstruction]:
 
 
 def _is_flat(instructions: list[HloInstruction]) -> bool:
-    """Whether the last one reads all others, in their order, and these read nothing."""
+    """Whether the last instruction reads all others, in order, and these read nothing."""
     if not instructions or len(instructions[-1].operands) != len(instructions) - 1:
         return False
     *others, last = instructions
@@ -60,8 +60,8 @@ def _is_flat(instructions: list[HloInstruction]) -> bool:
 _OPERANDS, _CONTROL = attrgetter("operands"), attrgetter("control_predecessors")
 
 
-def _made_at(instruction: HloInstruction) -> tuple[int, int]:
-    """Parameters are made first, copies into other memory last."""
+def _creation_order(instruction: HloInstruction) -> tuple[int, int]:
+    """Parameters are created first, copies into other memory last."""
     if instruction.opcode == "parameter":
         return 0, instruction.parameter_number
     return 2 if instruction.opcode == "copy-done" else 1, instruction.index

@@ -1,8 +1,7 @@
-"""Step 2 of dataflow analysis: values are passed on until nothing changes.
+"""Step 2 of dataflow analysis: values are forwarded and merged until a fixed point.
 
-In: the values that instructions define. Out: what every part of every result may hold, and which
-phis were made where values meet. Mirrors `HloDataflowAnalysis::Propagate`, `Phi` and
-`UpdateParameterValueSet` (`hlo/analysis/hlo_dataflow_analysis.cc`).
+Mirrors `HloDataflowAnalysis::Propagate`, `Phi` and `UpdateParameterValueSet`
+(`hlo/analysis/hlo_dataflow_analysis.cc`).
 """
 
 from __future__ import annotations
@@ -44,15 +43,14 @@ class Propagation:
         self._call_graph = call_graph
         self.phis = PhiGraph()
         self.dead: set[ValueId] = set()
-        """Phis that turned out not to merge anything."""
+        """Phis that turned out to merge nothing."""
         self.receivers: dict[HloInstruction, int] = {}
-        """The instructions that may receive values from elsewhere, numbered."""
+        """The instructions that may receive values from others, by priority."""
 
     def run(self) -> None:
-        """Pass values on until nothing changes (`HloDataflowAnalysis::Propagate`).
+        """Reach the fixed point (`HloDataflowAnalysis::Propagate`).
 
-        The instruction that comes first in the order of execution is always next, so that phis are
-        found in XLA's order.
+        The earliest pending instruction is always next, so that phis are created in XLA's order.
         """
         schedule = self._priorities()
         rank = self.receivers
@@ -102,10 +100,9 @@ class Propagation:
         return list(schedule)
 
     def _passing(self, computation: HloComputation) -> list[HloInstruction]:
-        """The instructions of a computation that receive values from elsewhere.
+        """The instructions of a computation that receive values from others.
 
-        The parameters of a computation inside one operation receive none, even if a call in there
-        passes them on.
+        The parameters of an embedded computation receive none, even from a call inside it.
         """
         post_order, receiving = self._table.post_orders[computation], _MAY_HOLD_OTHERS_INSIDE
         if not self._call_graph.is_embedded(computation):
@@ -159,7 +156,7 @@ class Propagation:
         return union
 
     def _merge(self, instruction: HloInstruction, inputs: Sequence[HloInstruction]) -> bool:
-        """Let the values of several instructions meet (`HloDataflowAnalysis::Phi`)."""
+        """Merge the values of several instructions (`HloDataflowAnalysis::Phi`)."""
         current = self._sets[instruction]
         merged = current[:]
         input_sets = [self._sets[source] for source in inputs]
@@ -180,7 +177,7 @@ class Propagation:
         current: HloValue | None,
         arriving: list[HloValue],
     ) -> HloValue | None:
-        """The value a part holds now, None if nothing about it is new."""
+        """The new value of a part; None if it is unchanged."""
         is_own = (
             current is not None
             and current.instruction is instruction
@@ -192,7 +189,7 @@ class Propagation:
             if is_own and current is not None:
                 self.dead.add(current.id)
             return arriving[0]
-        # The same value may arrive twice; that it needs no phi is found out at the end.
+        # The same value may arrive twice; such phis are removed at the end.
         ids = [value.id for value in arriving]
         if is_own and current is not None and current.is_phi:
             if self.phis.inputs_equal(current.id, ids):
@@ -204,7 +201,7 @@ class Propagation:
         return phi
 
     def _dependents(self, instruction: HloInstruction) -> Iterator[HloInstruction]:
-        """The instructions whose values may change when an instruction's have."""
+        """The instructions whose values may change with those of an instruction."""
         for user in instruction.users:
             yield user
             if user.opcode in _PASS_ARGUMENTS:
@@ -253,4 +250,4 @@ _PASS_ARGUMENTS = RUN_IN_PLACE | ASYNC_OPCODES
 MAY_HOLD_OTHERS = MERGING | frozenset(FORWARD)
 """Opcodes whose results may hold values of other instructions."""
 _MAY_HOLD_OTHERS_INSIDE = MAY_HOLD_OTHERS - {"parameter"}
-"""The same in a computation no argument of which is bound."""
+"""`MAY_HOLD_OTHERS` in a computation whose parameters are not bound."""

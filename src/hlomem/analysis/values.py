@@ -1,16 +1,15 @@
-"""HLO values: the results of a program, with their positions and uses.
+"""HLO values with their positions and uses. Mirrors `service/hlo_value.cc`.
 
-Mirrors `service/hlo_value.cc`. A value is defined by one part of one instruction's result and
-appears wherever that result is passed on: in tuples, through loops, out of calls.
+A value is defined by one part of one result and appears wherever that part is forwarded: in tuples,
+through loops, out of calls.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
-from hlomem.base.named_tuples import NamedTuple
 from hlomem.hlo.opcodes import opcodes_where
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ class HloPosition(NamedTuple):
     shape_index: ShapeIndex
 
 
-class HloUse(NamedTuple):
+class HloUse(Struct, frozen=True):
     """An operand, or a part of one, that reads a value."""
 
     instruction: HloInstruction
@@ -46,13 +45,13 @@ class HloValue(Struct, eq=False):
     """The shape of the part that defines it."""
     is_phi: bool
     positions: list[HloPosition]
-    """The positions it appears at; that of its definition first."""
+    """Its definition first."""
 
     def __repr__(self) -> str:
         return f"<value {self.id} {self.instruction.name}{self.index or ''}>"
 
 
-class _Readers(NamedTuple):
+class _Readers(Struct, frozen=True):
     """The possible readers of one instruction's result, in the order of its users."""
 
     of_whole: list[HloInstruction]
@@ -60,15 +59,14 @@ class _Readers(NamedTuple):
     of_parts: list[HloInstruction]
     """Users that read a part below the top, and `passes_on`."""
     passes_on: HloInstruction | None
-    """The computation's root, if it is a user that just hands its operand on."""
+    """The computation's root, if it is a user that only forwards its operand."""
 
 
 class UseFinder:
-    """Finds the uses of a value, in XLA's order (`HloValue::ComputeUses`).
+    """Finds the uses of values, in XLA's order (`HloValue::ComputeUses`).
 
-    A value that is passed on through a large tuple appears beside thousands of others, and each of
-    them has all the tuple's users. So users that merely take an element out are sorted out once per
-    instruction, not once per value.
+    All values of a large tuple share its users, so users that only take an element out are filtered
+    once per instruction, not once per value.
     """
 
     def __init__(
@@ -76,7 +74,7 @@ class UseFinder:
         instructions: Iterable[HloInstruction],
         reordered: Mapping[HloInstruction, list[HloInstruction]],
     ) -> None:
-        """`reordered` holds the users that do not stand in the order of the text."""
+        """`reordered` holds users that are not in the order of the text."""
         self._reordered = reordered
         self.passed_on = {
             operand
@@ -84,7 +82,7 @@ class UseFinder:
             if instruction.opcode in _PASSES_ON
             for operand in instruction.operands
         }
-        """The instructions whose results some users just hand on."""
+        """The instructions with users that only forward the result."""
         self._numbers_of: dict[HloInstruction, dict[HloInstruction, list[int]]] = {}
         self._readers_of: dict[HloInstruction, _Readers] = {}
 
@@ -96,7 +94,7 @@ class UseFinder:
     def readers_at(
         self, instruction: HloInstruction, index: ShapeIndex, value: HloValue
     ) -> list[HloInstruction]:
-        """The users that read a value at one of its positions, and do not just hand it on."""
+        """The users that read a value at one of its positions, not just forward it."""
         listed = self._reordered.get(instruction) or instruction.users
         if instruction not in self.passed_on:
             return listed
@@ -105,12 +103,13 @@ class UseFinder:
             readers = self._readers_of[instruction] = _find_readers(instruction, listed)
         users = readers.of_parts if index else readers.of_whole
         root = readers.passes_on
-        if root is not None and not _uses_at_root(root, index, value):
-            users = [user for user in users if user is not root]
-        return users
+        if root is None or may_use_operand_value(root, index):
+            return users
+        is_returned = any(root is holder for holder, _ in value.positions)
+        return users if is_returned else [user for user in users if user is not root]
 
     def uses(self, value: HloValue) -> list[HloUse]:
-        """The uses of a value. Passing it on is none, except into a computation's result."""
+        """The uses of a value; forwarding counts only into a computation's result."""
         return [
             HloUse(user, number, index)
             for (operand, index), users in zip(value.positions, self.readers(value), strict=True)
@@ -119,7 +118,7 @@ class UseFinder:
         ]
 
     def operand_numbers(self, user: HloInstruction, operand: HloInstruction) -> Sequence[int]:
-        """The operand numbers at which an instruction has an operand."""
+        """The positions of an operand among those of an instruction."""
         operands = user.operands
         if len(operands) == 1:
             return (0,)
@@ -127,7 +126,7 @@ class UseFinder:
             if operands.count(operand) == 1:
                 return (operands.index(operand),)
             return [number for number, other in enumerate(operands) if other is operand]
-        # Results and collectives have thousands: look through them once.
+        # Tuples and collectives have thousands: scan them once.
         numbers = self._numbers_of.get(user)
         if numbers is None:
             numbers = self._numbers_of[user] = {}
@@ -136,11 +135,10 @@ class UseFinder:
         return numbers[operand]
 
 
-_MANY_OPERANDS = 16  # from here on a table is worth its making
+_MANY_OPERANDS = 16  # from which a table pays
 
 
 def _find_readers(instruction: HloInstruction, users: list[HloInstruction]) -> _Readers:
-    """The readers of a result and of its parts."""
     root = instruction.parent.root
     return _Readers(
         [user for user in users if user.opcode not in _READS_NOTHING or user is root],
@@ -149,22 +147,15 @@ def _find_readers(instruction: HloInstruction, users: list[HloInstruction]) -> _
     )
 
 
-def _uses_at_root(root: HloInstruction, index: ShapeIndex, value: HloValue) -> bool:
-    """Whether a root that hands its operand on uses a value: reads it, or returns it."""
-    return may_use_operand_value(root, index) or any(
-        root is instruction for instruction, _ in value.positions
-    )
-
-
 ValueSet = tuple[HloValue, ...]
-"""The values one part of a result may hold, by id; several only where several calls meet."""
+"""The values of one part of a result, by id; several only with several callers."""
 
 InstructionValueSet = list[ValueSet]
 """The value sets of all parts of a result, in the order of `Shape.parts`."""
 
 
 def may_use_operand_value(user: HloInstruction, index: ShapeIndex) -> bool:
-    """Whether an instruction reads the part of its operand at `index`, or just hands it on."""
+    """Whether an instruction reads the part of its operand at `index`, not just forwards it."""
     opcode = user.opcode
     if opcode in _READS_TOP_ONLY:
         return not index
@@ -177,5 +168,5 @@ _PASSES_ON = _READS_TOP_ONLY | _READS_NOTHING
 
 
 def part_number(shape: Shape, index: ShapeIndex) -> int:
-    """The place of a part in an `InstructionValueSet`."""
+    """The index of a part in an `InstructionValueSet`."""
     return shape.parts.number_of[index] if index else 0

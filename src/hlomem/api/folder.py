@@ -8,15 +8,13 @@ distinguished by their arguments.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.assign.footprint import footprint, main_space
 from hlomem.base.errors import InputError, UnknownNameError
-from hlomem.base.named_tuples import NamedTuple
 from hlomem.base.sizes import format_bytes
 from hlomem.base.source import Source, visible
-from hlomem.dump.file_names import FILE_NAMES
-from hlomem.dump.program_name import program_name
+from hlomem.dump.file_names import FILE_NAMES, program_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 from hlomem import hlo
 from hlomem.base.errors import CommandError, InputError
-from hlomem.base.paths import plain_path
 from hlomem.base.patterns import lazy_pattern
 from hlomem.base.source import Source, visible
 from hlomem.hlo.ir import HloModule
@@ -83,7 +82,7 @@ def read_bytes(path: str | Path) -> bytes:
     if str(path) == "-":
         return _unpack("<stdin>", _read_limited("<stdin>", sys.stdin.buffer))
     try:
-        with open(path, "rb") as file:  # noqa: PTH123 - see `hlomem.base.paths`
+        with open(path, "rb") as file:  # noqa: PTH123 - starts without pathlib
             size = os.fstat(file.fileno()).st_size
             data = _read_limited(str(path), file, piece=max(_PIECE, size + 1))
     except (OSError, ValueError) as error:
@@ -170,7 +169,7 @@ def load_any(
     """
     if isinstance(path_or_text, str) and is_given_as_text(path_or_text):
         return _read_any(Source("<string>", path_or_text), None)
-    path = None if str(path_or_text) == "-" else plain_path(path_or_text)
+    path = None if str(path_or_text) == "-" else os.fspath(path_or_text)
     if path is not None and _is_folder(path):
         return _load_folder(path, module, as_program=as_program)
     name = "<stdin>" if path is None else path

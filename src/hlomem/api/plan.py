@@ -361,7 +361,7 @@ def _check_all_placed(stages: Stages, dump: Dump) -> None:
     color = stages.options.machine.preset_color
     for allocation in stages.assignment.allocations:
         names = [(value.instruction.name, value.index) for value in allocation.slices]
-        if allocation.color == color and names and stages.preset.place_of.keys().isdisjoint(names):
+        if allocation.color == color and names and stages.preset.slice_of.keys().isdisjoint(names):
             problem = f"it does not place `{names[0][0]}` of memory space {color}"
             raise InputError(f"{visible(dump.name)}: {problem}, which `{stages.module.name}` has")
 

@@ -13,7 +13,7 @@ from hlomem.assign.footprint import footprint, main_space
 from hlomem.base.errors import CommandError, InputError
 from hlomem.base.sizes import format_bytes
 from hlomem.base.source import visible
-from hlomem.dump.program_name import author_name
+from hlomem.dump.file_names import author_name
 from hlomem.proto.programs import open_programs
 from hlomem.proto.sniff import is_binary
 

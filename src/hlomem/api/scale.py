@@ -3,7 +3,7 @@
     grown = hlomem.scale("batch32.hlo", "batch64.hlo", sizes=(32, 64))
     grown.bytes_at(48), grown.largest(16 << 30)
 
-They tell how every dimension grows (`hlomem.hlo.growth`); the plan of one is reused with other
+They tell how every dimension grows (`hlomem.hlo.scaling`); the plan of one is reused with other
 sizes (`Stages.resized`), or made again if more would change. Nothing is compiled: a compiler may
 produce a different program at a third size.
 """
@@ -20,7 +20,7 @@ from hlomem.api.plan import plan
 from hlomem.assign.footprint import footprint, main_space
 from hlomem.base.errors import CommandError, InputError
 from hlomem.base.gc_pause import collector_off
-from hlomem.hlo.growth import Growth
+from hlomem.hlo.scaling import Growth
 from hlomem.pipeline import Stages, start_stages
 from hlomem.report.data.scaling import ScaleReport, SizedPlan
 

@@ -1,4 +1,4 @@
-"""Decisions: which value lies in which allocation, and where in it."""
+"""Decisions: the allocation and offset of every value."""
 
 from hlomem.base.submodules import find_submodules
 

@@ -1,16 +1,12 @@
-"""The result: allocations, and which slice of which allocation every value has. Data only.
-
-Mirrors `BufferAllocation` and `BufferAssignment` of `service/buffer_assignment.h`.
-"""
+"""The result: allocations and the slices of values. Mirrors `service/buffer_assignment.h`."""
 
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct, field
 
-from hlomem.base.named_tuples import NamedTuple
 from hlomem.base.quantities import (
     BEGINNING,
     AllocationIndex,
@@ -37,7 +33,7 @@ class OffsetSize(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def whole(size: ByteCount) -> OffsetSize:
-    """All of an allocation of that size; most share few sizes."""
+    """A whole allocation; most allocations share few sizes."""
     return OffsetSize(BEGINNING, size)
 
 
@@ -56,17 +52,17 @@ class BufferAllocation(Struct, eq=False):
     size: ByteCount
     color: Color
     slices: dict[HloValue, OffsetSize] = field(default_factory=dict)
-    """The values in it. Values that are never alive together may overlap."""
+    """Values that are never live at the same time may overlap."""
     is_thread_local: bool = False
     is_tuple: bool = False
     is_constant: bool = False
     maybe_live_out: bool = False
-    """Whether it may hold a part of the entry computation's result."""
+    """Whether it may hold part of the entry computation's result."""
     parameter: EntryParameter | None = None
 
     @property
     def is_preallocated_temp(self) -> bool:
-        """Whether it is scratch memory (`IsPreallocatedTempBuffer`)."""
+        """Whether it is temporary memory (`IsPreallocatedTempBuffer`)."""
         return not (
             self.parameter is not None
             or self.maybe_live_out
@@ -76,24 +72,19 @@ class BufferAllocation(Struct, eq=False):
 
     @property
     def is_readonly(self) -> bool:
-        """Whether nothing may be written into it."""
+        """Whether it must not be written to."""
         if self.is_constant:
             return True
         return self.parameter is not None and not self.parameter.is_aliased_with_output
 
-    @property
-    def is_reusable(self) -> bool:
-        """Whether values of different buffers may take turns in it."""
-        return not self.is_thread_local and not self.is_tuple
-
 
 class BufferAssignment(Struct, frozen=True, eq=False):
-    """The allocations of a program: the answer of buffer assignment."""
+    """The allocations of a program."""
 
     allocations: list[BufferAllocation]
     """By index."""
     waiting: Sequence[HloBuffer] | None = None
-    """The buffers no other allocation could take, which were left to heaps; None if unknown."""
+    """The buffers that were left to heaps; None if unknown."""
 
     @property
     def total_bytes(self) -> ByteCount:

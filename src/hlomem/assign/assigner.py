@@ -1,17 +1,12 @@
-"""Buffers → allocations: the decisions, in XLA's order.
+"""Buffers → allocations, as `BufferAssigner` of `service/buffer_assignment.cc`.
 
-In: the analyses and the options. Out: every allocation with the slices of its values. Mirrors
-`BufferAssigner` of `service/buffer_assignment.cc`:
-
-0. buffers that an earlier pass has placed go where it said, one allocation per memory space
-   (`hlomem.assign.given`),
-1. buffers of the program's own flow, large ones first: constants, parameters and tuple tables get
-   allocations of their own; results reuse one that is idle or get a new one; temporaries reuse one
-   that is idle or wait (here, with `shared` and `contexts`),
-2. waiting temporaries are packed into one heap per memory space (`heaps`),
-3. values inside reductions and the like get thread-local allocations (here),
-4. temporaries are laid end to end in one allocation per memory space
-   (`temporaries`).
+0. Buffers with offsets from an earlier pass get one allocation per memory space (`preset`).
+1. Control-flow buffers, by decreasing size: constants, parameters and tuple tables get their own
+   allocation; results reuse an idle one or get a new one; temporaries reuse an idle one or wait
+   (`shared`, `contexts`).
+2. Waiting temporaries are packed into one heap per memory space (`simulator`).
+3. Values of embedded computations get thread-local allocations.
+4. Temporaries are concatenated into one allocation per memory space.
 """
 
 from __future__ import annotations
@@ -19,26 +14,32 @@ from __future__ import annotations
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
 from msgspec.structs import replace
 
-from hlomem.assign.allocation import BufferAllocation, BufferAssignment, EntryParameter, whole
+from hlomem.assign.allocation import (
+    BufferAllocation,
+    BufferAssignment,
+    EntryParameter,
+    OffsetSize,
+    whole,
+)
 from hlomem.assign.contexts import Contexts
-from hlomem.assign.given import assign_preset_buffers, assign_private_stacks
-from hlomem.assign.heaps import assign_heaps
+from hlomem.assign.preset import assign_preset_buffers, assign_private_stacks
 from hlomem.assign.problem import with_order
 from hlomem.assign.shared import SharedAllocations
-from hlomem.assign.temporaries import combine_temporaries, renumbered
-from hlomem.base.named_tuples import NamedTuple
+from hlomem.assign.simulator import assign_heaps
 from hlomem.base.quantities import (
     MAIN_MEMORY,
     AllocationIndex,
     ByteCount,
     Color,
+    Offset,
     ParameterNumber,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Set
+    from collections.abc import Container, Set
 
     from hlomem.analysis.aliasing import HloBuffer
     from hlomem.analysis.live_range import LiveRanges
@@ -48,13 +49,13 @@ if TYPE_CHECKING:
     from hlomem.assign.simulator import Pack
 
 
-class Known(NamedTuple):
-    """The decisions of a plan of the same program in another order, as far as they hold."""
+class Known(Struct, frozen=True):
+    """The decisions of a plan of the same program in another order."""
 
     waiting: Container[HloBuffer]
     """The buffers that were left to heaps."""
     changed: Set[HloBuffer]
-    """Those whose lives lie otherwise among the others', so that nothing is known of them."""
+    """The buffers whose live ranges changed relative to others, which must be decided again."""
 
 
 def assign_buffers(
@@ -64,22 +65,21 @@ def assign_buffers(
     preset: Preset,
     known: Known | None = None,
 ) -> BufferAssignment:
-    """Give every value a slice of an allocation; `pack` places the values of heaps.
+    """Give every value a slice of an allocation; `pack` packs the heaps.
 
-    A plan merged fast that would almost fill the memory is made again, with more care
-    (`RunAssignBuffersWithFallback`). Where that saves nothing, the first answer stands, except
-    that preset allocations are listed first.
+    A `fast_merge` plan that would almost fill the memory is made again without
+    (`RunAssignBuffersWithFallback`). If that saves nothing, the first plan is kept, with preset
+    allocations first.
     """
-
     options = timeless.options
     fast = _assign_once(with_order(timeless, live_ranges), pack, preset, known)
     capacity = options.machine.capacity
-    if not options.fast_merge or capacity is None or _allocated(fast) <= capacity - _KEPT_FREE:
+    if not options.fast_merge or capacity is None or _main_bytes(fast) <= capacity - _KEPT_FREE:
         return fast
     slow = replace(options, fast_merge=False, fast_merge_colors=frozenset[Color]())
     again = replace(timeless, options=slow)
     careful = _assign_once(with_order(again, live_ranges), pack, preset)
-    if _allocated(careful) < _allocated(fast):
+    if _main_bytes(careful) < _main_bytes(fast):
         return careful
     given_first = sorted(
         fast.allocations, key=lambda allocation: allocation.color not in preset.size_of_color
@@ -87,21 +87,17 @@ def assign_buffers(
     return BufferAssignment(renumbered(given_first))
 
 
-_KEPT_FREE = 5 << 29  # bytes of memory that a plan merged fast must leave
+_KEPT_FREE = 5 << 29  # bytes that a `fast_merge` plan must leave free
 
 
-def _allocated(assignment: BufferAssignment) -> ByteCount:
-    """Bytes of main memory as XLA counts them here: with threads' stacks, unlike `footprint`."""
-    sizes = [
-        allocation.size for allocation in assignment.allocations if allocation.color == MAIN_MEMORY
-    ]
-    return ByteCount(sum(sizes))
+def _main_bytes(assignment: BufferAssignment) -> int:
+    return sum(entry.size for entry in assignment.allocations if entry.color == MAIN_MEMORY)
 
 
 def _assign_once(
     problem: Problem, pack: Pack | None, preset: Preset, known: Known | None = None
 ) -> BufferAssignment:
-    """The five steps, each of which adds to one list."""
+    """The five steps."""
     allocations: list[BufferAllocation] = []
     placed = assign_preset_buffers(problem, preset, allocations)
     placed |= assign_private_stacks(problem, placed, allocations)
@@ -121,10 +117,10 @@ def _assign_global_buffers(
     allocations: list[BufferAllocation],
     known: Known | None,
 ) -> list[HloBuffer]:
-    """Assign the buffers of the program's own flow; returns those left to the heap.
+    """Assign the control-flow buffers; returns those left to the heap.
 
-    What is known of another order holds as long as all that takes turns in an allocation lives as
-    it did there, relative to the rest; else nothing does, and all is asked for anew.
+    Decisions of another order hold only if no changed buffer shares an allocation; otherwise all
+    are made again.
     """
     if known is not None and not problem.options.fast_merge:
         tried = allocations[:]
@@ -138,7 +134,7 @@ def _assign_global_buffers(
 
 
 class _GlobalAssigner:
-    """Gives buffers of the program's own flow allocations of their own, or idle ones."""
+    """Gives control-flow buffers their own allocations, or idle ones."""
 
     def __init__(self, problem: Problem, allocations: list[BufferAllocation]) -> None:
         self._problem = problem
@@ -152,18 +148,18 @@ class _GlobalAssigner:
         }
 
     def assign(self, placed: set[HloBuffer], known: Known | None = None) -> list[HloBuffer] | None:
-        """Assign the buffers without a place; returns those left to the heap.
+        """Assign the buffers that are not placed yet; returns those left to the heap.
 
-        None as soon as a buffer whose life has changed takes turns with others.
+        None if a changed buffer shares an allocation with others.
         """
         contexts, special = self._contexts.buffers, self._problem.timeless.special
         live_out = self._problem.aliasing.live_out
         waited: Container[HloBuffer] = ()
         changed: Set[HloBuffer] = frozenset()
         if known is not None:
-            if contexts or any(self._takes_turns(buffer, known) for buffer in known.changed):
+            if contexts or any(self._may_share(buffer, known) for buffer in known.changed):
                 return None
-            waited, changed = known
+            waited, changed = known.waiting, known.changed
         waiting: list[HloBuffer] = []
         are_busy, merges_fast = self._shared.are_busy, self._problem.options.fast_merge
         for buffer in self._in_order(placed):
@@ -182,8 +178,8 @@ class _GlobalAssigner:
                 waiting.append(buffer)
         return waiting
 
-    def _takes_turns(self, buffer: HloBuffer, known: Known) -> bool:
-        """Whether a buffer lay where others may, too, in the order that is known."""
+    def _may_share(self, buffer: HloBuffer, known: Known) -> bool:
+        """Whether a buffer's allocation could be shared in the known order."""
         if buffer in known.waiting:
             return False
         value = self._problem.timeless.special.get(buffer)
@@ -200,60 +196,51 @@ class _GlobalAssigner:
         return timeless.flow_in_order
 
     def _assign_context(self, buffer: HloBuffer) -> None:
-        """Put a context into a place that is free, or that of others, or alone."""
+        """Put a context into a free allocation, that of another context, or a new one."""
         contexts, may_hold = self._contexts, self._shared.may_hold
-        free = (place for place in contexts.free(buffer) if may_hold(place, buffer))
+        free = (found for found in contexts.free(buffer) if may_hold(found, buffer))
         shared = (
-            place
-            for place in contexts.large_enough(buffer)
-            if may_hold(place, buffer, contexts.values)
+            found
+            for found in contexts.large_enough(buffer)
+            if may_hold(found, buffer, contexts.values)
         )
         allocation = next(chain(free, shared), None)
         if allocation is None:
             allocation = self._new_allocation(buffer)
-            contexts.add_place(allocation)
+            contexts.allocations[allocation.index] = allocation
         else:
             self._shared.add(allocation, buffer)
         contexts.note_use(allocation, buffer)
 
     def _assign_special(self, buffer: HloBuffer, value: HloValue) -> None:
-        """Give a constant, an entry parameter or a tuple table an allocation of its own."""
-        opcode = value.instruction.opcode
-        if opcode == "constant":
+        """Give a constant, an entry parameter or a tuple table its own allocation."""
+        instruction = value.instruction
+        if instruction.opcode == "constant":
             if self._problem.options.allocate_constants:
                 self._new_allocation(buffer, is_constant=True)
-        elif opcode == "parameter" and value.instruction.parent is self._entry:
-            self._assign_parameter(buffer, value)
+        elif instruction.opcode == "parameter" and instruction.parent is self._entry:
+            number, is_aliased = instruction.parameter_number, self._is_aliased(value)
+            parameter = EntryParameter(ParameterNumber(number), value.index, is_aliased)
+            allocation = self._new_allocation(buffer, parameter=parameter)
+            if is_aliased:
+                self._shared.make_reusable(allocation)
         else:
             self._new_allocation(buffer, is_tuple=True)
 
-    def _assign_parameter(self, buffer: HloBuffer, value: HloValue) -> None:
-        number = ParameterNumber(value.instruction.parameter_number)
-        is_aliased = self._is_aliased(value)
-        parameter = EntryParameter(number, value.index, is_aliased)
-        allocation = self._new_allocation(buffer, parameter=parameter)
-        if is_aliased:
-            self._shared.make_reusable(allocation)
-
     def _is_aliased(self, value: HloValue) -> bool:
-        """Whether the caller gives an entry parameter's memory away."""
+        """Whether an entry parameter's memory is donated."""
         return (value.instruction.parameter_number, value.index) in self._aliased_parameters
 
     def _reuse(self, buffer: HloBuffer) -> bool:
-        """Put a buffer into an allocation that is idle while it lives, if there is one."""
-        for find in (self._shared.of_operands, self._idle):
+        """Put a buffer into an allocation that is idle during its live range, if any."""
+        idle = self._contexts.free if self._problem.options.fast_merge else self._shared.idle
+        for find in (self._shared.of_operands, idle):
             for allocation in find(buffer):
                 if self._shared.may_hold(allocation, buffer):
                     self._shared.add(allocation, buffer)
                     self._contexts.note_use(allocation, buffer)
                     return True
         return False
-
-    def _idle(self, buffer: HloBuffer) -> Iterable[BufferAllocation]:
-        """Every reusable allocation that is idle while a buffer lives, the newest first."""
-        if not self._problem.options.fast_merge:
-            return self._shared.idle(buffer)
-        return self._contexts.free(buffer)
 
     def _new_allocation(
         self,
@@ -263,24 +250,21 @@ class _GlobalAssigner:
         is_constant: bool = False,
         is_tuple: bool = False,
     ) -> BufferAllocation:
-        allocation = _allocation_for(self._problem, buffer, len(self._allocations))
-        allocation.parameter = parameter
-        allocation.is_constant = is_constant
-        allocation.is_tuple = is_tuple
+        size = self._problem.size_of[buffer]
+        allocation = BufferAllocation(
+            AllocationIndex(len(self._allocations)),
+            size,
+            self._problem.color(buffer),
+            dict.fromkeys(buffer.values, whole(size)),
+            is_tuple=is_tuple,
+            is_constant=is_constant,
+            maybe_live_out=buffer in self._problem.aliasing.live_out,
+            parameter=parameter,
+        )
         self._allocations.append(allocation)
-        if allocation.is_reusable and not allocation.is_readonly:
+        if not is_tuple and not allocation.is_readonly:
             self._shared.watch(allocation, buffer)
         return allocation
-
-
-def _allocation_for(problem: Problem, buffer: HloBuffer, index: int) -> BufferAllocation:
-    """An allocation with one buffer in it."""
-    size, color = problem.size_of[buffer], problem.color_of[buffer.values[0]]
-    slices = dict.fromkeys(buffer.values, whole(size))
-    allocation = BufferAllocation(AllocationIndex(index), size, color, slices)
-    if buffer in problem.aliasing.live_out:
-        allocation.maybe_live_out = True
-    return allocation
 
 
 # Step 3.
@@ -289,14 +273,17 @@ def _allocation_for(problem: Problem, buffer: HloBuffer, index: int) -> BufferAl
 def _assign_thread_local_buffers(
     problem: Problem, placed: set[HloBuffer], allocations: list[BufferAllocation]
 ) -> None:
-    """Give the values of embedded computations allocations of their own.
+    """Give the values of embedded computations their own allocations.
 
-    Nothing is ever added to these, so that plans in several orders have the same slices.
+    These never get other values, so plans in several orders share their slices.
     """
     special, size_of = problem.timeless.special, problem.size_of
     slices, color_of = problem.timeless.whole_slices, problem.color_of
     live_out, allocates_constants = problem.aliasing.live_out, problem.options.allocate_constants
-    for buffer in _thread_local_buffers(problem, placed):
+    buffers = problem.timeless.thread_local_by_id
+    if problem.options.sorts_thread_local_buffers:
+        buffers = problem.in_order(problem.timeless.thread_local, placed)
+    for buffer in buffers:
         value = special.get(buffer)
         is_constant = value is not None and value.instruction.opcode == "constant"
         if is_constant and not allocates_constants:
@@ -314,8 +301,54 @@ def _assign_thread_local_buffers(
         allocations.append(allocation)
 
 
-def _thread_local_buffers(problem: Problem, placed: set[HloBuffer]) -> list[HloBuffer]:
-    """The buffers of computations inside one operation, in XLA's order."""
-    if problem.options.sorts_thread_local_buffers:
-        return problem.in_order(problem.timeless.thread_local, placed)
-    return problem.timeless.thread_local_by_id
+# Step 4.
+
+
+def combine_temporaries(
+    problem: Problem, allocations: list[BufferAllocation]
+) -> list[BufferAllocation]:
+    """Concatenate temporaries by memory space, after all others (`CombineTempAllocations`)."""
+    kept, temporaries = partition(allocations)
+    combined: dict[Color, BufferAllocation] = {}
+    for temporary in temporaries:
+        target = combined.setdefault(temporary.color, temporary)
+        if target is temporary:
+            continue
+        alignment = problem.alignment(temporary.color)
+        base = -(-target.size // alignment) * alignment
+        target.size = ByteCount(base + temporary.size)
+        for value, (offset, size) in temporary.slices.items():
+            target.slices[value] = OffsetSize(Offset(base + offset), size)
+    stack_colors = problem.options.machine.stack_colors
+    on_stacks = [a for color, a in combined.items() if color in stack_colors]
+    on_stacks.sort(key=lambda allocation: allocation.size)
+    others = [a for color, a in combined.items() if color not in stack_colors]
+    return renumbered([*kept, *on_stacks, *others])
+
+
+def renumbered(allocations: list[BufferAllocation]) -> list[BufferAllocation]:
+    """The allocations, with indices in their order."""
+    for index, allocation in enumerate(allocations):
+        allocation.index = AllocationIndex(index)
+    return allocations
+
+
+def partition(
+    allocations: list[BufferAllocation],
+) -> tuple[list[BufferAllocation], list[BufferAllocation]]:
+    """Permanent and temporary allocations, in the order of `std::partition`.
+
+    It swaps the first temporary from the front with the last other from the back.
+    """
+    order = allocations[:]
+    first, last = 0, len(order)
+    while True:
+        while first < last and not order[first].is_preallocated_temp:
+            first += 1
+        while first < last and order[last - 1].is_preallocated_temp:
+            last -= 1
+        if first >= last:
+            return order[:first], order[first:]
+        last -= 1
+        order[first], order[last] = order[last], order[first]
+        first += 1

@@ -1,9 +1,8 @@
-"""Best fit: buffers in the order in which they are placed in; their offsets out.
+"""Best fit: offsets of buffers that are placed in a given order.
 
-Each goes into the smallest gap that holds it among the bytes free during its whole life, the lowest
-of equal gaps, or on top: `FindUnslicedChunkCandidates` of
-`service/heap_simulator/heap_simulator.cc`. There are two of it: `place_in_lists` needs nothing but
-Python; `_heap.c`, where it was built, is several times as fast and gives the same offsets.
+Each goes into the smallest sufficient gap during its whole live range, the lowest of equal ones, or
+on top: `FindUnslicedChunkCandidates` of `service/heap_simulator/heap_simulator.cc`. `_heap.c` gives
+the same offsets as `place_in_lists`, several times as fast.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 Life = tuple[int, int]
-"""The first and the last slot of a stretch of time."""
+"""The first and the last time slot."""
 _place: Callable[..., list[int] | None] | None = kernel("hlomem.assign._heap", "place")
 IS_NATIVE = _place is not None
 _EXACT = 1 << 53
-"""Below this floats count bytes exactly, and sums of native numbers do not overflow."""
+"""Below this, floats are exact and native sums do not overflow."""
 
 
 def place(
@@ -31,9 +30,9 @@ def place(
     alignment: int,
     below: int | None = None,
 ) -> list[int] | None:
-    """The offsets of buffers; None as soon as the heap reaches `below` bytes.
+    """The offsets of buffers; None once the heap reaches `below` bytes.
 
-    No size is 0. Lives are in slots of time, both ends included.
+    Sizes are positive. Lives are in time slots, both ends included.
     """
     if _place is None or not _is_exact(sizes, alignment):
         return place_in_lists(sizes, lives, slot_count, alignment, below)
@@ -47,7 +46,7 @@ def place_natively(
     alignment: int,
     below: int | None = None,
 ) -> list[int] | None:
-    """The same, by `_heap.c`, for heaps below 2 ** 53 bytes."""
+    """`place` by `_heap.c`, for heaps below 2 ** 53 bytes."""
     assert _place is not None
     if below is not None and below <= 0:
         return None if sizes else []
@@ -62,7 +61,7 @@ def place_in_lists(
     alignment: int,
     below: int | None = None,
 ) -> list[int] | None:
-    """The same, in Python, for heaps of any size."""
+    """`place` in Python, for heaps of any size."""
     beginning: float = 0.0 if _is_exact(sizes, alignment) else 0  # floats sort faster
     tree = IntervalTree(slot_count)
     collect, add = tree.collect, tree.add
@@ -83,23 +82,22 @@ def place_in_lists(
 
 
 def _is_exact(sizes: Sequence[int], alignment: int) -> bool:
-    """Whether no number of bytes in a heap reaches `_EXACT`."""
+    """Whether the heap stays below `_EXACT` bytes."""
     return sum(sizes) + (len(sizes) + 1) * alignment < _EXACT
 
 
 def _best_gap(begins: list[float], ends: list[float], size: int, padded: int) -> float:
     """The beginning of the smallest gap of at least `size` bytes, the lowest of equal ones.
 
-    `begins` and `ends` are those of the ranges that are taken, in any order, and an end before all
-    of them. Every range ends at a multiple of the alignment, so every gap begins at one, and no gap
-    is smaller than `padded`.
+    `begins` and `ends` are those of the occupied ranges, in any order, and an end before all of
+    them. Ranges end at multiples of the alignment, so no gap is smaller than `padded`.
     """
     begins.sort()
     ends.sort()
     best = -1.0
     best_gap = float("inf")
-    # Behind the n-th end there is a gap exactly if no more than n ranges have begun: until the
-    # next one begins. The last gap has no end, and is taken if there is no other.
+    # After the n-th end there is a gap until the next begin if no more than n ranges have begun.
+    # The last gap is unbounded.
     for begin, end in zip(begins, ends, strict=False):
         if begin > end:
             gap = begin - end

@@ -1,8 +1,7 @@
 """Values → memory spaces.
 
-Mirrors `BufferAssigner::DefaultColorer` of `service/buffer_assignment.h`: a value lies in the
-memory space its layout names. That the tables of tuples which another core returns lie elsewhere
-was read off dumps of libtpu.
+Mirrors `BufferAssigner::DefaultColorer` of `service/buffer_assignment.h`: a value's color is the
+memory space of its layout. The color of tuple tables of other cores is inferred from TPU dumps.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ def color_values(aliasing: Aliasing, call_graph: CallGraph, machine: Machine) ->
 
 
 def _is_far_table(value: HloValue, call_graph: CallGraph) -> bool:
-    """Whether a value is the table of a tuple made by an operation of another core."""
+    """Whether a value is a tuple table that another core writes."""
     if not value.shape.is_tuple:
         return False
     home = value.instruction.parent

@@ -1,12 +1,10 @@
-"""The contexts of operations that run on another core of a TPU.
+"""The contexts of operations on another core of a TPU, which an async-start passes to an update.
 
-An async-start hands its context on to an async-update. The place of a context is free when its
-operation is done: then any buffer may have it, but no result of the program, and of all free places
-that are large enough a buffer gets the smallest. A context for which there is none gets the place
-of another even if that one's operation still runs, since that core runs one at a time; or else a
-new one. Mirrors `FastMergeBufferAllocationsManagerForComputationsWithoutOrdering` of
-`service/buffer_assignment.cc`; which buffers are contexts, and that they do not mind one another,
-was read off dumps of libtpu.
+When its operation is done, a context's allocation is free for any buffer but a result of the
+program; a buffer gets the smallest sufficient one. A context may also share the allocation of one
+that is in use, since the core runs one operation at a time. Mirrors
+`FastMergeBufferAllocationsManagerForComputationsWithoutOrdering` of `service/buffer_assignment.cc`;
+which buffers are contexts, and that they may overlap, is inferred from dumps of libtpu.
 """
 
 from __future__ import annotations
@@ -18,12 +16,11 @@ from hlomem.base.quantities import MAIN_MEMORY
 
 if TYPE_CHECKING:
     from hlomem.analysis.aliasing import HloBuffer
-    from hlomem.analysis.values import HloValue
     from hlomem.assign.allocation import BufferAllocation
     from hlomem.assign.problem import Problem
     from hlomem.base.quantities import AllocationIndex, Step
 
-_CONTEXT = (2,)  # where in the result of an asynchronous operation
+_CONTEXT = (2,)  # index in the result of an asynchronous operation
 
 
 class Contexts:
@@ -33,58 +30,53 @@ class Contexts:
         self._problem = problem
         self.buffers = {
             buffer
-            for buffer in _handed_on(problem)
+            for buffer in _passed_contexts(problem)
             if problem.size_of[buffer] and problem.color(buffer) == MAIN_MEMORY
         }
         self.values = {value for buffer in self.buffers for value in buffer.values}
-        self._places: dict[AllocationIndex, BufferAllocation] = {}
+        self.allocations: dict[AllocationIndex, BufferAllocation] = {}
         self._in_use: list[tuple[Step, AllocationIndex]] = []
         self._free: set[AllocationIndex] = set()
 
     def free(self, buffer: HloBuffer) -> list[BufferAllocation]:
-        """The allocations that are free as a buffer begins and large enough, small ones first.
+        """The sufficient allocations that are free when a buffer begins, small ones first.
 
-        XLA asks all allocations with a result, too, none of which is ever free.
+        XLA also considers allocations of results, which are never free.
         """
-        if not self._places:
+        if not self.allocations:
             return []
         start = self._problem.first_start(buffer)
         while self._in_use and self._in_use[0][0] <= start:
             self._free.add(heappop(self._in_use)[1])
         if buffer in self._problem.aliasing.live_out:
             return []
-        return [place for place in self.large_enough(buffer) if place.index in self._free]
+        return [found for found in self.large_enough(buffer) if found.index in self._free]
 
     def large_enough(self, buffer: HloBuffer) -> list[BufferAllocation]:
-        """The allocations of contexts that a buffer fits into, small ones first."""
+        """The sufficient allocations of contexts, small ones first."""
         size = self._problem.size_of[buffer]
-        found = [place for place in self._places.values() if place.size >= size]
-        return sorted(found, key=lambda place: (place.size, place.index))
-
-    def add_place(self, allocation: BufferAllocation) -> None:
-        """Note a new allocation for contexts."""
-        self._places[allocation.index] = allocation
+        found = [allocation for allocation in self.allocations.values() if allocation.size >= size]
+        return sorted(found, key=lambda allocation: (allocation.size, allocation.index))
 
     def note_use(self, allocation: BufferAllocation, buffer: HloBuffer) -> None:
-        """Note that a buffer was placed, perhaps in the allocation of a context."""
-        if allocation.index in self._places:
+        """Record the use of an allocation, if it is that of a context."""
+        if allocation.index in self.allocations:
             self._free.discard(allocation.index)
-            heappush(self._in_use, (self._problem.last_end(buffer), allocation.index))
+            range_of = self._problem.live_ranges.range_of
+            last_end = max(range_of[value].end for value in buffer.values)
+            heappush(self._in_use, (last_end, allocation.index))
 
 
-def _handed_on(problem: Problem) -> set[HloBuffer]:
-    """The first parts of contexts that an async-start hands on to an async-update."""
+def _passed_contexts(problem: Problem) -> set[HloBuffer]:
+    """The first parts of contexts that an async-start passes to an async-update."""
     sets, buffer_of = problem.dataflow.value_sets, problem.aliasing.buffer_of
-    updates = problem.timeless.async_updates
     return {
         buffer_of[value]
-        for update in updates
+        for update in problem.timeless.async_updates
         for part in sets[update]
         for value in part
-        if value.instruction is update and _is_first_part(value)
+        if value.instruction is update
+        and value.index[:1] == _CONTEXT
+        and not any(value.index[1:])
+        and not value.shape.is_tuple
     }
-
-
-def _is_first_part(value: HloValue) -> bool:
-    is_in_context = value.index[:1] == _CONTEXT and not value.shape.is_tuple
-    return is_in_context and not any(value.index[1:])

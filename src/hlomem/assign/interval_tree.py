@@ -1,18 +1,14 @@
-"""The bytes in use during a stretch of time.
+"""The bytes in use during an interval of time slots.
 
-In: byte ranges, each taken during an inclusive interval of time slots. Out: for an interval, byte
-ranges whose union is in use at some moment of it.
+XLA queries a balanced tree of buffers for those that overlap in time
+(`heap_simulator.cc: BufferIntervalTree`). Only the bytes matter, so this keeps merged byte ranges:
+the fuller the heap, the fewer. Their begins and ends are separate lists, because lists of plain
+numbers sort fastest, and two sorted lists determine the gaps.
 
-XLA asks a balanced tree of buffers for every one that overlaps in time
-(`heap_simulator.cc: BufferIntervalTree`). The question is only which bytes, so this keeps merged
-byte ranges instead of buffers: the fuller the heap, the fewer there are. Where ranges begin and
-where they end are two lists, because lists of bare numbers are searched and sorted fastest, and
-two sorted lists tell as much about the gaps as a list of pairs does.
-
-A byte in use at some moment of an interval was in use as it began, or becomes so during it.
-So there are two trees over time, each asked along one way only: `covering` answers for the first
-slot, `within` for the beginnings in all the others. Their leaves are blocks of slots; ranges that
-begin or end in the block of the first slot, or begin in that of the last, are looked at one by one.
+A byte in use during an interval is in use at its first slot, or becomes so later: one tree over
+time, `covering`, answers for the first slot, another, `within`, for the begins in all others. Their
+leaves are blocks of slots; ranges that begin or end in the first block, or begin in the last, are
+checked one by one.
 
     slots      0   1   2   3          bytes taken
     A          ■   ■                  [0, 64)
@@ -30,10 +26,7 @@ _FAN_BITS = 2  # nodes per node above: 4
 _FAN_MASK = (1 << _FAN_BITS) - 1
 
 _Ranges = tuple[list[float], list[float]]
-"""The beginnings and exclusive ends of byte ranges, which are sorted and disjoint.
-
-Floats, because lists of them sort fastest; they are exact up to 2 ** 53.
-"""
+"""The begins and exclusive ends of sorted, disjoint byte ranges; floats, which sort fastest."""
 _Level = list[_Ranges]
 
 
@@ -44,24 +37,23 @@ class IntervalTree:
 
     def __init__(self, slot_count: int) -> None:
         block_count = (slot_count >> _BLOCK_BITS) + 1
-        # What begins in a block: first and last slot, first byte and end.
+        # Ranges that begin in a block: first and last slot, first byte and end.
         self._begun: list[list[tuple[int, int, float, float]]] = [[] for _ in range(block_count)]
-        # What ends in a block and has begun before it: last slot, first byte and end.
+        # Ranges that end in a block and begin before it: last slot, first byte and end.
         self._ended: list[list[tuple[int, float, float]]] = [[] for _ in range(block_count)]
-        # What is taken during all of a node's time, neither beginning nor ending in its blocks, as
-        # far as no node above says so already; blocks are the first level:
+        # Ranges that neither begin nor end in a node's blocks, unless a node above has them:
         self._covering = _make_levels(block_count)
-        # What begins in a node's time:
+        # Ranges that begin in a node's blocks:
         self._within = _make_levels(block_count)
 
     def add(self, first: int, last: int, begin: float, end: float) -> None:
-        """Take the bytes from `begin` to before `end` during slots `first` to `last`."""
+        """Occupy the bytes [begin, end) during slots `first` to `last`."""
         low, high = first >> _BLOCK_BITS, last >> _BLOCK_BITS
         self._begun[low].append((first, last, begin, end))
         node = low
         for level in self._within:
             if not _merge(level[node], begin, end):
-                break  # where nothing changes, nothing changes above
+                break  # unchanged here, unchanged above
             node >>= _FAN_BITS
         if low == high:
             return
@@ -70,10 +62,7 @@ class IntervalTree:
             _merge(ranges, begin, end)
 
     def collect(self, first: int, last: int, begins: list[float], ends: list[float]) -> None:
-        """Append the beginnings and ends of ranges in use at any moment of some slots.
-
-        Both come in any order, `begins` in another than `ends`.
-        """
+        """Append the begins and ends of ranges in use during some slots, each in any order."""
         low, high = first >> _BLOCK_BITS, last >> _BLOCK_BITS
         begun = [entry for entry in self._begun[low] if entry[1] >= first and entry[0] <= last]
         if low != high:
@@ -97,7 +86,7 @@ class IntervalTree:
 
 
 def _make_levels(block_count: int) -> list[_Level]:
-    """Empty nodes: one for every block, then one for every four, up to one for all."""
+    """Empty nodes: one per block, one per four blocks, up to one for all."""
     levels: list[_Level] = [[([], []) for _ in range(block_count)]]
     while len(levels[-1]) > 1:
         count = (len(levels[-1]) + _FAN_MASK) >> _FAN_BITS
@@ -106,7 +95,7 @@ def _make_levels(block_count: int) -> list[_Level]:
 
 
 def _nodes(levels: list[_Level], low: int, high: int) -> _Level:
-    """The fewest nodes that together are the blocks from `low` to before `high`."""
+    """The fewest nodes that make up the blocks [low, high)."""
     nodes: _Level = []
     for level in levels:
         above_low, above_high = (low + _FAN_MASK) >> _FAN_BITS, high >> _FAN_BITS
@@ -120,10 +109,9 @@ def _nodes(levels: list[_Level], low: int, high: int) -> _Level:
 
 
 def _merge(ranges: _Ranges, begin: float, end: float) -> bool:
-    """Unite ranges with one more; whether that changed them."""
+    """Add a range; whether that changed the union."""
     begins, ends = ranges
-    # Those it meets or touches:
-    low, high = bisect_left(ends, begin), bisect_right(begins, end)
+    low, high = bisect_left(ends, begin), bisect_right(begins, end)  # those it touches
     if low >= high:
         begins.insert(low, begin)
         ends.insert(low, end)

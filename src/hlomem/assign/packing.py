@@ -1,16 +1,14 @@
-"""The heap: buffers with sizes and times in, offsets out. No HLO in sight.
+"""Heap packing: buffers with sizes and times in, offsets out; independent of HLO.
 
 Mirrors `GlobalDecreasingSizeBestFitHeap` and `ChooseBestHeapAlgorithm` of
-`service/heap_simulator/heap_simulator.cc`. Buffers are placed one after the other, each into the
-smallest gap that holds it among the bytes free during its whole life, the lowest of equal gaps,
-or on top. XLA tries two orders, large buffers first and long-lived buffers first, and keeps the
-smaller heap, the first of equals.
+`service/heap_simulator/heap_simulator.cc`. Buffers are placed by best fit in two orders, by size
+and by length of life; the smaller heap wins, the first of equal ones.
 
     time →     0 1 2 3 4          offsets, alignment 1
     A  8 bytes ■ ■ ■              0
-    B  6 bytes     ■ ■ ■          8      (A is alive at 2)
-    C  4 bytes       ■ ■          0      (A is gone)
-    D  2 bytes ■ ■                8      (B is not yet there)
+    B  6 bytes     ■ ■ ■          8      (A is live at 2)
+    C  4 bytes       ■ ■          0      (A is dead)
+    D  2 bytes ■ ■                8      (B is not live yet)
 """
 
 from __future__ import annotations
@@ -26,7 +24,6 @@ from typing import TYPE_CHECKING, overload
 from msgspec import Struct
 
 from hlomem.assign.best_fit import place
-from hlomem.base.named_tuples import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -34,23 +31,23 @@ if TYPE_CHECKING:
     from hlomem.assign.best_fit import Life
 
     Keys = Callable[["Intervals"], Iterable[tuple[int, int, int]]]
-    """The key of each buffer, buffer by buffer; the last of the three numbers is the id."""
+    """A sort key for each buffer, which ends in its id."""
 
 
 class BufferInterval(Struct, eq=False):
-    """A buffer and when it is alive. Times include both ends."""
+    """A buffer and its live range, both ends included."""
 
     id: int
-    """Unique; decides between equals."""
+    """Unique; breaks ties."""
     size: int
     start: int
     end: int
     colocations: Sequence[tuple[int, int]] = ()
-    """Further times during which the same bytes are in use, by values that share them."""
+    """Live ranges of other values that share the bytes."""
 
 
 class Intervals(Sequence[BufferInterval]):
-    """Buffers by columns: lists for who goes through all of them, else a sequence of buffers."""
+    """Buffers by columns, and as a sequence."""
 
     __slots__ = ("ends", "ids", "shared", "sizes", "starts")
 
@@ -62,7 +59,7 @@ class Intervals(Sequence[BufferInterval]):
         ends: Sequence[int],
         shared: Mapping[int, Sequence[tuple[int, int]]],
     ) -> None:
-        """`shared` holds the colocations of those that have any, by their place in the columns."""
+        """`shared` holds colocations by index."""
         self.ids = ids
         self.sizes = sizes
         self.starts = starts
@@ -73,8 +70,7 @@ class Intervals(Sequence[BufferInterval]):
         return len(self.ids)
 
     def __iter__(self) -> Iterator[BufferInterval]:
-        shared = map(self._shared_by, range(len(self)))
-        return map(BufferInterval, self.ids, self.sizes, self.starts, self.ends, shared)
+        return map(self.__getitem__, range(len(self)))
 
     @overload
     def __getitem__(self, index: int) -> BufferInterval: ...
@@ -82,21 +78,18 @@ class Intervals(Sequence[BufferInterval]):
     def __getitem__(self, index: slice) -> list[BufferInterval]: ...
     def __getitem__(self, index: int | slice) -> BufferInterval | list[BufferInterval]:
         if isinstance(index, slice):
-            return [self[place] for place in range(len(self))[index]]
+            return [self[number] for number in range(len(self))[index]]
         return BufferInterval(
             self.ids[index],
             self.sizes[index],
             self.starts[index],
             self.ends[index],
-            self._shared_by(range(len(self))[index]),
+            self.shared.get(range(len(self))[index], ()),
         )
-
-    def _shared_by(self, number: int) -> Sequence[tuple[int, int]]:
-        return self.shared.get(number, ())
 
 
 def by_columns(buffers: Sequence[BufferInterval]) -> Intervals:
-    """Buffers by columns."""
+    """The same buffers by columns."""
     if isinstance(buffers, Intervals):
         return buffers
     return Intervals(
@@ -108,7 +101,7 @@ def by_columns(buffers: Sequence[BufferInterval]) -> Intervals:
     )
 
 
-class Packing(NamedTuple):
+class Packing(Struct, frozen=True):
     """The offset of every buffer, and the size of the heap."""
 
     offset_by_id: dict[int, int]
@@ -116,14 +109,14 @@ class Packing(NamedTuple):
 
 
 def spatial_keys(buffers: Intervals) -> Iterable[tuple[int, int, int]]:
-    """Large first, then long-lived first (`GetSpatialBufferIntervalCompare`)."""
+    """By decreasing size, then length of life (`GetSpatialBufferIntervalCompare`)."""
     return zip(
         map(neg, buffers.sizes), map(sub, buffers.starts, buffers.ends), buffers.ids, strict=True
     )
 
 
 def temporal_keys(buffers: Intervals) -> Iterable[tuple[int, int, int]]:
-    """Long-lived first, colocations counted in, then large first (`GetTemporal...Compare`)."""
+    """By decreasing length of life with colocations, then size (`GetTemporal...Compare`)."""
     starts, ends = list(buffers.starts), list(buffers.ends)
     for number, times in buffers.shared.items():
         starts[number] = min(starts[number], *(start for start, _ in times))
@@ -145,12 +138,12 @@ def pack_best(buffers: Sequence[BufferInterval], alignment: int) -> Packing:
 def pack(
     buffers: Sequence[BufferInterval], alignment: int, keys: Keys, below: int | None = None
 ) -> Packing | None:
-    """Place the buffers in the order of `keys`; None as soon as the heap reaches `below` bytes."""
+    """Place the buffers in the order of `keys`; None once the heap reaches `below` bytes."""
     return _Timeline(by_columns(buffers)).pack(alignment, keys, below)
 
 
 class _Timeline:
-    """Buffers and their lives, for packing in several orders."""
+    """Buffers and their lives in slots, for packing in several orders."""
 
     def __init__(self, buffers: Intervals) -> None:
         self._empty: list[int] = []
@@ -162,7 +155,6 @@ class _Timeline:
         self._slot_count = sum(map(len, self._lives))
 
     def pack(self, alignment: int, keys: Keys, below: int | None = None) -> Packing | None:
-        """Places the buffers in the order of `keys`, as `pack` does."""
         buffers, lives = self._buffers, self._lives
         number_of = dict(zip(buffers.ids, range(len(buffers)), strict=True))
         ids = [buffer_id for _, _, buffer_id in sorted(keys(buffers))]
@@ -180,16 +172,16 @@ class _Timeline:
 
 
 def pack_by_time(buffers: Sequence[BufferInterval], alignment: int) -> Packing:
-    """Place buffers as they begin to live, each into the smallest gap there is at that time.
+    """Place buffers by start, each into the smallest sufficient gap at that time.
 
-    `FinishFastMerge` of heap_simulator.cc with `FreeChunksManager`. All colocations of a buffer
-    count as one life without pauses; a buffer that ends as another begins makes room for it.
+    `FinishFastMerge` of heap_simulator.cc with `FreeChunksManager`. Colocations count as one
+    contiguous live range; a buffer is freed before another one begins at the same time.
     """
-    gaps = [(0, _ENDLESS)]  # by offset; no two touch
-    taken: list[tuple[int, int, int]] = []  # a heap of: when it ends, begin, end
+    gaps = [(0, _ENDLESS)]  # by offset, not adjacent
+    taken: list[tuple[int, int, int]] = []  # a heap of (end of life, begin, end)
     offset_by_id: dict[int, int] = {}
     heap_size = 0
-    lives = [(*_whole_life(buffer), buffer) for buffer in buffers]
+    lives = [(*_life_span(buffer), buffer) for buffer in buffers]
     for start, last, buffer in sorted(lives, key=lambda e: (e[0], -e[2].size, e[2].id)):
         if buffer.size == 0:
             offset_by_id[buffer.id] = 0
@@ -214,21 +206,21 @@ def pack_by_time(buffers: Sequence[BufferInterval], alignment: int) -> Packing:
 
 _ENDLESS = 1 << 62
 _DENSE = 8
-"""Times are looked up in a table if they are no more than this many times the beginnings."""
+"""Times are looked up in a table if there are at most this many per start."""
 
 
 def _align(offset: int, alignment: int) -> int:
     return -(-offset // alignment) * alignment
 
 
-def _whole_life(buffer: BufferInterval) -> tuple[int, int]:
-    """The time from the first beginning to the last end of the values in one place."""
+def _life_span(buffer: BufferInterval) -> tuple[int, int]:
+    """The first start and last end of a buffer and its colocations."""
     times = ((buffer.start, buffer.end), *buffer.colocations)
     return min(start for start, _ in times), max(end for _, end in times)
 
 
 def _free(gaps: list[tuple[int, int]], begin: int, end: int) -> None:
-    """Add a gap, joined with those it touches."""
+    """Add a gap, merged with adjacent ones."""
     first = bisect_left(gaps, (begin, end))
     stop = first
     if stop < len(gaps) and gaps[stop][0] == end:
@@ -241,10 +233,9 @@ def _free(gaps: list[tuple[int, int]], begin: int, end: int) -> None:
 
 
 def lower_bound(buffers: Sequence[BufferInterval], alignment: int) -> int:
-    """Bytes no packing can do without: the most that is alive at one time.
+    """A lower bound of the heap: the most bytes that are live at one time.
 
-    All but the topmost buffer of a moment end at a multiple of the alignment, so the largest
-    padding may be missing once.
+    Only the topmost buffer may lack its padding up to the alignment.
     """
     columns = by_columns(buffers)
     change_at = _changes(columns)
@@ -252,7 +243,7 @@ def lower_bound(buffers: Sequence[BufferInterval], alignment: int) -> int:
     for start, end, size in zip(columns.starts, columns.ends, padded, strict=True):
         change_at[start] += size
         change_at[end + 1] -= size
-    for number in columns.shared:  # in use at other times, too, but at none twice
+    for number in columns.shared:  # also live at other times, but counted once
         buffer, size = columns[number], padded[number]
         change_at[buffer.start] -= size
         change_at[buffer.end + 1] += size
@@ -266,19 +257,16 @@ def lower_bound(buffers: Sequence[BufferInterval], alignment: int) -> int:
 
 
 def _changes(buffers: Intervals) -> list[int] | defaultdict[int, int]:
-    """Room for the bytes that begin or end at a time: a list where times are dense."""
-    last = max(buffers.ends, default=0)
-    for times in buffers.shared.values():
-        last = max(last, *(end for _, end in times))
-    first = min(buffers.starts, default=0)
-    if buffers.shared:
-        first = min(first, *(start for times in buffers.shared.values() for start, _ in times))
+    """Zeros by time: a list if times are dense."""
+    more = [time for times in buffers.shared.values() for time in times]
+    last = max([*buffers.ends, *(end for _, end in more)], default=0)
+    first = min([*buffers.starts, *(start for start, _ in more)], default=0)
     is_dense = first >= 0 and last <= _DENSE * len(buffers)
     return [0] * (last + 2) if is_dense else defaultdict(int)
 
 
 def _disjoint(buffer: BufferInterval) -> list[tuple[int, int]]:
-    """The times of a buffer, its colocations' included, with overlapping ones merged."""
+    """The live ranges of a buffer and its colocations, merged where they overlap."""
     times: list[tuple[int, int]] = []
     for start, end in sorted(((buffer.start, buffer.end), *buffer.colocations)):
         if times and start <= times[-1][1]:
@@ -289,14 +277,13 @@ def _disjoint(buffer: BufferInterval) -> list[tuple[int, int]]:
 
 
 def _lives_in_slots(buffers: Intervals) -> list[tuple[Life, ...]]:
-    """The lives of each buffer in slots: time counted in beginnings only.
+    """The live ranges of each buffer in slots, which count only starts.
 
-    Two lives meet exactly if one begins during the other.
+    Two live ranges overlap exactly if one begins during the other.
     """
     more = [time for times in buffers.shared.values() for time in times]
     starts = {*buffers.starts, *(start for start, _ in more)}
-    end = max(max(buffers.ends, default=0), max((end for _, end in more), default=0))
-    slot_at = _slots(starts, end)
+    slot_at = _slots(starts, max([*buffers.ends, *(end for _, end in more)], default=0))
     own = zip(map(slot_at, buffers.starts), map(slot_at, buffers.ends), strict=True)
     lives: list[tuple[Life, ...]] = list(zip(own, strict=True))
     for number, times in buffers.shared.items():
@@ -305,8 +292,8 @@ def _lives_in_slots(buffers: Intervals) -> list[tuple[Life, ...]]:
 
 
 def _slots(starts: set[int], end: int) -> Callable[[int], int]:
-    """The slot of a time: how many beginnings there are until then, less one."""
-    if min(starts, default=0) >= 0 and end <= _DENSE * len(starts):  # as the simulator counts
+    """The slot of a time: the number of starts up to it, less one."""
+    if min(starts, default=0) >= 0 and end <= _DENSE * len(starts):  # as in the simulator
         begins = bytearray(end + 1)
         for start in starts:
             begins[start] = 1

@@ -1,8 +1,7 @@
-"""The question: the buffers to assign, and their order.
+"""The input of buffer assignment: the buffers, their sizes, and their order.
 
-In: the analyses and the options. Out: the same in one place, with the bytes of every buffer, and
-the order in which buffers are looked at. Mirrors the preparations of `BufferAssigner` and the order
-of `AssignBuffersForComputations` (`service/buffer_assignment.cc`).
+Mirrors the preparations of `BufferAssigner` and the order of `AssignBuffersForComputations`
+(`service/buffer_assignment.cc`).
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from hlomem.analysis.machine_rules import rules_of
 from hlomem.assign.allocation import whole
 from hlomem.assign.sharing import Sharing
 from hlomem.base.quantities import ByteCount, Color, Step
@@ -32,11 +32,10 @@ if TYPE_CHECKING:
     Ranked = tuple[int, bool, int, int, HloBuffer]
 
 AS_WRITTEN: Mapping[Shape, Shape] = {}
-"""No array has another shape than the module says."""
 
 
 class Timeless(Struct, frozen=True, eq=False, dict=True):
-    """The part of the input that no order of instructions changes."""
+    """The part of the input that does not depend on the order of instructions."""
 
     dataflow: Dataflow
     aliasing: Aliasing
@@ -44,16 +43,16 @@ class Timeless(Struct, frozen=True, eq=False, dict=True):
     options: Options
     size_of: dict[HloBuffer, ByteCount]
     shapes: Mapping[Shape, Shape] = AS_WRITTEN
-    """The arrays that have other shapes than the module says, by those."""
+    """Replacements for shapes of the module."""
 
     def with_buffers(self, dataflow: Dataflow, aliasing: Aliasing) -> Timeless:
-        """The same for a program whose values make other buffers."""
+        """The input for the same values in other buffers."""
         made = state_timeless(dataflow, aliasing, self.color_of, self.options, self.shapes)
         self._hand_on(made, ("sharing", "only_color", "flow_positions", "async_updates"))
         return made
 
     def resized(self, shapes: Mapping[Shape, Shape]) -> Timeless:
-        """The same for arrays of other shapes, of which the same ones are alike."""
+        """The input for arrays of other shapes, of which the same ones are equal."""
         made = state_timeless(self.dataflow, self.aliasing, self.color_of, self.options, shapes)
         self._hand_on(made, _SIZELESS)
         return made
@@ -64,24 +63,24 @@ class Timeless(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def sharing(self) -> Sharing:
-        """The results that may be written over operands."""
-        return Sharing(self.dataflow, self.options.machine.alias_rules(self.options))
+        """The results that may overwrite operands."""
+        return Sharing(self.dataflow, rules_of(self.options.machine))
 
     @cached_property
     def only_color(self) -> Color | None:
-        """The memory space of all values; None where there are several."""
+        """The memory space of all values; None if there are several."""
         colors = set(self.color_of.values())
         return colors.pop() if len(colors) == 1 else None
 
     @cached_property
     def async_updates(self) -> list[HloInstruction]:
-        """The instructions that hand the contexts of asynchronous operations on."""
+        """The instructions that pass on contexts of asynchronous operations."""
         sets = self.dataflow.value_sets
         return [instruction for instruction in sets if instruction.opcode == "async-update"]
 
     @cached_property
     def special(self) -> dict[HloBuffer, HloValue]:
-        """The buffers that get an allocation of their own, with the value that makes them."""
+        """The buffers that get their own allocation, with the value that causes it."""
         entry = self.dataflow.module.entry
         special: dict[HloBuffer, HloValue] = {}
         for buffer in self.aliasing.buffers:
@@ -101,22 +100,22 @@ class Timeless(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def in_flow(self) -> list[Ranked]:
-        """The buffers of the program's own flow, in order."""
+        """The control-flow buffers with their sort keys, in order."""
         return self._ranked(self.flow_positions)
 
     @cached_property
     def flow_in_order(self) -> list[HloBuffer]:
-        """The same, without what they are ordered by."""
+        """The control-flow buffers, in order."""
         return [ranked[-1] for ranked in self.in_flow]
 
     @cached_property
     def thread_local(self) -> list[Ranked]:
-        """The buffers of computations inside one operation, in order."""
+        """The buffers of embedded computations with their sort keys, in order."""
         return self._ranked(self._post_order_positions(self.dataflow.call_graph.is_thread_local))
 
     @cached_property
     def thread_local_by_id(self) -> list[HloBuffer]:
-        """The same, by id."""
+        """The buffers of embedded computations, by id."""
         is_thread_local = self.dataflow.call_graph.is_thread_local
         computations = self.dataflow.module.computations
         wanted = {computation for computation in computations if is_thread_local(computation)}
@@ -125,20 +124,19 @@ class Timeless(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def whole_slices(self) -> dict[HloBuffer, dict[HloValue, OffsetSize]]:
-        """The slices of an allocation that holds one buffer inside an operation and no other."""
-        size_of = self.size_of
+        """The slices of thread-local allocations."""
         return {
-            buffer: dict.fromkeys(buffer.values, whole(size_of[buffer]))
+            buffer: dict.fromkeys(buffer.values, whole(self.size_of[buffer]))
             for buffer in self.thread_local_by_id
         }
 
     @cached_property
     def flow_positions(self) -> dict[HloInstruction, int]:
-        """The instructions of the program's own flow, numbered."""
+        """The control-flow instructions, numbered."""
         return self._post_order_positions(self.dataflow.call_graph.is_in_flow)
 
     def _ranked(self, rank_of: Mapping[HloInstruction, int]) -> list[Ranked]:
-        """Buffers of numbered instructions: large, then live-out, then early ones first."""
+        """Buffers of numbered instructions, by decreasing size, then live-out first, then rank."""
         live_out, size_of = self.aliasing.live_out, self.size_of
         keyed: list[Ranked] = []
         for buffer in self.aliasing.buffers:
@@ -155,10 +153,9 @@ class Timeless(Struct, frozen=True, eq=False, dict=True):
     def _post_order_positions(
         self, is_wanted: Callable[[HloComputation], bool]
     ) -> dict[HloInstruction, int]:
-        """Instructions numbered: callers before callees, operands before users.
+        """Instructions numbered callers before callees, operands before users.
 
-        `CallGraph::VisitNodes` goes through calls as they stand in XLA's lists, and so does
-        `HloModule::Print`: the order of the text is the one that is wanted.
+        `CallGraph::VisitNodes` and `HloModule::Print` use the same order of calls.
         """
         position: dict[HloInstruction, int] = {}
         for computation in reversed(self.dataflow.module.computations):
@@ -176,11 +173,11 @@ _SIZELESS = (
     "thread_local_by_id",
     "async_updates",
 )
-"""The parts that depend on no size."""
+"""Properties that do not depend on sizes."""
 
 
 class Problem(Struct, frozen=True, eq=False):
-    """The input of buffer assignment."""
+    """The input of buffer assignment for one order of instructions."""
 
     dataflow: Dataflow
     aliasing: Aliasing
@@ -191,7 +188,7 @@ class Problem(Struct, frozen=True, eq=False):
     timeless: Timeless
 
     def color(self, buffer: HloBuffer) -> Color:
-        """The memory space of a buffer: that of all its values."""
+        """The memory space of a buffer, which all its values share."""
         return self.color_of[buffer.values[0]]
 
     def alignment(self, color: Color) -> int:
@@ -199,22 +196,13 @@ class Problem(Struct, frozen=True, eq=False):
         return self.options.machine.alignment(color) or 1
 
     def first_start(self, buffer: HloBuffer) -> Step:
-        """The step at which a buffer begins to live; 0 for one without live range."""
+        """The first step of a buffer's live ranges; 0 without a live range."""
         range_of = self.live_ranges.range_of
         return min(range_of[v].start if v in range_of else Step(0) for v in buffer.values)
 
-    def last_end(self, buffer: HloBuffer) -> Step:
-        """The last step at which a buffer is alive."""
-        return max(self.live_ranges.range_of[value].end for value in buffer.values)
-
     def in_order(self, buffers: list[Ranked], left_out: Collection[HloBuffer]) -> list[HloBuffer]:
-        """The buffers that are left, in XLA's order.
-
-        Where they are merged fast, those that begin to live first come first of all.
-        """
+        """The other buffers in XLA's order; with `fast_merge`, by start of live range."""
         if not self.options.fast_merge:
-            if not left_out:
-                return [ranked[-1] for ranked in buffers]
             return [ranked[-1] for ranked in buffers if ranked[-1] not in left_out]
         keyed = [
             (self.first_start(buffer), size, is_inner, number, buffer)
@@ -223,17 +211,6 @@ class Problem(Struct, frozen=True, eq=False):
         ]
         keyed.sort()
         return [entry[-1] for entry in keyed]
-
-
-def state_problem(
-    dataflow: Dataflow,
-    aliasing: Aliasing,
-    live_ranges: LiveRanges,
-    color_of: ColorOf,
-    options: Options,
-) -> Problem:
-    """Gather the input of buffer assignment."""
-    return with_order(state_timeless(dataflow, aliasing, color_of, options), live_ranges)
 
 
 def with_order(timeless: Timeless, live_ranges: LiveRanges) -> Problem:
@@ -256,7 +233,7 @@ def state_timeless(
     options: Options,
     shapes: Mapping[Shape, Shape] = AS_WRITTEN,
 ) -> Timeless:
-    """Gather what is the same in any order; `shapes` are arrays that the module says otherwise."""
+    """The input that no order changes; `shapes` replaces shapes of the module."""
     sizes = _buffer_sizes(aliasing, options, shapes)
     far = options.machine.far_table_color
     if far is not None:
@@ -268,7 +245,7 @@ def state_timeless(
 def _buffer_sizes(
     aliasing: Aliasing, options: Options, shapes: Mapping[Shape, Shape]
 ) -> dict[HloBuffer, ByteCount]:
-    """Bytes of every buffer: those of its largest value."""
+    """Bytes of every buffer's largest value."""
     size_of_shape: dict[Shape, ByteCount] = {}
     sizes: dict[HloBuffer, ByteCount] = {}
     for buffer in aliasing.buffers:

@@ -1,9 +1,9 @@
-"""Reuse of idle allocations: buffers that take turns in memory that outlives the heap.
+"""The live ranges of allocations, and the allocations that are idle during others.
 
-An allocation for a result, or for a parameter the caller gave away, is idle until the result is
-computed and after the parameter is read. XLA asks every such allocation, the newest first, whether
-a buffer fits (`DefaultBufferAllocationsManager...::TryAssignToExistingAllocation`). Here one
-segment tree over time answers for all of them at once: a node holds a bit per allocation.
+An allocation of a result, or of a donated parameter, is idle before the result is computed and
+after the parameter's last use. XLA tries every such allocation for a buffer, the newest first
+(`DefaultBufferAllocationsManager...::TryAssignToExistingAllocation`). Here a segment tree over time
+answers for all at once: a node holds a bit per allocation.
 """
 
 from __future__ import annotations
@@ -19,10 +19,7 @@ if TYPE_CHECKING:
 
 
 class Occupancy:
-    """The live ranges of the values in one allocation, in order.
-
-    They follow one another: two may share a moment at which one ends and the other begins.
-    """
+    """The live ranges in one allocation, in order; one may end at the step another begins."""
 
     __slots__ = ("_entries",)
 
@@ -30,11 +27,11 @@ class Occupancy:
         self._entries: list[tuple[int, int, int, HloValue]] = []  # end, start, id, value
 
     def add(self, value: HloValue, live_range: LiveRange) -> None:
-        """Note that a value lies here during its live range."""
+        """Add a value."""
         insort(self._entries, (live_range.end, live_range.start, value.id, value))
 
     def overlapping(self, live_range: LiveRange) -> Iterator[tuple[HloValue, int, int]]:
-        """The values that are alive at some time of `live_range`, with start and end."""
+        """The values that are live at some time of `live_range`, with start and end."""
         entries = self._entries
         for i in range(bisect_left(entries, (live_range.start,)), len(entries)):
             end, start, _, value = entries[i]
@@ -44,25 +41,25 @@ class Occupancy:
 
 
 class IdleAllocations:
-    """The busy times of a growing number of allocations, over times 0 to `end`.
+    """The busy times of a growing number of allocations, over steps 0 to `end`.
 
-    Times are doubled, so "ends at t" and "continues past t" are different ticks.
+    In half steps, "ends at t" and "continues past t" differ.
     """
 
     def __init__(self, end: int) -> None:
         self._leaf_count = 1 << (2 * end).bit_length()
         self._covering = [0] * (2 * self._leaf_count)
         self._beginning = [0] * (2 * self._leaf_count)
-        self._changing: dict[int, int] = {}  # at a step, those in which something begins or ends
+        self._changing: dict[int, int] = {}  # allocations with a begin or an end, by step
         self._all = 0
         self._noted: list[tuple[int, LiveRange]] = []  # not in the tree yet
         self._end = 2 * end
-        # Idle times, as they were registered, but for those within others; both lists grow.
+        # Idle times as registered, without those inside others; both lists ascend.
         self._idle_from: list[int] = []
         self._idle_to: list[int] = []
 
     def register(self, number: int, busy: Iterable[LiveRange] = ()) -> None:
-        """Begin to ask allocation `number`, which is in use at some times."""
+        """Add allocation `number`, which is busy at some times."""
         self._all |= 1 << number
         first = 0
         for live_range in sorted(busy):
@@ -75,7 +72,6 @@ class IdleAllocations:
             self._add_idle(first, self._end)
 
     def _add_idle(self, first: int, last: int) -> None:
-        """Note that an allocation is idle from one half step to another."""
         idle_from, idle_to = self._idle_from, self._idle_to
         high = bisect_right(idle_from, first)
         if high and idle_to[high - 1] >= last:
@@ -86,11 +82,11 @@ class IdleAllocations:
         idle_to[low:high] = [last]
 
     def occupy(self, number: int, live_range: LiveRange) -> None:
-        """Note that an allocation is in use, both ends included."""
+        """Mark an allocation as busy, both ends included."""
         self._noted.append((number, live_range))
 
     def _add(self, number: int, live_range: LiveRange) -> None:
-        """Put a time at which an allocation is in use into the tree."""
+        """Add a busy time to the tree."""
         bit = 1 << number
         start, end = live_range
         changing = self._changing
@@ -99,7 +95,7 @@ class IdleAllocations:
         low = 2 * start + self._leaf_count
         high = 2 * end + self._leaf_count
         covering, beginning = self._covering, self._beginning
-        node = low if start else 0  # nobody asks for a time before the first
+        node = low if start else 0  # no query begins before the first step
         while node and not beginning[node] & bit:
             beginning[node] |= bit
             node >>= 1
@@ -115,10 +111,9 @@ class IdleAllocations:
             high >>= 1
 
     def idle(self, half_steps: Iterable[tuple[int, int]]) -> Iterable[int]:
-        """Allocations that are not in use from one half step to another, the newest first.
+        """The allocations that are idle during ranges of half steps, the newest first, lazily.
 
-        They are listed one by one: most often the first will do. No half step at all stands for a
-        moment that may be shared by what begins or ends then, not by what goes on.
+        An empty range stands for a step that may be shared with values that begin or end there.
         """
         busy, everything = 0, self._all
         for first, last in half_steps if everything else ():
@@ -127,17 +122,17 @@ class IdleAllocations:
             else:
                 step = (first + last + 1) // 4
                 busy |= self._busy(2 * step, 2 * step) & ~self._changing.get(step, 0)
-            if busy == everything:  # as most often
+            if busy == everything:  # the usual case
                 return ()
         return _bits(everything & ~busy)
 
     def are_busy(self, first: int, last: int) -> bool:
-        """Whether none was idle from one half step to another when it was registered."""
-        place = bisect_right(self._idle_from, first)
-        return not place or self._idle_to[place - 1] < last
+        """Whether no allocation was idle in a range of half steps when it was registered."""
+        index = bisect_right(self._idle_from, first)
+        return not index or self._idle_to[index - 1] < last
 
     def _busy(self, first: int, last: int) -> int:
-        """The allocations busy at some half step; all of them, as soon as that is clear."""
+        """The allocations that are busy in a range of half steps."""
         if self._noted:
             for number, live_range in self._noted:
                 self._add(number, live_range)
@@ -145,12 +140,12 @@ class IdleAllocations:
         covering, beginning, everything = self._covering, self._beginning, self._all
         low, high = first + self._leaf_count, last + self._leaf_count
         busy = 0
-        # Busy at the ends, from long stretches of time to short ones.
+        # Busy at the ends, from the root of the tree down.
         for shift in range(low.bit_length() - 1, -1, -1):
             busy |= covering[low >> shift] | covering[high >> shift]
             if busy == everything:
                 return busy
-        # Busy since a time in between.
+        # Busy from a step in between.
         low += 1
         while low < high:
             if low & 1:

@@ -1,8 +1,7 @@
-"""Allocations in which values take turns, and the candidates for the next turn.
+"""Allocations that several buffers use one after the other.
 
-In: allocations as they are made, and a buffer to place. Out: the allocations it may go into, in
-XLA's order. Mirrors `BufferAssigner::MaybeAssignBuffer` and `LiveRangeInterferes` of
-`service/buffer_assignment.cc`. `hlomem.assign.reuse` knows which allocations are idle when.
+Mirrors `BufferAssigner::MaybeAssignBuffer` and `LiveRangeInterferes` of
+`service/buffer_assignment.cc`.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class SharedAllocations:
-    """Allocations that are written to, one value after the other."""
+    """The shared allocations of one plan."""
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
@@ -34,33 +33,31 @@ class SharedAllocations:
         self._sequence = problem.live_ranges.sequence
         self._sharing = problem.timeless.sharing
         self._allocation_of: dict[HloValue, BufferAllocation] = {}
-        self._readers: set[HloInstruction] = set()  # of whole results that may lie in them
+        self._readers: set[HloInstruction] = set()  # of whole results in these allocations
         self._occupancy: dict[BufferAllocation, Occupancy] = {}
         self._idle = IdleAllocations(problem.live_ranges.end)
         self._reusable: list[BufferAllocation] = []
         self._number_of: dict[BufferAllocation, int] = {}
 
     def watch(self, allocation: BufferAllocation, buffer: HloBuffer) -> None:
-        """Let users of its values have a new allocation, which holds one buffer."""
+        """Offer a new allocation, which holds one buffer, to users of its values."""
         self._occupancy[allocation] = Occupancy()
         self._occupy(allocation, buffer)
 
     def make_reusable(self, allocation: BufferAllocation) -> None:
-        """Let any buffer have an allocation that is watched."""
+        """Offer a watched allocation to any buffer."""
         number = self._number_of[allocation] = len(self._reusable)
         self._reusable.append(allocation)
         self._idle.register(number, [self._range_of[value] for value in allocation.slices])
 
     def add(self, allocation: BufferAllocation, buffer: HloBuffer) -> None:
         """Put another buffer into an allocation."""
-        size = self._size_of[buffer]
-        allocation.slices.update(dict.fromkeys(buffer.values, whole(size)))
+        allocation.slices.update(dict.fromkeys(buffer.values, whole(self._size_of[buffer])))
         if buffer in self._live_out:
             allocation.maybe_live_out = True
         self._occupy(allocation, buffer)
 
     def _occupy(self, allocation: BufferAllocation, buffer: HloBuffer) -> None:
-        """Note when an allocation is in use."""
         occupancy = self._occupancy[allocation]
         number = self._number_of.get(allocation)
         for value in buffer.values:
@@ -74,7 +71,7 @@ class SharedAllocations:
                 self._idle.occupy(number, live_range)
 
     def are_busy(self, buffer: HloBuffer) -> bool:
-        """Whether it is clear at once that no allocation can take a buffer, as it most often is."""
+        """Whether a quick test shows that no allocation can take a buffer, the usual case."""
         values = buffer.values
         if len(values) > 1 or values[0].instruction in self._readers:
             return False
@@ -83,37 +80,26 @@ class SharedAllocations:
 
     def of_operands(self, buffer: HloBuffer) -> list[BufferAllocation]:
         """The allocations of the operands of values that are whole results."""
+        allocation_of, sets = self._allocation_of, self._problem.dataflow.value_sets
         found: list[BufferAllocation] = []
         for value in buffer.values:
             instruction = value.instruction
-            is_whole = not value.index and not instruction.shape.is_tuple
-            if is_whole and instruction in self._readers:
-                found += self._read_by(instruction)
-        return found
-
-    def _read_by(self, user: HloInstruction) -> list[BufferAllocation]:
-        """The allocations of a user's operands, each of which may be one of several values."""
-        allocation_of, sets = self._allocation_of, self._problem.dataflow.value_sets
-        found: list[BufferAllocation] = []
-        for operand in user.operands:
-            reads = sets[operand][0]
-            if len(reads) == 1:
-                if reads[0] in allocation_of:
-                    found.append(allocation_of[reads[0]])
+            if value.index or instruction.shape.is_tuple or instruction not in self._readers:
                 continue
-            places = {allocation_of[read] for read in reads if read in allocation_of}
-            found += sorted(places, key=lambda allocation: allocation.index)
+            for operand in instruction.operands:
+                reads = {allocation_of[read] for read in sets[operand][0] if read in allocation_of}
+                found += sorted(reads, key=lambda allocation: allocation.index)
         return found
 
     def idle(self, buffer: HloBuffer) -> Iterable[BufferAllocation]:
-        """Reusable allocations that nothing needs while a buffer lives, the newest first."""
+        """Reusable allocations that are idle during a buffer's live ranges, the newest first."""
         numbers = self._idle.idle(map(self._exclusive_half_steps, buffer.values))
         return map(self._reusable.__getitem__, numbers) if numbers else ()
 
     def _exclusive_half_steps(self, value: HloValue) -> tuple[int, int]:
-        """The half steps during which nothing else may be alive in the same place.
+        """The half steps at which no other value may be live at the same offset.
 
-        At the ends something may: an operand it overwrites, and a user that overwrites it.
+        The ends are left out if the value may overwrite an operand, or a user the value.
         """
         start, end = self._range_of[value]
         sequence, may_share = self._sequence, self._sharing.is_possible
@@ -130,10 +116,7 @@ class SharedAllocations:
         buffer: HloBuffer,
         ignored: Collection[HloValue] = frozenset(),
     ) -> bool:
-        """Whether a buffer fits into an allocation in size and time (`MaybeAssignBuffer`).
-
-        It does not mind the values that are to be ignored.
-        """
+        """Whether a buffer fits into an allocation in size and time (`MaybeAssignBuffer`)."""
         size = self._size_of[buffer]
         if size > allocation.size or self._color_of[buffer.values[0]] != allocation.color:
             return False
@@ -156,23 +139,17 @@ class SharedAllocations:
             if other in ignored:
                 continue
             if live_range.end == start:
-                if not self._can_take_place_of(value, other):
+                if not self._may_overwrite(value, other):
                     return True
-            elif end != live_range.start or not self._can_take_place_of(other, value):
+            elif end != live_range.start or not self._may_overwrite(other, value):
                 return True
-        return value.instruction.opcode == "copy" and self._holds_operand(allocation, value)
+        if value.instruction.opcode != "copy":
+            return False
+        copied = self._problem.dataflow.value_sets[value.instruction.operands[0]]
+        return any(source in allocation.slices for part in copied for source in part)
 
-    def _holds_operand(self, allocation: BufferAllocation, copy: HloValue) -> bool:
-        """Whether a copy's operand lies there at any time: then the copy may not."""
-        operand = copy.instruction.operands[0]
-        return any(
-            value in allocation.slices
-            for part in self._problem.dataflow.value_sets[operand]
-            for value in part
-        )
-
-    def _can_take_place_of(self, operand: HloValue, user: HloValue) -> bool:
-        """Whether `user` may be written over `operand`, which ends as the user begins."""
+    def _may_overwrite(self, operand: HloValue, user: HloValue) -> bool:
+        """Whether `user` may overwrite `operand`, which ends as the user begins."""
         problem, instruction = self._problem, user.instruction
         if instruction.opcode == "copy":
             return False

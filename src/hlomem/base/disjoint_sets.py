@@ -1,7 +1,4 @@
-"""Sets that only ever grow together: a disjoint-set forest.
-
-In: members, united two by two. Out: one member that stands for each set, and the sets.
-"""
+"""A disjoint-set forest (union-find)."""
 
 from __future__ import annotations
 
@@ -14,13 +11,13 @@ T = TypeVar("T")
 
 
 class DisjointSets(Generic[T]):
-    """Members of disjoint sets; one never united with another is a set of its own."""
+    """Disjoint sets; a member never united with another is its own set."""
 
     def __init__(self) -> None:
         self._parent: dict[T, T] = {}
 
     def find(self, member: T) -> T:
-        """The member that stands for the set of another, or for its own."""
+        """The representative of a member's set."""
         path: list[T] = []
         while (parent := self._parent.get(member)) is not None:
             path.append(member)
@@ -30,17 +27,17 @@ class DisjointSets(Generic[T]):
         return member
 
     def unite(self, one: T, other: T) -> None:
-        """Makes one set of two; who stands for `other` stands for both."""
+        """Merges two sets; the representative of `other` represents both."""
         head, remaining = self.find(one), self.find(other)
         if head != remaining:
             self._parent[head] = remaining
 
     def are_together(self, one: T, other: T) -> bool:
-        """Whether two members are in one set."""
+        """Whether two members are in the same set."""
         return self.find(one) == self.find(other)
 
     def groups(self, members: Iterable[T]) -> dict[T, list[T]]:
-        """These members by set, in their order; the key is who stands for the set."""
+        """Members grouped by the representative of their set, in the given order."""
         found: dict[T, list[T]] = {}
         for member in members:
             found.setdefault(self.find(member), []).append(member)

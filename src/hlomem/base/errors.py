@@ -1,7 +1,6 @@
-"""The errors hlomem raises on purpose; anything else that escapes is a bug of ours.
+"""The errors hlomem raises on purpose; any other exception is a bug.
 
-Each carries the exit code the command line turns it into. A message says what is wrong, where,
-and what the reader can do; places are rendered by `hlomem.base.source`.
+Each has the exit code of the command line. Messages say what is wrong, where, and what to do next.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ EXIT_INTERNAL = 4
 
 
 class HlomemError(Exception):
-    """Base of every error that is an answer to the user, not a defect."""
+    """Base of all errors meant for the user."""
 
     exit_code = EXIT_UNREADABLE
 
 
 class ParseError(HlomemError):
-    """Text that is not what it should be: `str()` shows place, line and a caret."""
+    """Malformed text; `str()` shows position, line and a caret."""
 
     def __init__(self, source: Source, span: Span, problem: str, hint: str = "") -> None:
         super().__init__(problem)
@@ -39,43 +38,43 @@ class ParseError(HlomemError):
     @property
     def line(self) -> int:
         """The line of the problem, counted from 1."""
-        return self.source.place(self.span.start).line
+        return self.source.position(self.span.start).line
 
     @property
     def column(self) -> int:
         """The column of the problem, counted from 1."""
-        return self.source.place(self.span.start).column
+        return self.source.position(self.span.start).column
 
     def __str__(self) -> str:
         return self.source.render(self.span, self.problem, self.hint)
 
 
 class UnsupportedError(ParseError):
-    """Text we understand as text, holding a construct hlomem does not model."""
+    """Well-formed text with a construct that hlomem does not model."""
 
 
 class InputError(HlomemError):
-    """Input that cannot be read at all: no such file, not text, not a dump."""
+    """Unreadable input: no such file, not text, not a dump."""
 
 
 class CommandError(HlomemError):
-    """Wrong use of a command or of an argument."""
+    """A wrong command or argument."""
 
     exit_code = EXIT_USAGE
 
 
 class UnknownNameError(CommandError, KeyError):
-    """A name of which there is none, or more than one: says what there is."""
+    """An unknown or ambiguous name; the message lists the known ones."""
 
-    __str__ = Exception.__str__  # a KeyError's would put the message in quotes
+    __str__ = Exception.__str__  # KeyError's would quote the message
 
 
 class UnknownChoiceError(CommandError, ValueError):
-    """An argument that is none of its choices: names them."""
+    """An argument outside its choices; the message lists them."""
 
 
 class EditError(CommandError):
-    """A program that cannot be built, or a change that a program cannot take: says why."""
+    """A program that cannot be built, or an edit that it does not permit."""
 
     def __init__(self, problem: str) -> None:
         super().__init__(elide(problem))

@@ -1,4 +1,4 @@
-"""The garbage collector, out of the way of code that makes many objects and drops few."""
+"""Pausing the garbage collector where code allocates much and frees little."""
 
 from __future__ import annotations
 
@@ -12,19 +12,14 @@ if TYPE_CHECKING:
 
 @contextmanager
 def collector_off() -> Iterator[None]:
-    """No garbage collection meanwhile, nor of what was made meanwhile right after."""
+    """Disable the collector inside the block and exempt its objects from the next collection."""
     was_on = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
         if was_on:
-            _switch_on()
-
-
-def _switch_on() -> None:
-    if gc.get_freeze_count() == 0:
-        # Makes what is there old, or the first young collection would walk through all of it.
-        gc.freeze()
-        gc.unfreeze()
-    gc.enable()
+            if gc.get_freeze_count() == 0:
+                gc.freeze()  # moves the new objects to the oldest generation
+                gc.unfreeze()
+            gc.enable()

@@ -1,8 +1,4 @@
-"""The choice between native kernels and the Python that does the same.
-
-A kernel is a file `_name.c` beside that Python. Which of the two runs changes how long things take
-and nothing else; tests hold them to each other.
-"""
+"""The choice between native kernels (`_name.c`) and the equivalent Python next to them."""
 
 from __future__ import annotations
 
@@ -11,16 +7,16 @@ from importlib import import_module
 from typing import Any
 
 IS_WANTED = not os.environ.get("HLOMEM_PURE")
-"""Native kernels run where they were built, unless the environment says HLOMEM_PURE=1."""
+"""HLOMEM_PURE=1 in the environment disables native kernels."""
 
 
 def kernel(module: str, function: str) -> Any:
-    """A function of a native kernel; None where it was not built or is not wanted."""
+    """A function of a native kernel; None if the kernel was not built or is disabled."""
     if not IS_WANTED:
         return None
     try:
         return getattr(import_module(module), function)
-    except ImportError:  # as in every installation without a compiler
+    except ImportError:  # installed without a compiler
         return None
 
 

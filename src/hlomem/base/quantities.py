@@ -1,12 +1,10 @@
-"""Kinds of whole numbers: an offset is not a size, a step is not an index.
+"""Integer types: an offset is not a size, a step is not an index.
 
-The type checker keeps them apart; at run time each is a plain `int`, and arithmetic on them gives a
-plain `int` that has to be named again. Two conventions go with them:
+Distinct to the type checker, plain `int`s at run time. Their intervals:
 
-- **Steps** are positions in the flattened schedule. A live range [start, end] includes both ends,
-  as XLA's does (`HloLiveRange::TimeBound`): a value whose range ends at the step at which another's
-  begins meets it there, and shares memory with it only if the instruction writes in place.
-- **Bytes** are half open: a slice is [offset, offset + size), and two that touch do not meet.
+- **Steps**: a live range [start, end] includes both ends, as XLA's `HloLiveRange::TimeBound`. Two
+  values whose ranges meet at a step share memory only if the instruction writes in place.
+- **Bytes**: a slice [offset, offset + size) is half-open; adjacent slices do not overlap.
 """
 
 from __future__ import annotations
@@ -17,19 +15,18 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 ValueId = NewType("ValueId", int)
-"""XLA's number of a value, in the order of definition; numbers of dropped phis are missing."""
+"""XLA's id of a value, in definition order; ids of dropped phis are missing."""
 BufferId = NewType("BufferId", int)
-"""XLA's number of a buffer, in the order of its first values."""
+"""XLA's id of a buffer, in the order of first values."""
 AllocationIndex = NewType("AllocationIndex", int)
-"""The position of an allocation in the final list."""
+"""The index of an allocation in the final list."""
 ParameterNumber = NewType("ParameterNumber", int)
-"""The position of an argument of the entry computation."""
+"""The index of an argument of the entry computation."""
 Color = NewType("Color", int)
 """A memory space; 0 is the main one."""
 Offset = NewType("Offset", int)
-"""The first byte of a slice, counted from the beginning of its allocation."""
+"""The first byte of a slice, relative to its allocation."""
 ByteCount = NewType("ByteCount", int)
-"""A number of bytes."""
 Step = NewType("Step", int)
 """A position in the flattened schedule (XLA's logical time)."""
 
@@ -37,7 +34,6 @@ NEVER = Step(-1)
 """Before every step."""
 MAIN_MEMORY = Color(0)
 BEGINNING = Offset(0)
-"""Of an allocation."""
 
 
 def steps(count: int) -> Sequence[Step]:

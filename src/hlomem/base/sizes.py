@@ -1,8 +1,6 @@
-"""Sizes in words: read as people and as programs write them, and written for people.
+"""Sizes as text: parsed as users and logs write them, formatted for users.
 
-    parse_size("16GiB")  parse_printed_size("1.50G")  format_bytes(1 << 30)
-
-How XLA itself rounds sizes in its dumps is part of their format: `hlomem.dump.numbers`.
+XLA's own rounding in dumps is in `hlomem.dump.grammar`.
 """
 
 from __future__ import annotations
@@ -31,14 +29,13 @@ def parse_size(text: str) -> int | None:
 
 
 def parse_printed_size(text: str) -> int:
-    """The bytes of a size in a log: `1.50G`, `6.00MiB`, `512B`, `4096 bytes`, `4096`.
+    """The bytes of a size in a log: `1.50G`, `6.00MiB`, `512B`, `4096 bytes`, `-4096`.
 
-    Programs print powers of 1024 whatever they call them, may print less than nothing, and follow a
-    number with words.
+    Whatever its unit is called, it is a power of 1024.
     """
     number = re.match(_PRINTED_NUMBER, text)
     if number is None:
-        raise ValueError(f"no size: {text}")
+        raise ValueError(f"not a size: {text}")
     unit = text[number.end() :].strip()[:1].upper()
     if not unit:
         return int(number[0])
@@ -46,7 +43,7 @@ def parse_printed_size(text: str) -> int:
 
 
 def _scaled(amount: str, unit: int) -> int:
-    """An amount of units; exact where it is a whole number."""
+    """An amount of units; exact for integers."""
     return round(float(amount) * unit) if "." in amount else int(amount) * unit
 
 
@@ -60,7 +57,7 @@ def format_bytes(size: int) -> str:
 
 
 def format_change(part: int, whole: int) -> str:
-    """A change as a share with its sign: +3.1%, -0.4%; nothing is +0.0%."""
+    """A signed relative change: +3.1%, -0.4%, +0.0%."""
     share = part / max(whole, 1)
     text = f"{abs(share):.1%}"
     return f"{'-' if share < 0 and text != '0.0%' else '+'}{text}"

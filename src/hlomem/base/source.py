@@ -1,29 +1,25 @@
-"""A text with a name, places in it, and how an error points at one.
+"""A named text, and the excerpt with which an error points into it.
 
-Readers keep offsets only; line, column and caret are computed here when something is wrong.
-Lines end at "\\n" and nowhere else: `str.splitlines` would also split at eight characters that
-may stand inside a name.
+Readers keep character offsets; lines and columns are computed when an error is printed. Lines end
+at "\\n" only: `str.splitlines` also splits at eight characters that are legal in names.
 """
 
 from __future__ import annotations
 
 import re
-
-from hlomem.base.named_tuples import NamedTuple
+from typing import NamedTuple
 
 EXCERPT_COLUMNS = 96
 _MARGIN = 30
 
-# Patterns as text, here and elsewhere: `re` compiles them when they are needed, and keeps them.
+# A plain string: `re` compiles it on first use and caches it.
 INVISIBLE = (
     "[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f"
     "\ufeff\ufff9-\ufffb\ud800-\udfff]"
 )
-"""C0 and C1 controls, line and paragraph separators, bidi controls, characters without width and
-lone surrogates: what must never reach a terminal."""
+"""Characters that must not reach a terminal: C0 and C1 controls, line and paragraph separators,
+bidi controls, zero-width characters and lone surrogates."""
 
-
-# Between backquotes, with the first and last characters to keep.
 _LONG_QUOTE = r"`([^`]{60})[^`]{20,}?([^`]{20})`"
 
 
@@ -34,27 +30,27 @@ class Span(NamedTuple):
     end: int
 
 
-class Place(NamedTuple):
-    """Line and column, both counted from 1."""
+class Position(NamedTuple):
+    """Line and column, counted from 1."""
 
     line: int
     column: int
 
 
 def visible(text: str) -> str:
-    """`text` with control, bidi and undecodable characters written as escapes, fit for a screen."""
-    if text.isascii() and text.isprintable():  # as nearly all are; the pattern is large
+    """`text` with `INVISIBLE` characters written as escapes."""
+    if text.isascii() and text.isprintable():  # spares compiling the large pattern
         return text
     return re.sub(INVISIBLE, _escape, text)
 
 
 def visible_lines(text: str) -> str:
-    """The same for a text of several lines, which stay lines."""
+    """`visible`, line by line."""
     return "\n".join(map(visible, text.split("\n")))
 
 
 def elide(text: str) -> str:
-    """`text` with the middle left out of each long name that stands between backquotes."""
+    """`text` with long names in backquotes shortened in the middle."""
     return re.sub(_LONG_QUOTE, r"`\1…\2`", text) if len(text) > EXCERPT_COLUMNS else text
 
 
@@ -66,7 +62,7 @@ def _escape(match: re.Match[str]) -> str:
 
 
 class Source:
-    """A text and the name its user knows it by (a path, `<stdin>`, `<string>`)."""
+    """A text and its name: a path, `<stdin>`, `<string>`."""
 
     __slots__ = ("name", "text")
 
@@ -74,36 +70,33 @@ class Source:
         self.name = name
         self.text = text
 
-    def place(self, offset: int) -> Place:
+    def position(self, offset: int) -> Position:
         """Line and column of a character offset."""
         start = self.text.rfind("\n", 0, offset) + 1
-        return Place(self.text.count("\n", 0, start) + 1, offset - start + 1)
+        return Position(self.text.count("\n", 0, start) + 1, offset - start + 1)
 
     @property
     def first_line(self) -> Span:
-        """The span to point at when a text is wrong as a whole."""
+        """The span for errors about the whole text."""
         return Span(0, max(self.text.find("\n"), 1))
 
     def render(self, span: Span, problem: str, hint: str = "") -> str:
-        """`name:line:col: problem`, the line, a caret under the place, and what to do."""
-        line, column = self.place(span.start)
-        start = span.start - column + 1
-        low = max(0, column - 1 - _MARGIN) if column > EXCERPT_COLUMNS - _MARGIN else 0
-        window_start = start + low
-        end = self.text.find("\n", span.start)
-        end = len(self.text) if end < 0 else end
-        window_end = min(end, window_start + EXCERPT_COLUMNS)
-        before = ("… " if low else "") + visible(self.text[window_start : span.start])
-        marked = visible(self.text[span.start : max(span.start, min(span.end, window_end))])
-        after = visible(
-            self.text[span.start + max(0, min(span.end, window_end) - span.start) : window_end]
-        ) + (" …" if window_end < end else "")
+        """`name:line:col: problem`, an excerpt of the line with carets, and a hint."""
+        line, column = self.position(span.start)
+        hidden = max(0, column - 1 - _MARGIN) if column > EXCERPT_COLUMNS - _MARGIN else 0
+        start = span.start - column + 1 + hidden
+        line_end = self.text.find("\n", span.start)
+        line_end = len(self.text) if line_end < 0 else line_end
+        end = min(line_end, start + EXCERPT_COLUMNS)
+        marked_end = max(span.start, min(span.end, end))
+        before = ("… " if hidden else "") + visible(self.text[start : span.start])
+        marked = visible(self.text[span.start : marked_end])
+        after = visible(self.text[marked_end:end]) + (" …" if end < line_end else "")
         gutter = f"{line} | "
+        indent = " " * (len(gutter) - 2)
         rows = [
             f"{visible(self.name)}:{line}:{column}: {problem}",
             f"{gutter}{before}{marked}{after}",
-            " " * (len(gutter) - 2) + "| " + " " * len(before) + "^" * max(1, len(marked)),
+            f"{indent}| {' ' * len(before)}{'^' * max(1, len(marked))}",
         ]
-        if hint:
-            rows.append(" " * (len(gutter) - 2) + f"= {hint}")
-        return "\n".join(rows)
+        return "\n".join([*rows, f"{indent}= {hint}"] if hint else rows)

@@ -1,9 +1,6 @@
-"""Modules of a package that are imported when they are first asked for.
+"""Packages whose submodules are attributes, imported on first use.
 
-    __getattr__ = find_submodules(__name__)
-
-In: a package's name. Out: its `__getattr__`, which finds `package.module` without an import of its
-own, and keeps the package as light as it was.
+__getattr__ = find_submodules(__name__)
 """
 
 from __future__ import annotations

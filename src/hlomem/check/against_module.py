@@ -1,8 +1,4 @@
-"""A dump agrees with its module: values, positions, uses, headers, donations.
-
-In: a plan and its program. The values traced through the module (`hlomem.check.flow`) are
-taken as true.
-"""
+"""A dump must agree with the values traced through its module (`hlomem.check.flow`)."""
 
 from __future__ import annotations
 
@@ -12,12 +8,10 @@ from hlomem.check.evidence import as_evidence, value_finding
 from hlomem.check.findings import Finding
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
-    from hlomem.check.flow import FlowUse, Index, Position
+    from hlomem.check.flow import Position
     from hlomem.check.program import TracedProgram
-    from hlomem.dump.records import UsedValue
-    from hlomem.hlo.ir import HloInstruction
     from hlomem.hlo.text.attributes import InputOutputAlias
     from hlomem.view.joined import JoinedDump, PlacedValue
 
@@ -34,7 +28,7 @@ def check_against_module(joined: JoinedDump, program: TracedProgram) -> Iterator
 
 
 def _check_flow(joined: JoinedDump, program: TracedProgram) -> Iterator[Finding]:
-    """Shapes, positions and uses of each value that runs are those the module gives it."""
+    """Shapes, positions and uses of scheduled values are those of the module."""
     flow = program.flow
     known, time_of = joined.placed_by_name, joined.time_of
     for value in flow.positions_of:
@@ -52,81 +46,58 @@ def _check_flow(joined: JoinedDump, program: TracedProgram) -> Iterator[Finding]
                 placed, "flow/unknown-value", "is a value the module does not define"
             )
             continue
-        shape = program.instruction_by_name[value[0]].shape
-        if (shape.subshape(placed.index) if placed.index else shape).text != placed.value.shape:
-            yield from _check_shape(placed, program)
-        if not _has_listed_positions(placed.used, flow.positions_of[value]):
-            yield from _check_positions(placed, value, joined, program)
-        if not _has_listed_uses(placed.used, flow.uses_of(value)):
-            yield from _check_uses(placed, value, joined, program)
-
-
-def _has_listed_positions(used: UsedValue, found: Sequence[tuple[HloInstruction, Index]]) -> bool:
-    """Whether a value's positions are those of the module, in the same order, as most often."""
-    said = [(position.instruction, position.index or ()) for position in used.positions]
-    return said == [(instruction.name, index) for instruction, index in found]
-
-
-def _has_listed_uses(used: UsedValue, found: Sequence[FlowUse]) -> bool:
-    """The same of its uses."""
-    said = [(use.instruction, use.operand, use.index or ()) for use in used.uses or ()]
-    return said == [(user.name, number, index) for user, number, index in found]
+        shape = program.instruction_by_name[value[0]].shape.subshape(placed.index)
+        if shape.text != placed.value.shape and str(shape) != placed.value.shape:
+            problem = f"has the shape {shape} in the module"
+            yield value_finding(placed, "flow/shape-differs", problem)
+        yield from _check_positions(placed, value, joined, program)
+        yield from _check_uses(placed, value, joined, program)
 
 
 def _check_applied(joined: JoinedDump, program: TracedProgram) -> Iterator[Finding]:
     """The values of reducers and comparators are listed, too."""
     for computation in program.iter_applied():
         for instruction in computation.instructions:
-            # Compact text leaves get-tuple-elements out, see below.
+            # Compact text omits get-tuple-elements, see below.
             is_named = instruction.opcode != "get-tuple-element"
             if is_named and instruction.name not in joined.indices_at:
                 message = f"{instruction.name} of {computation.name} is not a value of the dump"
                 yield Finding(rule="flow/no-value", message=message)
 
 
-def _check_shape(placed: PlacedValue, program: TracedProgram) -> Iterator[Finding]:
-    shape = program.instruction_by_name[placed.value.name].shape.subshape(placed.index)
-    if str(shape) != placed.value.shape:
-        yield value_finding(placed, "flow/shape-differs", f"has the shape {shape} in the module")
-
-
 def _check_positions(
     placed: PlacedValue, value: Position, joined: JoinedDump, program: TracedProgram
 ) -> Iterator[Finding]:
     assert placed.used is not None
-    said = {(position.instruction, position.index or ()) for position in placed.used.positions}
-    found = {(instruction.name, index) for instruction, index in program.flow.positions_of[value]}
+    said = [(position.instruction, position.index or ()) for position in placed.used.positions]
+    found = [(instruction.name, index) for instruction, index in program.flow.positions_of[value]]
     if said == found:
         return
-    # XLA's compact text leaves get-tuple-elements out; the parser gives them names of its own.
-    for position in sorted(found - said):
+    # XLA's compact text omits get-tuple-elements; the parser invents names for them.
+    for position in sorted({*found} - {*said}):
         if position[0] in joined.time_of:
-            yield value_finding(
-                placed, "flow/position-missing", f"is {_show(position)} in the module"
-            )
-    for position in sorted(said - found):
+            problem = f"is {_show(position)} in the module"
+            yield value_finding(placed, "flow/position-missing", problem)
+    for position in sorted({*said} - {*found}):
         if position[0] in program.instruction_by_name:
-            yield value_finding(
-                placed, "flow/position-unknown", f"is not {_show(position)} in the module"
-            )
+            problem = f"is not {_show(position)} in the module"
+            yield value_finding(placed, "flow/position-unknown", problem)
 
 
 def _check_uses(
     placed: PlacedValue, value: Position, joined: JoinedDump, program: TracedProgram
 ) -> Iterator[Finding]:
     assert placed.used is not None
-    listed = placed.used.uses or ()
-    said = {(use.instruction, use.operand, use.index or ()) for use in listed}
+    said = [(use.instruction, use.operand, use.index or ()) for use in placed.used.uses or ()]
     uses = program.flow.uses_of(value)
-    found = {(user.name, number, index) for user, number, index in uses}
+    found = [(user.name, number, index) for user, number, index in uses]
     if said == found:
         return
-    for user, number, _ in sorted(found - said):
+    for user, number, _ in sorted({*found} - {*said}):
         if user in joined.time_of:
-            yield value_finding(
-                placed, "flow/use-missing", f"is operand {number} of {user} in the module"
-            )
-    for user, number, _ in sorted(said - found):
+            problem = f"is operand {number} of {user} in the module"
+            yield value_finding(placed, "flow/use-missing", problem)
+    for user, number, _ in sorted({*said} - {*found}):
         if user in program.instruction_by_name:
             problem = f"is not operand {number} of {user} in the module"
             yield value_finding(placed, "flow/use-unknown", problem)
@@ -137,7 +108,7 @@ def _show(position: Position) -> str:
 
 
 def _check_headers(joined: JoinedDump, program: TracedProgram) -> Iterator[Finding]:
-    """Each argument has its allocation, the output has one, and returned values live out."""
+    """Each argument and the output have an allocation, and returned values live out."""
     entry, parts_of = program.module.entry, program.flow.parts_of
     wanted = {
         (parameter.parameter_number, index)
@@ -158,7 +129,7 @@ def _check_headers(joined: JoinedDump, program: TracedProgram) -> Iterator[Findi
     for allocation in joined.allocations:
         held = {(value.name, value.index or ()) for value in allocation.values}
         if not allocation.maybe_live_out and not held.isdisjoint(returned):
-            problem = "holds what is returned, but may not live out"
+            problem = "holds a returned value, but may not live out"
         elif (allocation.output_shape is not None) != (output in held):
             problem = "is marked as the output's, but is not"
             if allocation.output_shape is None:
@@ -174,7 +145,7 @@ def _check_headers(joined: JoinedDump, program: TracedProgram) -> Iterator[Findi
 def _check_donation(
     alias: InputOutputAlias, joined: JoinedDump, program: TracedProgram
 ) -> Iterator[Finding]:
-    """An output lives in the argument donated for it: same place, same size."""
+    """An output has the slice of the argument donated for it."""
     entry = program.module.entry
     if alias.parameter_number >= len(entry.parameters):
         return
@@ -198,7 +169,7 @@ def _check_donation(
 
 
 def _check_not_donated(joined: JoinedDump, program: TracedProgram) -> Iterator[Finding]:
-    """An argument that is not donated is not written, even when it is returned unchanged."""
+    """An argument that is not donated is not written, even if it is returned unchanged."""
     donated = {
         (alias.parameter_number, tuple(alias.parameter_index))
         for alias in program.module.input_output_alias

@@ -1,8 +1,4 @@
-"""Values that must share one place do.
-
-In: a dump and the families found in it (`hlomem.view.families`), to which a module adds what
-fusions update in place. Out: the values that lie elsewhere than their family.
-"""
+"""Values of one family (`hlomem.view.families`) must share one slice."""
 
 from __future__ import annotations
 
@@ -23,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def join_fusions(joined: JoinedDump, program: TracedProgram, families: AliasClasses) -> None:
-    """Join an output that is an updated operand with that operand, as outside a fusion."""
+    """Join the operands that fusions update in place with their results."""
     for name in joined.printed:
         fusion = program.instruction_by_name.get(name)
         if fusion is None or fusion.opcode != "fusion" or not fusion.called_computations:
@@ -39,7 +35,7 @@ def join_fusions(joined: JoinedDump, program: TracedProgram, families: AliasClas
 
 
 def check_aliases(joined: JoinedDump, families: AliasClasses) -> Iterator[Finding]:
-    """Every family lies at one place."""
+    """Every family has one slice."""
     for family in families.members(joined.placed).values():
         counts = Counter([placed.slice for placed in family])
         if len(counts) == 1:
@@ -58,21 +54,15 @@ def check_aliases(joined: JoinedDump, families: AliasClasses) -> Iterator[Findin
 
 
 def _neighbour(placed: PlacedValue, family: list[PlacedValue]) -> PlacedValue:
-    """The value of a family, at another place, that lives next to `placed`.
-
-    Prefer another version of the value over a mere operand, which need not share.
-    """
+    """The member at another slice that lives closest to `placed`, preferably not an operand."""
     others = [member for member in family if member.slice != placed.slice]
-    return min(others, key=lambda other: (_gap(placed, other), _is_read(placed, other), other.id))
-
-
-def _is_read(one: PlacedValue, two: PlacedValue) -> bool:
-    """Whether one of two values is an operand of the other."""
-    return bool(one.operand_numbers(two.value.name) or two.operand_numbers(one.value.name))
+    return min(
+        others, key=lambda other: (_gap(placed, other), placed.reads_or_feeds(other), other.id)
+    )
 
 
 def _gap(one: PlacedValue, two: PlacedValue) -> float:
-    """The number of moments between the lives of two values."""
+    """The number of steps between two live ranges."""
     if one.life is None or two.life is None:
         return math.inf
     first, second = sorted((one.life, two.life), key=lambda life: (life.start, life.end))

@@ -1,8 +1,4 @@
-"""Nothing missing, nothing twice: ids, allocation numbers, places, live ranges.
-
-Every value that is used has exactly one place; every value with a place is known to the other
-files of the dump.
-"""
+"""No entry is missing or repeated: ids, allocation numbers, slices, live ranges."""
 
 from __future__ import annotations
 
@@ -18,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterator
 
     from hlomem.base.quantities import ValueId
-    from hlomem.dump.records import LiveRanges, ShapeIndex, UsedValue, Value
+    from hlomem.dump.records import LiveRanges, ShapeIndex, UsedValue
     from hlomem.view.instruction_line import PrintedInstruction
     from hlomem.view.joined import JoinedDump, PlacedValue
 
@@ -26,7 +22,7 @@ if TYPE_CHECKING:
 def check_completeness(joined: JoinedDump) -> Iterator[Finding]:
     """Every rule about missing and repeated entries."""
     yield from _check_allocation_numbers(joined)
-    yield from _check_places(joined)
+    yield from _check_slices(joined)
     if joined.dump.values is not None:
         yield from _check_used_values(joined)
     if joined.dump.live_ranges is not None:
@@ -45,9 +41,9 @@ def _check_allocation_numbers(joined: JoinedDump) -> Iterator[Finding]:
             return
 
 
-def _check_places(joined: JoinedDump) -> Iterator[Finding]:
+def _check_slices(joined: JoinedDump) -> Iterator[Finding]:
     if len(joined.placed_by_id) == len(joined.placed_by_name) == len(joined.placed):
-        return  # as in every dump that XLA wrote
+        return  # as in all dumps by XLA
     first: dict[ValueId, PlacedValue] = {}
     for placed in joined.placed:
         other = first.setdefault(placed.id, placed)
@@ -95,7 +91,7 @@ def _check_used_values(joined: JoinedDump) -> Iterator[Finding]:
 
 
 def _check_headings(joined: JoinedDump) -> Iterator[Finding]:
-    """Both lists print one heading of a value."""
+    """Both lists print the same heading of a value."""
     for placed in joined.placed:
         value, used = placed.value, placed.used
         if used is None:
@@ -108,13 +104,9 @@ def _check_headings(joined: JoinedDump) -> Iterator[Finding]:
             or used.is_phi != value.is_phi
             or used.color != value.color
         ):
-            problem = f"is {_heading(used)} among the used values"
+            heading = f"{display_name(used)}{' (phi)' if used.is_phi else ''} @{used.color}"
+            problem = f"is {heading} among the used values"
             yield value_finding(placed, "completeness/value-differs", problem)
-
-
-def _heading(value: Value) -> str:
-    """The heading of a value, as far as both lists print it."""
-    return f"{display_name(value)}{' (phi)' if value.is_phi else ''} @{value.color}"
 
 
 def _check_live_ranges(joined: JoinedDump) -> Iterator[Finding]:
@@ -126,13 +118,13 @@ def _check_live_ranges(joined: JoinedDump) -> Iterator[Finding]:
         yield from _check_listed_ranges(joined, live)
     time_of = joined.time_of
     for placed in joined.placed:
-        # What is inside a fusion or a reduction is not in the sequence and has no live range.
+        # Values inside fusions and reductions are not in the sequence and have no live range.
         if placed.life is None and placed.value.name in time_of:
             yield value_finding(placed, "completeness/no-live-range", "has no live range")
 
 
 def _check_listed_ranges(joined: JoinedDump, live: LiveRanges) -> Iterator[Finding]:
-    """Each live range is of another value with a place."""
+    """Each live range belongs to a different value in an allocation."""
     known = joined.placed_by_name
     counts = Counter([(life.instruction, life.index) for life in live.ranges])
     for key, count in counts.items():
@@ -165,10 +157,9 @@ def _check_sequence(joined: JoinedDump) -> Iterator[Finding]:
 
 
 def check_texts(joined: JoinedDump, known: Container[str]) -> Iterator[Finding]:
-    """The printed instructions agree with the shapes, uses and positions the dump lists.
+    """The printed instructions agree with the listed shapes, uses and positions.
 
-    An operand lists the instruction as a use, that of a tuple as a position. Those whose names are
-    `known` are looked up in the module instead.
+    `known` instructions are compared with the module instead.
     """
     listed: dict[int, set[tuple[str, int | None, ShapeIndex]]] = {}
     time_of, indices_at, values_at = joined.time_of, joined.indices_at, joined.values_at
@@ -205,7 +196,7 @@ def _check_shape(placed: PlacedValue, text: PrintedInstruction) -> Iterator[Find
 
 
 def _is_only_use(used: UsedValue | None, wanted: tuple[str, int | None, ShapeIndex]) -> bool:
-    """Whether a value is read by one operand alone, the one that is wanted."""
+    """Whether the wanted use is the only one."""
     uses = used.uses if used is not None else None
     if not uses or len(uses) > 1:
         return False

@@ -1,4 +1,4 @@
-"""Values as findings show them: their place, their life, where they come from."""
+"""Values as evidence of findings: slice, live range, source."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 def as_evidence(*values: PlacedValue) -> tuple[ValueEvidence, ...]:
-    """Values as a finding shows them."""
+    """Values as the evidence of a finding."""
     return tuple(_as_evidence(value) for value in values)
 
 
 def value_finding(placed: PlacedValue, rule: str, problem: str, *evidence: str) -> Finding:
-    """A finding about one value in its place."""
+    """A finding about one value."""
     values = as_evidence(placed)
     return Finding(
         rule=rule,
@@ -45,6 +45,6 @@ def _as_evidence(placed: PlacedValue) -> ValueEvidence:
 
 
 def _source(instruction: str) -> str:
-    """File and line, or the operation's name, where the line has one."""
+    """The file and line, or the operation's name, of a printed instruction."""
     metadata = read_metadata(instruction)
     return source_of(metadata) or metadata.op_name

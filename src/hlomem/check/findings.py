@@ -1,8 +1,4 @@
-"""The result of a check: findings with their evidence, and the rules that could not be checked.
-
-A `Finding` names the rule it breaks (an entry of `docs/verifier.md`), the values on both sides with
-their live ranges, byte ranges and source lines, and the allocations it is about.
-"""
+"""The result of a check: findings with evidence, and the rules that could not be checked."""
 
 from __future__ import annotations
 
@@ -22,7 +18,7 @@ Severity: TypeAlias = Literal["error", "warning"]
 
 
 class ValueEvidence(Struct, frozen=True, kw_only=True):
-    """A value a finding is about, as the dump shows it."""
+    """A value of a finding, as in the dump."""
 
     id: ValueId
     name: str
@@ -33,9 +29,9 @@ class ValueEvidence(Struct, frozen=True, kw_only=True):
     """One past its last byte."""
     live_from: Step | None = None
     live_to: Step | None = None
-    """The last moment it is alive at."""
+    """The last step, inclusive."""
     source: str = ""
-    """File and line of the program, or the name of the operation, where the dump has one."""
+    """File and line of the program, or the name of the operation."""
 
     def __str__(self) -> str:
         words = [f"{self.name} (value {self.id})"]
@@ -49,7 +45,7 @@ class ValueEvidence(Struct, frozen=True, kw_only=True):
 
 
 class Finding(Struct, frozen=True, kw_only=True):
-    """One thing that is wrong with a plan."""
+    """One error of a plan."""
 
     rule: str
     """`family/name`, as in `docs/verifier.md`."""
@@ -58,7 +54,7 @@ class Finding(Struct, frozen=True, kw_only=True):
     values: tuple[ValueEvidence, ...] = ()
     allocations: tuple[AllocationIndex, ...] = ()
     evidence: tuple[str, ...] = ()
-    """The facts the message rests on, one a line."""
+    """Facts that support the message, one a line."""
 
     def __str__(self) -> str:
         return f"{self.severity}: {self.message} [{self.rule}]"
@@ -72,18 +68,18 @@ class NotChecked(Struct, frozen=True, kw_only=True):
 
 
 class Verdict(Struct, frozen=True, kw_only=True):
-    """Everything a check has to say about one plan."""
+    """The result of checking one plan."""
 
     name: str
-    """The dump."""
+    """The dump's."""
     findings: tuple[Finding, ...] = ()
     not_checked: tuple[NotChecked, ...] = ()
     assumed: tuple[str, ...] = ()
-    """Assumptions made because the dump does not say."""
+    """Assumptions where the dump leaves a choice."""
     value_count: int = 0
     allocation_count: int = 0
     pair_count: int = 0
-    """Pairs of values that share bytes while both are alive, proved safe."""
+    """Pairs of values proved to share bytes safely while both are live."""
 
     @property
     def errors(self) -> tuple[Finding, ...]:
@@ -92,9 +88,9 @@ class Verdict(Struct, frozen=True, kw_only=True):
 
     @property
     def is_clean(self) -> bool:
-        """Whether nothing was found, not even a warning."""
+        """Whether there are no findings, not even warnings."""
         return not self.findings
 
     def counts(self) -> dict[str, int]:
-        """The number of findings of each rule, sorted by the rules' names."""
+        """The number of findings by rule, sorted."""
         return dict(sorted(Counter([finding.rule for finding in self.findings]).items()))

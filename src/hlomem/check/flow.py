@@ -1,15 +1,14 @@
 """The value in every part of every result, derived from the module alone.
 
-In: a module. Out: a `Flow`. A value is named by where it is defined, an instruction and an index of
-its result. Most instructions define all of their result; `_HANDED_ON` lists those that hand a part
-of an operand on, so that one value appears at several positions:
+A value is named by its definition, an instruction and an index of its result. Most instructions
+define all of their result; those in `_FORWARDED` forward parts of operands:
 
     x = negate(p)              x{}
     t = (x, p) tuple(x, p)     t{} is new, t{0} is x{}, t{1} is p{}
     g = get-tuple-element(t)   g{} is x{}
 
-Every carried part of a loop is assumed to go around unchanged until the body is seen to return
-something else; then loop, condition and body each have their own version. No dump is looked at.
+Every carried part of a loop is assumed unchanged until its body returns something else; then loop,
+condition and body each have their own version.
 """
 
 from __future__ import annotations
@@ -30,17 +29,17 @@ if TYPE_CHECKING:
 
 Index: TypeAlias = tuple[int, ...]
 Position: TypeAlias = tuple[str, Index]
-"""An instruction, and where in its result."""
+"""An instruction and an index of its result."""
 Parts: TypeAlias = dict[Index, Position]
-"""For each index of a result, where the value there is defined."""
+"""The definition of the value at each index of a result."""
 PartsOf: TypeAlias = "dict[HloInstruction, Parts]"
 FlowUse: TypeAlias = "tuple[HloInstruction, int, Index]"
-"""A use of a value: user, operand number, and index into the operand."""
-HandedOn: TypeAlias = "Mapping[Opcode, Callable[[HloInstruction, PartsOf], Parts]]"
+"""A user, an operand number, and an index into the operand."""
+Forwarded: TypeAlias = "Mapping[Opcode, Callable[[HloInstruction, PartsOf], Parts]]"
 
 
 class Flow(Struct, eq=False, dict=True):
-    """The values of the instructions that run one after another, not of what is inside them."""
+    """The values of scheduled instructions."""
 
     parts_of: PartsOf
     callers: Mapping[HloComputation, list[HloInstruction]]
@@ -57,20 +56,15 @@ class Flow(Struct, eq=False, dict=True):
 
     @cached_property
     def called_twice(self) -> HloComputation | None:
-        """A computation with two callers, whose parameters are no single value."""
-        return next(
-            (computation for computation, sites in self.callers.items() if len(sites) > 1), None
-        )
+        """A computation with two callers, whose parameters hold several values."""
+        return next((callee for callee, sites in self.callers.items() if len(sites) > 1), None)
 
     def callers_of(self, instruction: HloInstruction) -> list[HloInstruction]:
         """The callers of an instruction's computation; empty for the entry."""
         return self.callers.get(instruction.parent, [])
 
     def uses_of(self, value: Position) -> Sequence[FlowUse]:
-        """The uses of a value.
-
-        Handing a value on is no use, except by a computation's root (`HloValue::ComputeUses`).
-        """
+        """The uses of a value; forwarding counts only by a root (`HloValue::ComputeUses`)."""
         found = self._uses.get(value)
         if found is None:
             found = self._uses[value] = self._find_uses(self.positions_of.get(value, ()))
@@ -78,7 +72,7 @@ class Flow(Struct, eq=False, dict=True):
 
     def _find_uses(self, positions: Sequence[tuple[HloInstruction, Index]]) -> Sequence[FlowUse]:
         if len(positions) == 1 and not positions[0][1] and positions[0][0] not in self.roots:
-            return self._whole_reads.get(positions[0][0], ())  # most often
+            return self._whole_reads.get(positions[0][0], ())  # the usual case
         returned = {instruction for instruction, _ in positions if instruction in self.roots}
         uses: list[FlowUse] = []
         for instruction, index in positions:
@@ -93,12 +87,12 @@ class Flow(Struct, eq=False, dict=True):
 
     @cached_property
     def roots(self) -> set[HloInstruction]:
-        """The instructions whose values computations return."""
+        """The roots of computations."""
         return {parent.root for parent in {instruction.parent for instruction in self.parts_of}}
 
     @cached_property
     def _takers(self) -> dict[HloInstruction, list[tuple[HloInstruction, int]]]:
-        """The users of each instruction, with the operand numbers at which they have it."""
+        """The users of each instruction, with operand numbers."""
         found: dict[HloInstruction, list[tuple[HloInstruction, int]]] = {}
         for user in self.parts_of:
             for number, operand in enumerate(user.operands):
@@ -117,7 +111,7 @@ class Flow(Struct, eq=False, dict=True):
 
 
 def _may_read(user: HloInstruction, index: Index) -> bool:
-    """Whether a user reads the part of an operand at an index, rather than hand it on."""
+    """Whether a user reads the part of an operand at an index, not just forwards it."""
     if user.opcode in READS_TOP_LEVEL:
         return not index
     return user.opcode not in READS_NOTHING
@@ -126,12 +120,12 @@ def _may_read(user: HloInstruction, index: Index) -> bool:
 def trace(
     module: HloModule, *, is_old: bool = False, kept: Callable[[Position], bool] | None = None
 ) -> Flow:
-    """The values of a module, as XLA of August 2026 sees them, or one before.
+    """The values of a module, as XLA since August 2026 defines them, or earlier.
 
-    `kept` names redundant phis that XLA fails to remove: versions of a value that the loop's body
-    returns unchanged.
+    `kept` selects redundant phis that XLA fails to remove, for values that a loop's body returns
+    unchanged.
     """
-    handed_on = _UNTIL_2026_08 if is_old else _HANDED_ON
+    forwarded = _UNTIL_2026_08 if is_old else _FORWARDED
     order = list(iter_running(module.entry))
     callers: dict[HloComputation, list[HloInstruction]] = {}
     for instruction in order:
@@ -141,7 +135,7 @@ def trace(
     while True:
         parts_of: PartsOf = {}
         for instruction in order:
-            parts_of[instruction] = _parts(instruction, parts_of, callers, versions, handed_on)
+            parts_of[instruction] = _parts(instruction, parts_of, callers, versions, forwarded)
         changed = set(_changed_by_loops(order, parts_of)) - versions
         if not changed:
             return Flow(parts_of, callers)
@@ -151,9 +145,9 @@ def trace(
 def iter_running(
     entry: HloComputation, time_of: Mapping[str, int] | None = None
 ) -> Iterator[HloInstruction]:
-    """Every instruction that runs, its callees' first (`HloLiveRange::FlattenSchedule`).
+    """Every scheduled instruction, callees first (`HloLiveRange::FlattenSchedule`).
 
-    Those of a computation come in the order of the text, or of the times that are given.
+    Within a computation they are in the order of the text, or of the given times.
     """
     seen = {entry}
     pending = [_in_order(entry, time_of)]
@@ -184,7 +178,7 @@ def _in_order(
 
 
 def _run_by(instruction: HloInstruction) -> tuple[HloComputation, ...]:
-    """The computations that run in an instruction's place; a loop's condition first."""
+    """The computations that an instruction runs; a loop's condition first."""
     opcode = instruction.opcode
     if opcode not in RUNS_OTHERS:
         return ()
@@ -203,7 +197,7 @@ def _completes(instruction: HloInstruction, wrapped: HloComputation) -> bool:
 
 
 def bound_operands(instruction: HloInstruction) -> list[HloInstruction]:
-    """The operands an asynchronous chain has got so far; an update may bring the rest."""
+    """The operands of an asynchronous chain so far; updates may add more."""
     links = []
     while instruction.opcode == "async-update":
         links.append(instruction.operands[1:])
@@ -216,7 +210,7 @@ def _parts(
     parts_of: PartsOf,
     callers: Mapping[HloComputation, list[HloInstruction]],
     versions: set[Position],
-    handed_on: HandedOn,
+    forwarded: Forwarded,
 ) -> Parts:
     opcode, name = instruction.opcode, instruction.name
     parts: Parts = {
@@ -231,8 +225,8 @@ def _parts(
         source = _same_in_all([parts_of[branch.root] for branch in instruction.called_computations])
     elif opcode == "call":
         source = parts_of[instruction.called_computations[0].root]
-    elif opcode in handed_on:
-        source = handed_on[opcode](instruction, parts_of)
+    elif opcode in forwarded:
+        source = forwarded[opcode](instruction, parts_of)
     for index in parts if source else ():
         if index in source and (name, index) not in versions:
             parts[index] = source[index]
@@ -276,7 +270,7 @@ def _carried(order: list[HloInstruction]) -> Iterator[Position]:
 
 
 def _changed_by_loops(order: list[HloInstruction], parts_of: PartsOf) -> Iterator[Position]:
-    """Parts that a loop's body changes, at the three instructions that then have a version."""
+    """The parts that loop bodies change, at the three instructions that get a version."""
     for loop in order:
         if loop.opcode == "while":
             body, condition = loop.called_computations
@@ -326,10 +320,7 @@ def _under(prefix: Index, parts: Parts) -> Parts:
 
 
 def _operands_first(instruction: HloInstruction, parts_of: PartsOf) -> Parts:
-    """A collective's start: element 0 is its operand, or a tuple of them.
-
-    One that writes into its second operand holds the first alone.
-    """
+    """A collective's start: element 0 is its operand, or a tuple of them."""
     first, given = instruction.operands[0], instruction.shape.optional_subshape((0,))
     if first.shape.is_tuple:
         return _under((0,), _below(parts_of[first]))
@@ -341,7 +332,7 @@ def _operands_first(instruction: HloInstruction, parts_of: PartsOf) -> Parts:
 def _async(instruction: HloInstruction, parts_of: PartsOf) -> Parts:
     """Operands at {0}, the wrapped computation's result at {1}; tuples and contexts are new.
 
-    What was started in a loop's turn before is a part of the loop's state, with its result at {1}.
+    An operation started in an earlier iteration is part of the loop's state, its result at {1}.
     """
     if instruction.opcode == "async-done" and instruction.async_start is None:
         return {
@@ -363,7 +354,7 @@ def _async(instruction: HloInstruction, parts_of: PartsOf) -> Parts:
 
 
 def _async_start(start: HloInstruction, parts_of: PartsOf) -> Parts:
-    """As above, but an update of a part has at {1} the operand it is written into."""
+    """`_async`, but {1} of a dynamic-update-slice is the operand it updates."""
     parts = _async(start, parts_of)
     return parts | _under((1,), parts_of[start.operands[0]]) if is_update(start) else parts
 
@@ -384,7 +375,7 @@ def _received(done: HloInstruction, parts_of: PartsOf) -> Parts:
     return {index: value for index, value in received.items() if index[:1] == (0,)}
 
 
-_HANDED_ON: HandedOn = {
+_FORWARDED: Forwarded = {
     "add-dependency": _whole,
     "all-gather-done": _destination,
     "all-gather-start": _operands_first,
@@ -405,5 +396,5 @@ _HANDED_ON: HandedOn = {
     "send": lambda send, parts_of: _under((0,), parts_of[send.operands[0]]),
     "tuple": _elements,
 }
-_UNTIL_2026_08: HandedOn = {**_HANDED_ON, "async-start": _async}
-"""As XLA saw it before commit a79e7be839 (`UpdateAsyncStartValueSet`)."""
+_UNTIL_2026_08: Forwarded = {**_FORWARDED, "async-start": _async}
+"""Before commit a79e7be839 of openxla/xla (`UpdateAsyncStartValueSet`)."""

@@ -1,22 +1,21 @@
-"""In-place fusions: may one write its result over an operand, judged by its body?
+"""Fusions that overwrite an operand, checked by their bodies.
 
-A fusion computes element by element. Written over an operand, it must read that operand only at the
-element it is about to write, by its place in memory:
+A fusion computes element by element. If it overwrites an operand, it must read that operand only at
+the offset it is about to write:
 
-    p ──── negate ──── add        fine: element i of p, then element i of the result
+    p ──── negate ──── add        right: element i of p, then element i of the result
     p ─┬─ slice [0:3] ─┐
        └───────────── dynamic-update-slice at 1       wrong: element 0 is read for element 1,
                                                       after element 0 of p may be overwritten
 
-An update that reads the very window it writes is fine, and so is one of a single element, which is
-known before it is written. Openxla/xla issue 49176 is the second kind.
+An update may read the window it writes, and anything if it writes a single element. The wrong one
+is openxla/xla issue 49176.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from hlomem.base.named_tuples import NamedTuple
 from hlomem.base.native import kernel
 from hlomem.base.patterns import lazy_pattern
 from hlomem.check.opcodes import KEEPS_NUMBER, SAME_BYTES, SAME_PLACE, SLICES
@@ -26,12 +25,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hlomem.dump.records import ShapeIndex
-    from hlomem.hlo.ir import HloComputation, HloInstruction
+    from hlomem.hlo.ir import HloInstruction
 
 _MAX_NESTED = 20
-"""Fusions inside fusions that are looked into."""
 _MAX_COPIED = 20
-"""Instructions between two copies that are looked through."""
+"""Limits on nested fusions, and on instructions between two copies."""
 
 
 class Window(NamedTuple):
@@ -49,8 +47,7 @@ class StrayRead(NamedTuple):
 
 
 Form: TypeAlias = str
-"""The text of a body whose instructions have numbers for names, in the order in which they come
-first: what it does, whatever they are called."""
+"""The text of a body with instructions numbered in the order of first mention."""
 
 _blur_natively: Callable[[str], Form] | None = kernel("hlomem.check._form", "blur")
 SAME = Window(())
@@ -63,7 +60,7 @@ Read: TypeAlias = "Window | StrayRead"
 def find_stray_read(
     fusion: HloInstruction, operand: int, output: ShapeIndex, depth: int = 0
 ) -> StrayRead | None:
-    """An instruction inside `fusion` that reads an operand elsewhere than its output writes."""
+    """An instruction inside `fusion` that reads an operand at other offsets than are written."""
     body = fusion.called_computations[0]
     if operand >= len(body.parameters):
         return None
@@ -88,9 +85,9 @@ def find_stray_read(
 
 
 def form_of(fusion: HloInstruction) -> Form | None:
-    """The text of a fusion's body without names and origins: bodies of one form read alike.
+    """The form of a fusion's body without metadata, on which all reads depend.
 
-    None of one that has no text, or calls other fusions, whose forms it does not show.
+    None for a body without text, or with nested fusions.
     """
     text = fusion.called_computations[0].body_text
     if text is None or " fusion(" in text:
@@ -99,7 +96,7 @@ def form_of(fusion: HloInstruction) -> Form | None:
 
 
 def blur(text: str) -> Form:
-    """A text with a number for each name, and without origins."""
+    """A text with numbers for names, and without metadata."""
     parts = _NAME.split(_ORIGIN.sub("", text))
     number_of = {name: f"%{number}" for number, name in enumerate(dict.fromkeys(parts[1::2]))}
     parts[1::2] = [number_of[name] for name in parts[1::2]]
@@ -107,25 +104,19 @@ def blur(text: str) -> Form:
 
 
 def _writes_one_element(root: HloInstruction, shared: HloInstruction) -> bool:
-    """Whether only one element of the shared operand is written.
+    """Whether only one element of the shared operand is written, after all reads.
 
-    All its inputs are read before it is written (`EmitFusedDynamicUpdateSliceInPlace`, which
-    iterates over the elements of the update only).
+    `EmitFusedDynamicUpdateSliceInPlace` iterates only over the elements of the update.
     """
     if root.opcode != "dynamic-update-slice" or root.operands[0] is not shared:
         return False
     return all(size == 1 for size in root.operands[1].shape.dimensions)
 
 
-def _may_update(body: HloComputation) -> bool:
-    """Whether the text of a body names an update, so that it must be read to know."""
-    text = body.body_text
-    return text is None or any(map(text.__contains__, UPDATES))
-
-
 def updated_operands(fusion: HloInstruction) -> list[tuple[ShapeIndex, int]]:
     """The outputs that are an operand with a part of it replaced, each with that operand."""
-    if not _may_update(fusion.called_computations[0]):
+    text = fusion.called_computations[0].body_text
+    if text is not None and not any(map(text.__contains__, UPDATES)):
         return []
     root = fusion.called_computations[0].root
     outputs: list[tuple[ShapeIndex, HloInstruction]] = [((), root)]
@@ -150,12 +141,12 @@ def _reads(
         return everything
     opcode = instruction.opcode
     if opcode == "get-tuple-element" and instruction.operands[0].opcode == "tuple":
-        return _taken_out(instruction, reads)
+        return reads[instruction.operands[0].operands[instruction.tuple_index]]
     strays = {read for read in everything if isinstance(read, StrayRead)}
     if strays:
         source = _moved_back(instruction, reads) if opcode == "copy" else None
         return set(strays) if source is None else reads[source]
-    if opcode in SAME_BYTES or opcode == "get-tuple-element" or _keeps_places(instruction, reads):
+    if opcode in SAME_BYTES or opcode == "get-tuple-element" or _keeps_offsets(instruction, reads):
         return everything
     if opcode == "fusion":
         return everything | _reads_of_fusion(instruction, operands, depth)
@@ -168,17 +159,12 @@ def _reads(
     return {_stray(instruction)}
 
 
-def _taken_out(instruction: HloInstruction, reads: dict[HloInstruction, set[Read]]) -> set[Read]:
-    """The reads of the one element that a get-tuple-element selects from a new tuple."""
-    return reads[instruction.operands[0].operands[instruction.tuple_index]]
-
-
 def _moved_back(
     instruction: HloInstruction, reads: dict[HloInstruction, set[Read]]
 ) -> HloInstruction | None:
     """The instruction whose layout a copy restores after another copy changed it.
 
-    A fusion stores no intermediate result, so only the layouts it reads and writes count.
+    A fusion stores no intermediate results, so only the layouts of operands and results matter.
     """
     source = instruction
     for _ in range(_MAX_COPIED):
@@ -193,7 +179,7 @@ def _moved_back(
 
 
 def _reads_of_fusion(fusion: HloInstruction, operands: list[set[Read]], depth: int) -> set[Read]:
-    """The strays inside a fusion inside a fusion."""
+    """The stray reads inside a nested fusion."""
     if depth == _MAX_NESTED or fusion.shape.is_tuple:
         return {_stray(fusion)}
     numbers = [number for number, read in enumerate(operands) if read]
@@ -202,19 +188,16 @@ def _reads_of_fusion(fusion: HloInstruction, operands: list[set[Read]], depth: i
 
 
 def _reads_of_update(update: HloInstruction, base: set[Read], new: set[Read]) -> set[Read]:
-    """A window that is written may be read; nothing else of the shared operand may."""
+    """Only the window that is written may be read of the shared operand."""
     window = Window(_starts(update, 2))
-    if new - {window}:
-        if new == {SAME} and _is_whole(update.operands[1], update):
-            return base | new
-        windows = {read for read in new - {window} if isinstance(read, Window)}
-        read = " and ".join(sorted(map(_describe, windows)))
-        return {
-            StrayRead(
-                update.name, update.opcode, f": elements from {read} on go to {_describe(window)}"
-            )
-        }
-    return base | {SAME}
+    if not new - {window}:
+        return base | {SAME}
+    if new == {SAME} and update.operands[1].shape.dimensions == update.shape.dimensions:
+        return base | new
+    windows = {read for read in new - {window} if isinstance(read, Window)}
+    read = " and ".join(sorted(map(_describe, windows)))
+    detail = f": elements from {read} on go to {_describe(window)}"
+    return {StrayRead(update.name, update.opcode, detail)}
 
 
 def _describe(window: Window) -> str:
@@ -222,19 +205,15 @@ def _describe(window: Window) -> str:
     return "[" + ", ".join(str(getattr(start, "name", start)) for start in window.starts) + "]"
 
 
-def _is_whole(part: HloInstruction, whole: HloInstruction) -> bool:
-    return part.shape.dimensions == whole.shape.dimensions
-
-
 def _stray(instruction: HloInstruction) -> StrayRead:
     return StrayRead(instruction.name, instruction.opcode)
 
 
-def _keeps_places(instruction: HloInstruction, reads: dict[HloInstruction, set[Read]]) -> bool:
-    """Whether every element keeps its place in memory, from each operand that matters.
+def _keeps_offsets(instruction: HloInstruction, reads: dict[HloInstruction, set[Read]]) -> bool:
+    """Whether every element keeps its offset, from each operand that matters.
 
-    Element-wise instructions do where layouts agree; a transpose, broadcast, reduction, slice or
-    pad where it only renames dimensions, or adds or drops dimensions of size 1.
+    Elementwise instructions do if layouts agree; a transpose, broadcast, reduction, slice or pad if
+    it only renames dimensions, or adds or drops dimensions of size 1.
     """
     if instruction.opcode in SAME_PLACE:
         matter = [operand for operand in instruction.operands if reads[operand]]
@@ -252,15 +231,13 @@ def _keeps_places(instruction: HloInstruction, reads: dict[HloInstruction, set[R
 def _order(instruction: HloInstruction) -> list[int]:
     """The dimensions larger than 1, the most minor first."""
     shape = instruction.shape
-    order = (
-        shape.layout.minor_to_major if shape.layout else range(len(shape.dimensions) - 1, -1, -1)
-    )
+    order = shape.layout.minor_to_major if shape.layout else range(shape.rank - 1, -1, -1)
     return [dimension for dimension in order if shape.dimensions[dimension] != 1]
 
 
 def _dimensions_of_operand(instruction: HloInstruction) -> dict[int, int] | None:
-    """The first operand's dimension for each of the result's; None where there is no such map."""
-    opcode, rank = instruction.opcode, len(instruction.operands[0].shape.dimensions)
+    """The first operand's dimension for each of the result's; None if there is no such map."""
+    opcode, rank = instruction.opcode, instruction.operands[0].shape.rank
     if opcode == "transpose":
         return dict(enumerate(instruction.integers("dimensions")))
     if opcode == "broadcast":
@@ -270,20 +247,17 @@ def _dimensions_of_operand(instruction: HloInstruction) -> dict[int, int] | None
     if opcode == "reduce":
         dropped = instruction.integers("dimensions")
         return dict(enumerate(dimension for dimension in range(rank) if dimension not in dropped))
-    is_unpadded = opcode == "pad" and not set(instruction.attributes.get("padding", "")) - set(
-        "0_x"
-    )
-    return (
-        {dimension: dimension for dimension in range(rank)}
-        if is_unpadded or "slice" in opcode
-        else None
-    )
+    if "slice" in opcode or (
+        opcode == "pad" and set(instruction.attributes.get("padding", "")) <= set("0_x")
+    ):
+        return dict(enumerate(range(rank)))
+    return None
 
 
 def _starts(instruction: HloInstruction, first_index: int) -> tuple[object, ...]:
-    """The start of a slice or update, in the dimensions of its operand larger than 1.
+    """The starts of a slice or update in its operand's dimensions larger than 1.
 
-    A number where it is constant, else the instruction that computes it.
+    Each is a number or the instruction that computes it.
     """
     dimensions = instruction.operands[0].shape.dimensions
     starts: list[object]
@@ -293,7 +267,7 @@ def _starts(instruction: HloInstruction, first_index: int) -> tuple[object, ...]
     else:
         starts = [_number(start) for start in instruction.operands[first_index:]]
     if len(starts) != len(dimensions):
-        return (instruction,)  # not what we know how to compare: equal to nothing else
+        return (instruction,)  # unknown: equal to no other
     return tuple(start for start, size in zip(starts, dimensions, strict=True) if size != 1)
 
 

@@ -1,7 +1,4 @@
-"""Values lie inside their allocation, aligned, as large as their shape, in its color.
-
-Everything is computed in Python's unbounded integers: `offset + size` past 2**63 does not wrap.
-"""
+"""Values must be inside their allocation, aligned, as large as their shape, and of its color."""
 
 from __future__ import annotations
 
@@ -46,7 +43,7 @@ def check_geometry(joined: JoinedDump, guess: MachineGuess) -> Iterator[Finding]
             continue
         found = list(_check_value(placed, guess))
         if not found:
-            sound.add(key)  # size and layout agree, wherever it lies
+            sound.add(key)  # size and layout agree at any offset
         yield from found
 
 
@@ -78,32 +75,25 @@ def _check_alignment(placed: PlacedValue, guess: MachineGuess) -> Iterator[Findi
 
 def _check_size(placed: PlacedValue, guess: MachineGuess) -> Iterator[Finding]:
     if parse_shape_or_none(placed.value.shape) is None:
-        yield value_finding(
-            placed,
-            "geometry/unreadable-shape",
-            f"has an invalid shape: {placed.value.shape}",
-        )
+        problem = f"has an invalid shape: {placed.value.shape}"
+        yield value_finding(placed, "geometry/unreadable-shape", problem)
     expected = size_on(guess.machine, placed)
     if expected is None or expected == placed.value.size:
         return
-    if not guess.explains_sizes and not _is_too_small(placed, guess, expected):
-        return
+    if not guess.explains_sizes:
+        # On every machine an array takes at least its unpadded bytes.
+        is_padded = guess.machine.pads_tiles or placed.value.shape.startswith("(")
+        if is_padded or placed.value.size >= expected:
+            return
     problem = f"has {placed.value.size} bytes, its shape takes {expected}"
     fact = f"{placed.value.shape} takes {expected} bytes on {guess.machine.name}"
     yield value_finding(placed, "geometry/size-not-of-shape", problem, fact)
 
 
-def _is_too_small(placed: PlacedValue, guess: MachineGuess, expected: int) -> bool:
-    """Whether no machine can do with so few bytes: an array takes at least what a CPU takes."""
-    is_tuple = placed.value.shape.startswith("(")
-    return not guess.machine.pads_tiles and not is_tuple and placed.value.size < expected
-
-
 def _check_color(placed: PlacedValue) -> Iterator[Finding]:
-    """A value lies in its color's memory; only temporaries may lend theirs to other colors.
+    """A value has the color of its allocation, unless that lists it as reused across colors.
 
-    `BufferAssigner::MaybeAssignBuffer`: input and output allocations are strict, and others name
-    the values they hold for another color.
+    `BufferAssigner::MaybeAssignBuffer`.
     """
     value, allocation = placed.value, placed.allocation
     guests = {guest.id for guest in allocation.reused_across_colors or ()}

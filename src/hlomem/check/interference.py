@@ -1,14 +1,14 @@
-"""Two values that are alive at the same time share no byte.
+"""Two values that are live at the same time must not share bytes.
 
-In: a plan, its families and its control flow. Live ranges include both ends, so an operand and its
-user always meet in one moment; they may share bytes only when the user may write in place:
+Live ranges include both ends, so an operand and its user meet at one step; they may share bytes,
+at exactly one slice, only if the user may write in place:
 
     a  [4, 7]  bytes [0, 64)        a is read for the last time at 7,
-    b  [7, 9]  bytes [0, 64)        where b is written over it, element by element
+    b  [7, 9]  bytes [0, 64)        where b overwrites it, element by element
 
-at exactly one slice. Pieces of a concatenation that is no operation (`ConcatBitcast`) lie inside
-its result, each at its own place. Values of two branches of one conditional are never both there,
-and what a branch has read for the last time may be overwritten in it, if nothing later reads it.
+Pieces of a `ConcatBitcast` are inside its result, each at its own offset. Values of two branches of
+one conditional are never both live, and a branch may overwrite a value after its last read in it,
+if nothing reads it later.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hlomem.base.quantities import NEVER, Step
 from hlomem.check.evidence import as_evidence
 from hlomem.check.findings import Finding
 from hlomem.check.fusions import find_stray_read, form_of
-from hlomem.check.in_place import why_not_in_place
+from hlomem.check.opcodes import ONLY_INTO_OPERAND, READS_ELSEWHERE
 from hlomem.view.sweep import Residency, iter_sharing
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from hlomem.check.program import TracedProgram
     from hlomem.dump.records import ShapeIndex
     from hlomem.hlo.ir import HloInstruction
-    from hlomem.hlo.text.attributes import OperandAlias
     from hlomem.view.control_flow import Structure
     from hlomem.view.families import AliasClasses
     from hlomem.view.instruction_line import PrintedInstruction
@@ -38,11 +37,11 @@ if TYPE_CHECKING:
 
 CONCAT = "ConcatBitcast"
 _CONTEXT = (2,)
-"""The part of an asynchronous operation's result that holds its working state."""
+"""The part of an asynchronous operation's result that holds its state."""
 
 
 class Interference:
-    """The sweep over one plan; `pair_count` counts the byte-sharing pairs proved safe."""
+    """The sweep over one plan; `pair_count` counts the pairs proved to share bytes safely."""
 
     def __init__(
         self,
@@ -57,11 +56,11 @@ class Interference:
         self.structure = structure
         self.pair_count = 0
         self._sound: set[tuple[Form | None, int, ShapeIndex]] = set()
-        """Forms of fusions, with the operand and output that may share one place."""
+        """Forms of fusions, with an operand and an output that may share bytes."""
         self._form_of: dict[HloInstruction, Form | None] = {}
 
     def check(self) -> Iterator[Finding]:
-        """Every pair of values of one allocation that share bytes while both are alive."""
+        """Check every pair of values that share bytes while both are live."""
         by_allocation: dict[AllocationIndex, list[PlacedValue]] = {}
         for placed in self.joined.placed:
             if placed.value.size > 0:
@@ -75,14 +74,14 @@ class Interference:
                 if placed.life is not None
             ]
             for earlier, later in iter_sharing(stays) if len(stays) > 1 else ():
-                yield from self._judge(earlier.who, later.who)
+                yield from self._check_pair(earlier.who, later.who)
 
-    def _judge(self, earlier: PlacedValue, later: PlacedValue) -> Iterator[Finding]:
+    def _check_pair(self, earlier: PlacedValue, later: PlacedValue) -> Iterator[Finding]:
         assert earlier.life is not None
         assert later.life is not None
         rule, why = "interference/overlap", "values that live at the same time need their own bytes"
         if earlier.life.end == later.life.start:
-            rule, why = self._judge_touching(earlier, later)
+            rule, why = self._check_touching(earlier, later)
         elif self._is_over(earlier, later.life.start) or self._is_waiting(earlier, later):
             why = ""
         if not why:
@@ -104,10 +103,10 @@ class Interference:
         )
 
     def _is_over(self, placed: PlacedValue, moment: Step) -> bool:
-        """Whether a value is of another branch than the running one, or is no longer needed in it.
+        """Whether a value belongs to another branch, or is no longer needed in the running one.
 
-        An operand of a conditional counts as alive until the last branch has run; memory-space
-        assignment on TPU looks at each branch alone.
+        An operand of a conditional counts as live until the last branch ends, but memory-space
+        assignment on TPU considers each branch alone.
         """
         assert placed.life is not None
         if self.structure.are_exclusive(placed.life.start, moment):
@@ -124,15 +123,15 @@ class Interference:
         return not any(self._may_run(name, moment) for name in needed)
 
     def _may_run(self, name: str, moment: Step) -> bool:
-        """Whether an instruction may run, still run, or be returned at a moment or after it."""
+        """Whether an instruction may run, still run, or be returned at a step or later."""
         time = self.joined.time_of.get(name, NEVER)
         is_late = max(time, self._returned_at(name), self._done_at(name)) >= moment
         return is_late and not self.structure.are_exclusive(time, moment)
 
     def _done_at(self, name: str) -> Step:
-        """The latest time at which what a start begins is done; `NEVER` for anything else.
+        """The latest step at which a started operation is done; `NEVER` for other instructions.
 
-        Only the instruction that waits for it, or updates it, reads the tuple that a start returns.
+        Only its done or update reads the tuple that a start returns.
         """
         text = self.joined.printed.get(name)
         if text is None or not text.opcode.endswith("-start"):
@@ -151,48 +150,42 @@ class Interference:
         return max(time_of.get(reader, end) for reader in readers)
 
     def _returned_at(self, name: str) -> Step:
-        """The moment at which a loop or conditional returns this root's value; `NEVER` for others.
-
-        A computation's root need not be the last instruction to run in it.
-        """
+        """The step at which a loop or conditional returns this root's value; `NEVER` for others."""
         loops = [loop.instruction for loop in self.structure.loops if loop.body_root == name]
         conditionals = [
             conditional.instruction
             for conditional in self.structure.conditionals
             if name in {branch.root for branch in conditional.branches}
         ]
-        runners = (*loops, *conditionals)
-        return max((self.joined.time_of[runner] for runner in runners), default=NEVER)
+        time_of = self.joined.time_of
+        return max((time_of[runner] for runner in (*loops, *conditionals)), default=NEVER)
 
     def _is_waiting(self, earlier: PlacedValue, later: PlacedValue) -> bool:
         """Whether `later` is the context of an operation that waits for that of `earlier`.
 
         A thread other than the main one (a TPU's sparse core) runs one operation at a time, in the
-        order in which they have all their operands. One that is started without has nothing to do
-        before an update brings them (`IsFirstFullyBound` of `hlo/ir/hlo_instruction_utils.cc`).
+        order in which they get their last operands; one started without operands waits for an
+        update (`IsFirstFullyBound` of `hlo/ir/hlo_instruction_utils.cc`).
         """
         start, other = self._start_of_context(later), self._start_of_context(earlier)
         if start is None or other is None or start.operands or start.thread != other.thread:
             return False
-        is_bound = later.value.name != start.name
-        return bool(start.thread) and not (is_bound and self._is_without_operands(earlier))
-
-    def _is_without_operands(self, placed: PlacedValue) -> bool:
-        text = self.joined.printed[placed.value.name]
-        return text.opcode.endswith("-start") and not text.operands
+        text = self.joined.printed[earlier.value.name]
+        is_unbound = text.opcode.endswith("-start") and not text.operands
+        return bool(start.thread) and not (later.value.name != start.name and is_unbound)
 
     def _start_of_context(self, placed: PlacedValue) -> PrintedInstruction | None:
-        """The start of the operation whose context a value is; None for other values."""
+        """The start of the operation whose context is a value; None for other values."""
         text = self.joined.printed.get(placed.value.name)
         while text is not None and text.opcode.endswith("-update"):
             text = self.joined.printed.get(text.operands[0])
         is_part = placed.index[:1] == _CONTEXT and placed.index != _CONTEXT  # but not their table
         return text if text is not None and is_part and text.opcode.endswith("-start") else None
 
-    def _judge_touching(self, earlier: PlacedValue, later: PlacedValue) -> tuple[str, str]:
-        """The rule for two values whose ranges have one moment in common, and why it is broken.
+    def _check_touching(self, earlier: PlacedValue, later: PlacedValue) -> tuple[str, str]:
+        """The rule for two values that meet at one step, and why it is broken.
 
-        The reason is empty when they may share bytes.
+        The reason is empty if they may share bytes.
         """
         name = later.value.name
         numbers = earlier.operand_numbers(name)
@@ -202,28 +195,30 @@ class Interference:
             if why:
                 return "interference/in-place-fusion", why
         if self.families.are_together(earlier, later):
-            return "", ""  # at one place, or `alias/torn` says so
+            return "", ""  # at one slice, or `alias/torn` reports it
         if not numbers or text is None:
             return (
                 "interference/touch",
                 f"{name} does not read {earlier.value.name}, so it is not in place",
             )
         if text.target == CONCAT:
-            why = "a piece of a concatenation lies where its part of the result does"
+            why = "a piece of a concatenation must be at its offset in the result"
             return "interference/concat-piece", "" if self._is_piece(earlier, later) else why
         if earlier.slice != later.slice:
             return "interference/touch-partial", "in place means at the identical slice"
         return "interference/touch", why_not_in_place(earlier, later, text, numbers)
 
     def _why_not_through_fusion(self, later: PlacedValue, numbers: list[int]) -> str:
-        """Why a fusion may not write over the operands of these numbers; empty when it may."""
+        """Why a fusion may not overwrite the operands of these numbers; empty if it may."""
         if self.program is None:
             return ""
         fusion = self.program.instruction_by_name.get(later.value.name)
         if fusion is None or fusion.opcode != "fusion" or not fusion.called_computations:
             return ""
+        may_declare = fusion.may_have("output_to_operand_aliasing")
         declared = {
-            (alias.operand_number, tuple(alias.output_index)) for alias in _declared_aliases(fusion)
+            (alias.operand_number, tuple(alias.output_index))
+            for alias in (fusion.output_to_operand_aliasing if may_declare else ())
         }
         for number in numbers:
             if (number, later.index) in declared:
@@ -240,7 +235,7 @@ class Interference:
     def _find_stray_read(
         self, fusion: HloInstruction, operand: int, output: ShapeIndex
     ) -> StrayRead | None:
-        """`find_stray_read`, asked once for fusions that are alike but for their names."""
+        """`find_stray_read`, cached by form."""
         if fusion not in self._form_of:
             self._form_of[fusion] = form_of(fusion)
         key = (self._form_of[fusion], operand, output)
@@ -252,9 +247,9 @@ class Interference:
         return stray
 
     def _is_piece(self, piece: PlacedValue, whole: PlacedValue) -> bool:
-        """Whether an operand of a concat lies where its part of the result does.
+        """Whether an operand of a concatenation is at its offset in the result.
 
-        Operands may come in any order; the slices they were cut with say which part each is.
+        Operands may be in any order; the slices that made them determine the order.
         """
         pieces: list[tuple[tuple[int, ...], int, PlacedValue]] = []
         text = self.joined.printed[whole.value.name]
@@ -265,13 +260,35 @@ class Interference:
         pieces.sort(key=lambda entry: entry[:2])
         order = [operand for _, _, operand in pieces]
         if piece not in order:
-            return False  # listed as an operand the concatenation does not have
+            return False  # not an operand of the concatenation, despite the list
         before = order[: order.index(piece)]
         start = whole.start + sum(operand.value.size for operand in before)
         return piece.start == start and piece.end <= whole.end
 
 
-def _declared_aliases(fusion: HloInstruction) -> tuple[OperandAlias, ...]:
-    """The parts of a fusion's result that it says it writes into operands."""
-    may_have = fusion.may_have("output_to_operand_aliasing")
-    return fusion.output_to_operand_aliasing if may_have else ()
+def why_not_in_place(
+    earlier: PlacedValue, later: PlacedValue, text: PrintedInstruction, numbers: list[int]
+) -> str:
+    """Why `later` may not overwrite `earlier`, its operands of these numbers; empty if it may.
+
+    Instructions that read other elements of an operand than they write would read overwritten ones
+    (`CanShareOperandBufferWithUser`). A dump does not show the inside of a fusion.
+    """
+    opcode = text.opcode
+    if opcode in READS_ELSEWHERE:
+        return f"`{opcode}` reads other elements of its operand than it writes"
+    if opcode == "fusion":
+        return ""
+    if opcode == "custom-call":
+        return "the custom call does not declare that it writes into this operand"
+    if opcode in ONLY_INTO_OPERAND and numbers != [ONLY_INTO_OPERAND[opcode]]:
+        return f"`{opcode}` writes into its operand {ONLY_INTO_OPERAND[opcode]} only"
+    if opcode == "scatter" and max(numbers) >= len(text.operands) // 2:
+        return "`scatter` writes into the operands it updates only"
+    if opcode == "sort" and later.index and later.index[0] not in numbers:
+        return f"output {later.index[0]} of the sort is another operand's"
+    read_as = [name for number, name in enumerate(text.operands) if number in numbers]
+    if earlier.value.name in read_as and earlier.value.shape != later.value.shape:
+        # Under another name it has the shape of a bitcast.
+        return f"its shape {later.value.shape} is not its operand's"
+    return ""

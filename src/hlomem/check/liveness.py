@@ -1,8 +1,7 @@
-"""Every value is alive when it is needed, and not overwritten before.
+"""Every value must be live when it is needed, and not overwritten before.
 
-A value is alive from its definition to the last moment it is read or returned. XLA cuts the range
-of a value where the next of its family begins (`HloLiveRange::NormalizeAliasedBuffers`), so a use
-may be covered by a later value of the same family, which holds the same bytes.
+XLA clips a live range where the next of its family begins
+(`HloLiveRange::NormalizeAliasedBuffers`), so a use may be covered by a later value of the family.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _ASYNCHRONOUS = ("-start", "-update", "-done")
 
 
 class Liveness:
-    """The moments at which values are needed, held against their ranges."""
+    """The steps at which values are needed, compared with their live ranges."""
 
     def __init__(
         self, joined: JoinedDump, families: AliasClasses, structure: Structure, needs: Needs
@@ -41,7 +40,7 @@ class Liveness:
         self._conditions = {loop.condition_parameter for loop in structure.loops}
 
     def check(self) -> Iterator[Finding]:
-        """Every rule about one value's life."""
+        """Every rule about one live range."""
         kept = in_registers(self.joined)
         time_of, length = self.joined.time_of, len(self.joined.sequence)
         for placed in self.joined.placed:
@@ -89,7 +88,7 @@ class Liveness:
                 return
 
     def _check_overwritten(self, placed: PlacedValue) -> Iterator[Finding]:
-        """No value is read after the next of its family was written over it."""
+        """No value is read after the next of its family has overwritten it."""
         assert placed.life is not None
         family = self._members.get(self.families.head(placed), ())
         for use in (placed.used.uses if placed.used else None) or ():
@@ -110,20 +109,20 @@ class Liveness:
                     return
 
     def _overwrites(self, other: PlacedValue, placed: PlacedValue, moment: Step) -> bool:
-        """Whether `other` is written between a value's definition and the moment of a read."""
+        """Whether `other` is written between a value's definition and a read."""
         assert placed.life is not None
         assert other.life is not None
         if other is placed or not placed.life.start < other.life.start < moment:
             return False
         if other.value.name in self._conditions:
-            return False  # a condition is shown what the loop holds, and writes nothing
+            return False  # a condition reads the loop's state and writes nothing
         text = self.joined.printed.get(other.value.name)
         if text is not None and text.operand_pairs:
-            return False  # declared to be its operand, maybe just handed on
+            return False  # declared to be its operand, possibly just forwarded
         return not self.structure.are_exclusive(other.life.start, moment)
 
     def _covered_until(self, placed: PlacedValue) -> Step:
-        """The last moment of the value, or of those of its family that take over from it."""
+        """The last step of the value, or of the family members that continue it."""
         assert placed.life is not None
         family = self._members.get(self.families.head(placed), ())
         lives = [member.life for member in family if member.life is not None]
@@ -135,5 +134,5 @@ class Liveness:
 
 
 def _runs_others(opcode: Opcode) -> bool:
-    """Whether it hands its operands on, or runs instructions that are in the sequence."""
+    """Whether an opcode forwards its operands, or runs instructions of the sequence."""
     return opcode in PASSES_OPERANDS_ON or opcode.endswith(_ASYNCHRONOUS)

@@ -1,20 +1,21 @@
-"""The checker's own tables of opcodes, which the planner does not see.
-
-A plan is judged by other tables than it was made with (`hlomem.hlo.opcodes`), so that a mistake in
-one of them shows. Nothing here may come from there but the names of opcodes, for the type checker.
-"""
+"""The checker's own tables of opcodes, independent of the planner's (`hlomem.hlo.opcodes`)."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from hlomem.hlo.opcodes import Opcode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-READS_ELSEWHERE = frozenset[Opcode](
-    {
+
+def _opcodes(names: list[str]) -> frozenset[Opcode]:
+    return frozenset(cast("list[Opcode]", names))
+
+
+READS_ELSEWHERE = _opcodes(
+    [
         "all-gather",
         "all-gather-start",
         "all-to-all",
@@ -47,19 +48,19 @@ READS_ELSEWHERE = frozenset[Opcode](
         "topk",
         "transpose",
         "tuple",
-    }
+    ]
 )
-"""Opcodes that read an operand at other places than they write."""
+"""Opcodes that read other elements of an operand than they write."""
 
 ONLY_INTO_OPERAND: Mapping[Opcode, int] = {
     "dynamic-update-slice": 0,
     "set-dimension-size": 0,
     "triangular-solve": 1,
 }
-"""Opcodes whose result may overwrite one operand only, with its number."""
+"""Opcodes whose result may overwrite only the operand of this number."""
 
-SAME_PLACE = frozenset[Opcode](
-    {
+SAME_PLACE = _opcodes(
+    [
         "abs",
         "acos",
         "acosh",
@@ -120,30 +121,30 @@ SAME_PLACE = frozenset[Opcode](
         "tan",
         "tanh",
         "xor",
-    }
+    ]
 )
-"""Opcodes that read, of each operand, the element they write."""
+"""Opcodes that read only the element they write, of each operand."""
 
 SAME_BYTES = frozenset[Opcode]({"bitcast", "bitcast-convert", "reshape", "tuple"})
-"""Opcodes that leave their operands' bytes where they are, under another name or shape."""
+"""Opcodes that only rename or reshape their operands' bytes."""
 
 SLICES = frozenset[Opcode]({"dynamic-slice", "slice"})
 """Opcodes that read a window of their operand."""
 
 KEEPS_NUMBER = frozenset[Opcode]({"bitcast", "convert", "copy", "reshape"})
-"""Opcodes that leave the number in a scalar as it is."""
+"""Opcodes that keep the value of a scalar."""
 
 RUNS_OTHERS = frozenset[Opcode]({"async-start", "async-update", "call", "conditional", "while"})
-"""Opcodes that may run a computation in their place."""
+"""Opcodes that may run a computation."""
 
 BINDS_OPERANDS = frozenset[Opcode]({"async-start", "async-update"})
 """Opcodes that bind operands of an asynchronous computation."""
 
 READS_TOP_LEVEL = frozenset[Opcode]({"copy", "get-tuple-element"})
-"""Opcodes that read a tuple, but not its elements."""
+"""Opcodes that read a tuple's table, not its elements."""
 
 READS_NOTHING = frozenset[Opcode]({"domain", "tuple"})
-"""Opcodes that hand their operands on without reading them."""
+"""Opcodes that forward their operands without reading them."""
 
 PASSES_OPERANDS_ON = frozenset[Opcode]({"call", "conditional", "tuple", "while"})
-"""Opcodes that hand operands on, or run instructions that are in the sequence themselves."""
+"""Opcodes that forward operands, or run instructions of the sequence."""

@@ -1,4 +1,4 @@
-"""The sequence of a dump is an order its module allows."""
+"""The sequence of a dump must be an order that its module permits."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ def _runs_later(rule: str, what: str, joined: JoinedDump, *names: str) -> Findin
 
 
 def _check_missing(joined: JoinedDump, program: TracedProgram) -> Iterator[Finding]:
-    """Everything that runs is in the sequence.
+    """Every scheduled instruction is in the sequence.
 
-    XLA's compact text leaves get-tuple-elements out; the parser gives them names of its own.
+    XLA's compact text omits get-tuple-elements; the parser invents names for them.
     """
     missing: dict[HloComputation, list[HloInstruction]] = {}
     for name, instruction in program.instruction_by_name.items():
@@ -70,7 +70,7 @@ def _check_missing(joined: JoinedDump, program: TracedProgram) -> Iterator[Findi
 
 
 def _check_nesting(joined: JoinedDump, program: TracedProgram) -> Iterator[Finding]:
-    """Callees stand directly before their caller, a loop's condition before its body."""
+    """Callees directly precede their caller, a loop's condition its body."""
     nested = iter_running(program.module.entry, joined.time_of)
     known = [name for name in joined.time_of if name in program.instruction_by_name]
     for instruction, name in zip(nested, known, strict=False):
@@ -78,10 +78,10 @@ def _check_nesting(joined: JoinedDump, program: TracedProgram) -> Iterator[Findi
             home = program.instruction_by_name[name].parent.name
             yield Finding(
                 rule="order/nesting",
-                message=f"{name} of {home} runs in the place of {instruction.name}",
+                message=f"{name} of {home} runs instead of {instruction.name}",
                 evidence=(
                     f"{name} runs at {joined.time_of[name]}",
-                    f"there it is the turn of {instruction.name} of {instruction.parent.name}",
+                    f"{instruction.name} of {instruction.parent.name} must run there",
                 ),
             )
             return

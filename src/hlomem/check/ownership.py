@@ -1,8 +1,8 @@
-"""The owners of allocations: the caller, the program's constants, one thread.
+"""Rules for allocations of arguments, results, constants and threads.
 
-A parameter that is not donated and a constant are read-only (`BufferAllocation::is_readonly`);
-results lie in allocations that outlive the program; thread-local ones hold values inside a fusion
-or a reduction, which are in no sequence.
+Constants and arguments that are not donated are read-only (`BufferAllocation::is_readonly`);
+results are in allocations that outlive the program; thread-local ones hold values of embedded
+computations, which are in no sequence.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def check_ownership(joined: JoinedDump) -> Iterator[Finding]:
 
 
 def _is_plain(joined: JoinedDump, placed: PlacedValue) -> bool:
-    """Whether a value is a temporary as most are, of which there is nothing to say below."""
+    """Whether a value is an ordinary temporary, to which the rules below do not apply."""
     allocation, name = placed.allocation, placed.value.name
     if allocation.parameter is not None or allocation.is_constant:
         return False
@@ -61,10 +61,9 @@ def _check_headers(joined: JoinedDump) -> Iterator[Finding]:
         key = (allocation.parameter.number, allocation.parameter.index)
         other = holders.setdefault(key, allocation)
         if other is not allocation:
-            message = f"parameter {key[0]} has two allocations"
             yield Finding(
                 rule="ownership/parameter",
-                message=message,
+                message=f"parameter {key[0]} has two allocations",
                 allocations=(other.index, allocation.index),
             )
     for allocation in outputs:
@@ -78,11 +77,10 @@ def _check_headers(joined: JoinedDump) -> Iterator[Finding]:
 
 
 def _unchanging(joined: JoinedDump) -> set[int]:
-    """The constants that a loop carries as a part of its state, which it writes but never changes.
+    """The allocations of constants that a loop carries and writes, but never changes.
 
-    All that is ever put there is that constant, another that is equal, or a copy of one. What the
-    loop makes of it (its phis) must lie in one place with what goes in and comes out, or
-    `alias/torn` says so.
+    They hold only that constant, equal ones, or copies. `alias/torn` reports phis of the loop at
+    other slices.
     """
     made: dict[int, set[str | None]] = {}
     for placed in joined.placed:
@@ -96,7 +94,7 @@ def _unchanging(joined: JoinedDump) -> set[int]:
 
 
 def _literal(joined: JoinedDump, name: str) -> str | None:
-    """The constant that an instruction is, or copies; None where that is not told."""
+    """The constant that an instruction is, or copies; None if unknown."""
     text = joined.printed.get(name)
     if text is not None and text.opcode == "copy":
         text = joined.printed.get(text.operands[0])
@@ -122,20 +120,14 @@ def _check_read_only(
     if text.opcode == "constant" and not allocation.is_constant:
         yield value_finding(placed, "ownership/constant", "is a constant, its allocation is not")
     if allocation.parameter is None:
-        if (
-            text.opcode == "parameter"
-            and placed.value.name in joined.time_of
-            and not placed.value.is_phi
-        ):
-            yield value_finding(
-                placed, "ownership/parameter", "is an argument, its allocation is not"
-            )
-        return
-    if text.opcode != "parameter":
+        is_argument = text.opcode == "parameter" and placed.value.name in joined.time_of
+        if is_argument and not placed.value.is_phi:
+            problem = "is an argument, its allocation is not"
+            yield value_finding(placed, "ownership/parameter", problem)
+    elif text.opcode != "parameter":
         if not allocation.maybe_live_out:
-            yield value_finding(
-                placed, "ownership/read-only", "is written into an argument that is not donated"
-            )
+            problem = "is written into an argument that is not donated"
+            yield value_finding(placed, "ownership/read-only", problem)
     elif placed.index == allocation.parameter.index:
         yield from _check_parameter(placed, text.number)
 
@@ -151,40 +143,32 @@ def _check_parameter(placed: PlacedValue, number: int | None) -> Iterator[Findin
         yield value_finding(placed, "ownership/parameter", problem)
     shape = parse_shape_or_none(placed.value.shape)
     if shape is not None and shape.text_without_layout != parameter.shape:
-        yield value_finding(
-            placed, "ownership/parameter", f"is not the {parameter.shape} of its allocation"
-        )
+        problem = f"is not the {parameter.shape} of its allocation"
+        yield value_finding(placed, "ownership/parameter", problem)
     if placed.value.offset != 0:
-        yield value_finding(
-            placed, "ownership/parameter", "is an argument, but not at the start of its allocation"
-        )
+        problem = "is an argument, but not at the start of its allocation"
+        yield value_finding(placed, "ownership/parameter", problem)
 
 
 def _check_thread_local(joined: JoinedDump, placed: PlacedValue) -> Iterator[Finding]:
-    is_scheduled = placed.value.name in joined.time_of
-    if placed.allocation.is_thread_local and is_scheduled:
-        yield value_finding(
-            placed, "ownership/thread-local", "is in the sequence, its allocation thread-local"
-        )
-    elif (
-        not is_scheduled
-        and not placed.allocation.is_thread_local
-        and not placed.allocation.is_constant
-        and joined.sequence
-    ):
-        yield value_finding(
-            placed, "ownership/thread-local", "is in no sequence, its allocation not thread-local"
-        )
+    is_scheduled, allocation = placed.value.name in joined.time_of, placed.allocation
+    if allocation.is_thread_local and is_scheduled:
+        problem = "is in the sequence, its allocation thread-local"
+        yield value_finding(placed, "ownership/thread-local", problem)
+    is_local = allocation.is_thread_local or allocation.is_constant
+    if not is_scheduled and not is_local and joined.sequence:
+        problem = "is in no sequence, its allocation not thread-local"
+        yield value_finding(placed, "ownership/thread-local", problem)
 
 
 def _check_neighbours(
     joined: JoinedDump, unchanging: set[int], kept: frozenset[int]
 ) -> Iterator[Finding]:
-    """Constants and thread-local values share no byte, whenever they live.
+    """Constants and thread-local values share no bytes, whatever their live ranges.
 
-    Constants are there before the program starts; when something inside a reduction lives is not
-    printed. Only what is thread-local may be written in place, over what it reads, and only a
-    constant that a loop carries may be written with itself.
+    Constants exist before the program starts, and live ranges inside a reduction are not printed.
+    Only thread-local values may overwrite their operands, and only a loop-carried constant may be
+    written with itself.
     """
     holders: dict[int, list[PlacedValue]] = {}
     for placed in joined.placed:
@@ -208,12 +192,12 @@ def _check_neighbours(
 
 
 def _is_in_place(one: PlacedValue, two: PlacedValue) -> bool:
-    reads = one.operand_numbers(two.value.name) or two.operand_numbers(one.value.name)
-    return one.allocation.is_thread_local and one.slice == two.slice and bool(reads)
+    is_same = one.allocation.is_thread_local and one.slice == two.slice
+    return is_same and one.reads_or_feeds(two)
 
 
 def _check_outputs(joined: JoinedDump) -> Iterator[Finding]:
-    """Each part of the output is an allocation of its own, which outlives the program."""
+    """Each part of the output has its own allocation, which outlives the program."""
     output = joined.output
     if output is None:
         return

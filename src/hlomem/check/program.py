@@ -1,8 +1,4 @@
-"""The module a dump plans, as the checker needs it: instructions by name, and its control flow.
-
-In: an `HloModule` and the plan. Out: a `TracedProgram`, with the loops and conditionals the
-module spells out, in the terms of `hlomem.view.control_flow`.
-"""
+"""The module of a dump: instructions by name, value flow, loops and conditionals."""
 
 from __future__ import annotations
 
@@ -27,18 +23,17 @@ Span: TypeAlias = tuple[Step, Step]
 
 
 class TracedProgram(Struct, frozen=True, eq=False):
-    """A module's scheduled code: the entry and all that loops, branches and calls run."""
+    """A module's scheduled code: the entry and the callees of loops, branches and calls."""
 
     module: HloModule
     flow: Flow
     instruction_by_name: dict[str, HloInstruction]
     spans: dict[HloComputation, Span]
-    """The steps of each computation."""
     structure: Structure
 
     @property
     def read_only(self) -> set[Position]:
-        """The arguments the caller did not give away, which stay as they are until the end."""
+        """The arguments that are not donated, which stay unchanged until the end."""
         given = {
             (alias.parameter_number, tuple(alias.parameter_index))
             for alias in self.module.input_output_alias
@@ -51,10 +46,7 @@ class TracedProgram(Struct, frozen=True, eq=False):
         }
 
     def iter_applied(self) -> Iterator[HloComputation]:
-        """Computations applied to elements, such as reducers and comparators; no fused bodies.
-
-        XLA gives no values to instructions inside a fusion, but to a reducer used there it does.
-        """
+        """Reducers, comparators and the like; XLA defines their values even inside a fusion."""
         entry = self.module.entry
         seen, pending = {entry}, [entry]
         while pending:
@@ -67,7 +59,7 @@ class TracedProgram(Struct, frozen=True, eq=False):
 
 
 def trace_program(module: HloModule, joined: JoinedDump) -> TracedProgram:
-    """The parts of a module that have a place in the sequence."""
+    """The scheduled part of a module."""
     phis = {(placed.value.name, placed.index) for placed in joined.placed if placed.value.is_phi}
     is_old = _has_updates_at_start(module, joined)
     flow = trace(module, is_old=is_old, kept=phis.__contains__)
@@ -82,7 +74,7 @@ def trace_program(module: HloModule, joined: JoinedDump) -> TracedProgram:
 
 
 def _has_updates_at_start(module: HloModule, joined: JoinedDump) -> bool:
-    """Whether the dump lists what an asynchronous update computes as a part of its start."""
+    """Whether the dump lists the result of an asynchronous update as a part of its start."""
     return any(
         value.value.name == start.called_computations[0].root.name
         for computation in module.outer_computations  # nothing inside a fusion is asynchronous
@@ -109,12 +101,11 @@ def _structure(
                 first, second = condition.parameters[0].name, body.parameters[0].name
                 loops.append(Loop(name, first, second, body.root.name))
         elif instruction.opcode == "conditional":
-            branches = [_branch(branch, spans) for branch in called]
+            branches = [
+                Branch(*spans[branch], branch.root.name)
+                if branch in spans
+                else Branch(Step(0), Step(0), None)
+                for branch in called
+            ]
             conditionals.append(Conditional(name, tuple(branches)))
     return Structure(tuple(loops), tuple(conditionals))
-
-
-def _branch(computation: HloComputation, spans: Mapping[HloComputation, Span]) -> Branch:
-    if computation not in spans:
-        return Branch(Step(0), Step(0), None)
-    return Branch(*spans[computation], computation.root.name)

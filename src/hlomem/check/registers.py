@@ -1,10 +1,9 @@
-"""Values that a plan has a place for, but that never lie there.
+"""Values with an offset that stay in registers.
 
-In: a joined dump. Out: the numbers of its values that stay in registers. libtpu makes loops of its
-own of some fusions, with loads that begin in the turn before (`_post_fusion_pipelined_body`), after
-copies were inserted. Their counters and indices are scalars without tiles, which nothing else in a
-program for TPUs is; its plan puts them over one another and over the constants they begin with.
-That they stay in registers is inferred: dumps of libtpu 0.0.51 show such plans, and no code.
+libtpu turns some fusions into pipelined loops after copy insertion (`_post_fusion_pipelined_body`).
+Their counters and indices are untiled scalars, unlike all other values on a TPU; plans place them
+over one another and over the constants they begin with. That they stay in registers is inferred
+from plans of libtpu 0.0.51, which show no code.
 """
 
 from __future__ import annotations

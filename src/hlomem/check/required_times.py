@@ -1,9 +1,7 @@
-"""The moments a value is needed: by the lists of a dump or, better, by its module.
+"""The steps at which values are needed, according to a dump's lists or to its module.
 
-In: a plan and its control flow, or the program. Out: for a value, the moments at which it is part
-of something, read or returned, and the last moment it may begin at. Both ways follow
-`HloLiveRange`: a loop reads what it starts from when its body begins, a call leaves reading to what
-it calls, what a computation returns is needed until the computation ends.
+Both follow `HloLiveRange`: a loop reads its operand when its body begins, a call leaves reading to
+its callee, and a result is needed until its computation ends.
 """
 
 from __future__ import annotations
@@ -22,20 +20,20 @@ if TYPE_CHECKING:
 
 
 class Needs(Protocol):
-    """The moments at which values are needed."""
+    """The steps at which values are needed."""
 
     def latest_start(self, placed: PlacedValue, moment: Step) -> Step:
-        """The last moment at which a value defined at `moment` may begin to live."""
+        """The latest start of the live range of a value defined at `moment`."""
 
     def are_met(self, placed: PlacedValue, first: Step, last: Step) -> bool:
-        """Whether a value is needed from `first` to `last` alone; if not sure, it is not said."""
+        """Whether a value is certainly needed only from `first` to `last`."""
 
     def iter_needs(self, placed: PlacedValue) -> Iterator[tuple[Step, str]]:
-        """The moments at which a value must be there, and what for."""
+        """The steps at which a value is needed, with the reason."""
 
 
 class TracedNeeds:
-    """Needs as the module states them."""
+    """Needs according to the module."""
 
     def __init__(self, joined: JoinedDump, program: TracedProgram) -> None:
         self._time_of = joined.time_of
@@ -49,7 +47,7 @@ class TracedNeeds:
         self._find_plain_moments()
 
     def _find_plain_moments(self) -> None:
-        """The moments of instructions at which, and no other, what they hold or read is needed."""
+        """The steps of instructions whose values and operands are needed only there."""
         asynchronous = {
             computation
             for computation, callers in self._flow.callers.items()
@@ -68,10 +66,9 @@ class TracedNeeds:
                 self._position_at[root] = self._spans[root.parent][1]
 
     def latest_start(self, placed: PlacedValue, moment: Step) -> Step:
-        """A parameter is there when its computation starts.
+        """A parameter begins with its computation.
 
-        The result of an asynchronous operation may begin at the operation's own moment, as it is a
-        part of its result: XLA for TPU does so.
+        The result of an asynchronous operation may begin at the operation's own step, as on TPU.
         """
         instruction = self._by_name.get(placed.value.name)
         if instruction is None:
@@ -83,7 +80,7 @@ class TracedNeeds:
         return Step(moment + 1) if is_asynchronous and instruction.is_root else moment
 
     def are_met(self, placed: PlacedValue, first: Step, last: Step) -> bool:
-        """Sure where nothing asynchronous, called or left out of the sequence is involved."""
+        """Certain if nothing asynchronous, called or outside the sequence is involved."""
         value = placed.value.name, placed.index
         if value in self._read_only and last < self._end:
             return False
@@ -96,7 +93,7 @@ class TracedNeeds:
         return True
 
     def iter_needs(self, placed: PlacedValue) -> Iterator[tuple[Step, str]]:
-        """Every position and every use, wherever the module hands the value to."""
+        """Every position and every use."""
         value = placed.value.name, placed.index
         if value in self._read_only:
             yield self._end, "the caller's"
@@ -117,19 +114,19 @@ class TracedNeeds:
         if user.name in self._time_of:
             yield self._time_of[user.name], f"read by {user.name}"
         if user.opcode.endswith("-start"):
-            # The operand of an asynchronous operation is read until the operation is done.
+            # Operands of an asynchronous operation are read until it is done.
             for moment, done in self._dones(user):
                 yield moment, f"read by {user.name} until {done}"
 
     def _until_done(self, instruction: HloInstruction) -> Iterator[tuple[Step, str]]:
-        """An asynchronous computation may be busy until its operation is waited for."""
+        """An asynchronous computation may run until its operation is done."""
         for caller in self._flow.callers_of(instruction):
             if caller.opcode.startswith("async-"):
                 for moment, done in self._dones(caller):
                     yield moment, f"computed until {done}"
 
     def _dones(self, start: HloInstruction) -> Iterator[tuple[Step, str]]:
-        """The moments and names of the `-done`s of an asynchronous operation, past its updates."""
+        """The steps and names of the `-done`s of an asynchronous operation, through updates."""
         pending = [start]
         while pending:
             for user in pending.pop().users:
@@ -140,7 +137,7 @@ class TracedNeeds:
 
 
 class ListedNeeds:
-    """Needs as a dump's positions and uses state them, with the control flow found in it."""
+    """Needs according to a dump's positions and uses, and the control flow found in it."""
 
     def __init__(self, joined: JoinedDump, structure: Structure) -> None:
         self._joined = joined
@@ -149,7 +146,7 @@ class ListedNeeds:
         self._body_start = {loop.instruction: loop.body_parameter for loop in structure.loops}
 
     def latest_start(self, placed: PlacedValue, moment: Step) -> Step:
-        """As for `TracedNeeds`, as far as a dump shows where a computation begins and ends."""
+        """As for `TracedNeeds`, as far as a dump shows the bounds of computations."""
         if placed.allocation.parameter is not None and self._is_argument(placed):
             return Step(0)
         following = "".join(self._joined.sequence[moment + 1 : moment + 2])
@@ -165,7 +162,7 @@ class ListedNeeds:
         return Step(moment + 1) if is_asynchronous else moment
 
     def are_met(self, placed: PlacedValue, first: Step, last: Step) -> bool:  # noqa: ARG002
-        """Never sure: the moments of uses go by what calls what, which a dump shows in part."""
+        """Never certain: steps of uses depend on calls, which a dump shows only in part."""
         return False
 
     def iter_needs(self, placed: PlacedValue) -> Iterator[tuple[Step, str]]:
@@ -192,21 +189,21 @@ class ListedNeeds:
         return text is not None and text.opcode == "parameter" and not placed.value.is_phi
 
     def _moment_of_use(self, placed: PlacedValue, user: str) -> Step | None:
-        """The moment an operand is read; None where another entry of the dump says it better."""
+        """The step at which an operand is read; None if other entries of the dump tell."""
         text = self._joined.printed.get(user)
         if text is None and self._enters_a_call(placed, user):
             return None
         if text is not None and text.opcode == "call":
             return None
         if text is not None and text.opcode == "while":
-            # What a loop starts from is over when the body has its own version.
+            # A loop's operand ends when the body has its own version.
             user = self._body_start.get(user, "")
         return self._time_of.get(user)
 
     def _enters_a_call(self, placed: PlacedValue, user: str) -> bool:
-        """Whether a user runs instructions that read the value instead of reading it itself.
+        """Whether instructions that a user runs read the value, not the user itself.
 
-        Such instructions stand before it, and their parameter is a position of the value.
+        They precede the user, and their parameter is a position of the value.
         """
         assert placed.used is not None
         first = self._time_of.get(placed.value.name, Step(0))
@@ -221,7 +218,7 @@ class ListedNeeds:
 def _moments_of_return(
     joined: JoinedDump, structure: Structure
 ) -> dict[tuple[str, tuple[int, ...]], Step]:
-    """The last moments at which results of bodies, branches and the program are needed."""
+    """The last steps at which results of bodies, branches and the program are needed."""
     ends: dict[str, Step] = {}
     for loop in structure.loops:
         if loop.body_root is not None:
@@ -229,7 +226,7 @@ def _moments_of_return(
     for conditional in structure.conditionals:
         for branch in conditional.branches:
             if branch.root is not None:
-                # The next branch's first parameter may stand behind others of its instructions.
+                # The next branch's first parameter may follow other instructions of it.
                 ends[branch.root] = Step(joined.time_of[branch.root] + 1)
     returned = {
         (name, index): end

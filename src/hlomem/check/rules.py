@@ -1,4 +1,4 @@
-"""Every rule of the checker, each as the fault it finds. `docs/verifier.md` says more."""
+"""The rules of the checker, each as the fault it finds (docs/verifier.md)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RULES: Mapping[str, str] = {
     "geometry/color-not-of-layout": "the color is not the memory space of the layout",
     "completeness/allocation-number": "allocations are not numbered one after another",
     "completeness/no-place": "a used or live value is in no allocation",
-    "completeness/two-places": "a value is in two places",
+    "completeness/two-places": "a value is in two allocations, or twice in one",
     "completeness/two-values-of-one-name": "two values are the same part of one instruction",
     "completeness/unknown-value": "a value in an allocation is not among the used values",
     "completeness/value-differs": "two lists give one id different names, colors or kinds",
@@ -27,20 +27,20 @@ RULES: Mapping[str, str] = {
     "ownership/read-only": "a constant, or an argument that is not donated, is written",
     "ownership/constant": "a constant is in no constant allocation, or shares bytes",
     "ownership/parameter": "an argument is not where the header of an allocation says",
-    "ownership/output": "a result does not lie in memory that outlives the program",
+    "ownership/output": "a result is not in memory that outlives the program",
     "ownership/thread-local": "a scheduled value is thread-local, or one that is not is shared",
     "totals/total-bytes": "the total is not the sum of the allocations",
     "totals/report": "a usage report does not add up",
     "totals/peak": "the peak is not what live ranges and shapes make it",
     "totals/sequence-length": "the sequence is not as long as its head says",
-    "alias/torn": "values that must share storage do not lie at one place",
+    "alias/torn": "values that must share storage do not",
     "alias/donation-differs": "an output and the argument donated for it differ",
-    "alias/lost-donation": "an output does not lie in the argument that was donated for it",
+    "alias/lost-donation": "an output is not in the argument that was donated for it",
     "live/impossible-range": "a live range ends before it starts, or outside the sequence",
-    "live/not-in-sequence": "a value is alive whose instruction never runs",
+    "live/not-in-sequence": "a value has a live range, but its instruction never runs",
     "live/starts-late": "a value is defined before its live range starts",
     "live/ends-early": "a value is needed after its live range has ended",
-    "live/overwritten": "a value is read after another was written over it",
+    "live/overwritten": "a value is read after another has overwritten it",
     "flow/no-value": "a value of the module is not in the dump",
     "flow/unknown-value": "a value of the dump is not in the module",
     "flow/shape-differs": "a value has another shape than its instruction",
@@ -52,10 +52,10 @@ RULES: Mapping[str, str] = {
     "order/data-dependence": "an instruction runs before one it reads",
     "order/control-dependence": "an instruction runs before one it waits for",
     "order/missing": "an instruction of the module is not in the sequence",
-    "order/nesting": "the callees of an instruction do not stand directly before it",
+    "order/nesting": "the callees of an instruction do not directly precede it",
     "interference/overlap": "two values that live at the same time share bytes",
     "interference/touch": "a value begins where another ends, but is not written in place",
     "interference/touch-partial": "a value is written in place at another slice",
-    "interference/concat-piece": "a piece of a concatenation is not at its place",
+    "interference/concat-piece": "a piece of a concatenation is not at its offset",
     "interference/in-place-fusion": "a fusion reads what it may have overwritten",
 }

@@ -1,9 +1,7 @@
-"""A verdict as SARIF 2.1.0, the form code scanning services read.
+"""A verdict as SARIF 2.1.0, for code scanning services, which accept at most 5,000 results.
 
-They take at most 5,000 results of a run and refuse larger files; what is left out is said. A
-result points at the dump; the lines of the program its values come from are related locations. Its
-fingerprint is made of the rule and the names of the values, so that it stays the same when ids,
-offsets and times move.
+A result points at the dump; source lines of its values are related locations. Its fingerprint is
+made of the rule and the names of values, so it survives changes of ids, offsets and steps.
 """
 
 from __future__ import annotations
@@ -25,12 +23,10 @@ _SOURCE_LINE = re.compile(r"(.+):(\d{1,9})")
 
 
 def build_sarif(verdict: Verdict, version: str, path: str) -> dict[str, Any]:
-    """One run of the checker over one dump, which is the file `path`."""
+    """One run of the checker over the dump at `path`."""
     shown = verdict.findings[:MAX_RESULTS]
     rules = sorted({finding.rule for finding in shown})
-    notes = [
-        f"not checked: {omission.rules}: {omission.reason}" for omission in verdict.not_checked
-    ]
+    notes = [f"not checked: {gap.rules}: {gap.reason}" for gap in verdict.not_checked]
     if len(verdict.findings) > len(shown):
         notes.append(f"{len(verdict.findings) - len(shown)} more findings left out")
     driver = {
@@ -67,11 +63,13 @@ def _result(finding: Finding, path: str, rule_index: int) -> dict[str, Any]:
             }
         ],
         "relatedLocations": [
-            {"message": {"text": visible(value.name)}, "physicalLocation": place}
+            {"message": {"text": visible(value.name)}, "physicalLocation": location}
             for value in finding.values
-            if (place := _source_line(value)) is not None
+            if (location := _source_line(value)) is not None
         ],
-        "partialFingerprints": {"ruleAndValues/v1": _fingerprint(finding.rule, *names)},
+        "partialFingerprints": {
+            "ruleAndValues/v1": sha256("\n".join([finding.rule, *names]).encode()).hexdigest()
+        },
     }
 
 
@@ -87,7 +85,3 @@ def _source_line(value: ValueEvidence) -> dict[str, Any] | None:
 
 def _uri(path: str) -> str:
     return quote(visible(path))
-
-
-def _fingerprint(*words: str) -> str:
-    return sha256("\n".join(words).encode()).hexdigest()

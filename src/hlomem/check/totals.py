@@ -1,7 +1,7 @@
-"""Sums agree with what they sum: total bytes and usage reports.
+"""Totals, usage reports and the peak must agree with the lines they sum.
 
-A usage report rounds its sizes ("1.5KiB"). Where the exact ones are known, a sum is held against
-it in the same rounded form; inside a table it must lie within what rounding allows.
+A usage report rounds its sizes ("1.5KiB"): sums of known sizes are compared in rounded form, those
+inside a table within the rounding error.
 """
 
 from __future__ import annotations
@@ -11,14 +11,15 @@ import re
 from typing import TYPE_CHECKING
 
 from hlomem.check.findings import Finding
-from hlomem.dump.numbers import human_bytes
+from hlomem.dump.grammar import human_bytes
 from hlomem.dump.records import AllocationReport, SpaceReport
+from hlomem.view.guess_machine import unpadded_size_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hlomem.base.quantities import AllocationIndex
-    from hlomem.dump.records import UsageTable
+    from hlomem.dump.records import LiveRanges, Peak, StackTrace, UsageTable
     from hlomem.view.joined import JoinedDump
 
 _ROUNDED = re.compile(r"(-?\d+(?:\.(\d+))?)([KMGTPE]iB|B)")
@@ -83,7 +84,7 @@ def _check_space_report(joined: JoinedDump, report: SpaceReport) -> Iterator[Fin
 
 
 def _check_table(table: UsageTable) -> Iterator[Finding]:
-    """The running sums and percentages of a table, as far as rounded numbers tell."""
+    """The cumulative sums and percentages of a table, within the rounding error."""
     total_least = sum(_bounds(row.size)[0] for row in table.rows)
     total_most = sum(_bounds(row.size)[1] for row in table.rows)
     is_whole = table.rest is None and total_least > 0
@@ -109,7 +110,7 @@ def _percent(part: int, total: int) -> int | str:
 
 
 def _bounds(text: str) -> tuple[float, float]:
-    """The least and most bytes that are written like this; XLA cuts before it rounds."""
+    """The range of sizes with this rounded text; XLA truncates before it rounds."""
     match = _ROUNDED.fullmatch(text)
     if match is None:
         return -math.inf, math.inf
@@ -121,9 +122,112 @@ def _bounds(text: str) -> tuple[float, float]:
 def wrong_sum(
     rule: str, said: str, total: int | str, allocation: AllocationIndex | None = None
 ) -> Finding:
-    """A sum that is not what the lines it counts add up to."""
+    """A sum that differs from the total of its lines."""
     return Finding(
         rule=rule,
         message=f"{said}, the sum is {total}",
         allocations=() if allocation is None else (allocation,),
     )
+
+
+# The peak.
+
+_ROUNDING = 0.06
+"""Percentages have one decimal digit."""
+
+
+def check_peak(joined: JoinedDump) -> Iterator[Finding]:
+    """Every rule about the list and the tree at the peak."""
+    live = joined.dump.live_ranges
+    if live is None or live.peak is None:
+        return
+    yield from _check_sizes(joined, live.peak)
+    yield from _check_list(live, live.peak)
+    yield from _check_moment(joined, live, live.peak)
+    if live.peak.stack_trace is not None:
+        total = sum(buffer.size for buffer in live.peak.buffers)
+        yield from _check_tree(live.peak.stack_trace, total)
+
+
+def _check_sizes(joined: JoinedDump, peak: Peak) -> Iterator[Finding]:
+    """Each buffer counts the bytes of its shape; before XLA printed indices, of its instruction."""
+    is_whole = joined.dump.eras[0].features.peak_index is False
+    cumulative = 0
+    for buffer in peak.buffers:
+        cumulative += buffer.size
+        placed = joined.placed_by_name.get((buffer.instruction, buffer.index or ()))
+        text = joined.printed.get(buffer.instruction) if placed is not None else None
+        shape = placed.value.shape if text is not None and placed is not None else ""
+        size = unpadded_size_of(text.shape_text if text is not None and is_whole else shape)
+        if size is not None and size != buffer.size:
+            said = f"the peak counts {buffer.size} for {buffer.instruction}"
+            yield wrong_sum("totals/peak", said, size)
+        if buffer.cumulative is not None and buffer.cumulative != cumulative:
+            said = f"the peak counts {buffer.cumulative} up to {buffer.instruction}"
+            yield wrong_sum("totals/peak", said, cumulative)
+            return
+
+
+def _check_list(live: LiveRanges, peak: Peak) -> Iterator[Finding]:
+    alive = sorted(life.instruction for life in live.ranges if life.is_live_at(peak.moment))
+    listed = sorted(buffer.instruction for buffer in peak.buffers)
+    if alive != listed:
+        message = f"the list at the peak ({peak.moment}) is not what is alive there"
+        odd = sorted({*alive} ^ {*listed})[:5]
+        evidence = (f"{len(alive)} values are alive, {len(listed)} listed", *odd)
+        yield Finding(rule="totals/peak", message=message, evidence=evidence)
+
+
+def _check_moment(joined: JoinedDump, live: LiveRanges, peak: Peak) -> Iterator[Finding]:
+    """The peak is the first step with most bytes (`HloLiveRange::ComputePeakMemoryMoment`).
+
+    XLA counts the whole result of an instruction for each of its values, which also count at the
+    step after their last.
+    """
+    change_at: dict[int, int] = {}
+    size_of: dict[str, int | None] = {}
+    for life in live.ranges:
+        text = joined.printed.get(life.instruction)
+        if text is None:
+            return
+        size = size_of.get(text.shape_text)
+        if size is None:
+            size = size_of[text.shape_text] = unpadded_size_of(text.shape_text)
+        if size is None:
+            return
+        change_at[life.start] = change_at.get(life.start, 0) + size
+        change_at[life.end + 2] = change_at.get(life.end + 2, 0) - size
+    most, alive, moment = 0, 0, 0
+    for time in sorted(change_at):
+        alive += change_at[time]
+        if alive > most:
+            most, moment = alive, time
+    if moment != peak.moment:
+        message = f"the peak is said to be at {peak.moment}, but is at {moment}"
+        yield Finding(rule="totals/peak", message=message)
+
+
+def _check_tree(tree: StackTrace, total: int) -> Iterator[Finding]:
+    """A node's total is its own bytes and its children's; the rest remains."""
+    if tree.total != total:
+        yield wrong_sum("totals/peak", f"the tree at the peak says {tree.total}", total)
+        return
+    children: dict[int, int] = {}  # by depth, of the next node
+    for node in reversed(tree.nodes):
+        size = node.current + children.pop(node.depth + 1, 0)
+        children[node.depth] = children.get(node.depth, 0) + size
+        if node.total != size:
+            said = f"the tree at the peak says {node.total} for {node.name}"
+            yield wrong_sum("totals/peak", said, size)
+            return
+    remaining = total
+    for node in tree.nodes:
+        remaining -= node.current
+        if node.remaining != remaining:
+            said = f"the tree at the peak says {node.remaining} remain after {node.name}"
+            yield wrong_sum("totals/peak", said, remaining)
+            return
+        if abs(node.percent - 100.0 * node.total / max(total, 1)) > _ROUNDING:
+            said = f"the tree at the peak says {node.percent}% for {node.name}"
+            yield wrong_sum("totals/peak", said, f"{node.total} of {total}")
+            return

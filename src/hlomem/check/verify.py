@@ -1,7 +1,6 @@
-"""A dump, and its module where there is one, in; a `Verdict` out.
+"""Checking a dump, against its module if there is one.
 
-The order of the families is the order of the findings: what must hold for one value, then what must
-be there, then sums, then what must hold for two.
+Findings are ordered by family: rules for one value, completeness, sums, rules for two values.
 """
 
 from __future__ import annotations
@@ -18,11 +17,10 @@ from hlomem.check.interference import Interference
 from hlomem.check.liveness import Liveness
 from hlomem.check.order import check_order
 from hlomem.check.ownership import check_ownership
-from hlomem.check.peak import check_peak
 from hlomem.check.program import trace_program
 from hlomem.check.registers import in_registers
 from hlomem.check.required_times import ListedNeeds, TracedNeeds
-from hlomem.check.totals import check_totals
+from hlomem.check.totals import check_peak, check_totals
 from hlomem.view.control_flow import find_structure
 from hlomem.view.families import find_alias_classes
 from hlomem.view.guess_machine import choose_machine
@@ -41,15 +39,16 @@ if TYPE_CHECKING:
     from hlomem.view.joined import JoinedDump
 
 MAX_FINDINGS = 1000
-"""Per family of rules; a plan that is all wrong is not listed pair by pair."""
+"""Per family of rules."""
 
 
 def verify(
     dump: Dump, *, module: HloModule | None = None, machine: Machine | None = None
 ) -> Verdict:
-    """Judges a plan; `machine` is inferred where it is not given.
+    """Check a plan.
 
-    `module` is the program it plans, by default the one found beside the dump.
+    `module` is its program, by default the one found next to the dump; `machine` is inferred if it
+    is not given.
     """
     return verify_joined(join_dump(dump), module=module or dump.module, machine=machine)
 
@@ -57,7 +56,7 @@ def verify(
 def verify_joined(
     joined: JoinedDump, *, module: HloModule | None = None, machine: Machine | None = None
 ) -> Verdict:
-    """The same for a dump whose files are joined already."""
+    """`verify` for a joined dump."""
     guess = choose_machine(joined, machine)
     program, why_not = _matching_program(joined, module)
     structure = program.structure if program is not None else find_structure(joined)
@@ -86,10 +85,12 @@ def verify_joined(
         findings=tuple(finding for found in findings for finding in found),
         not_checked=(
             *_not_checked(joined, guess, structure),
-            *_without_module(why_not),
+            *([NotChecked(rules=_BY_MODULE, reason=why_not)] if why_not else ()),
             *(_left_out(found) for found in findings if len(found) == MAX_FINDINGS),
         ),
-        assumed=_assumed(guess),
+        assumed=(f"a plan for {guess.machine.name}, because {guess.reason}",)
+        if guess.reason
+        else (),
         value_count=len(joined.placed),
         allocation_count=len(joined.allocations),
         pair_count=interference.pair_count,
@@ -99,10 +100,7 @@ def verify_joined(
 def _matching_program(
     joined: JoinedDump, module: HloModule | None
 ) -> tuple[TracedProgram | None, str]:
-    """The module, if it is the one the dump plans; else why not.
-
-    It is when most names of the sequence are in it.
-    """
+    """The module, if it contains most names of the dump's sequence; else why not."""
     if module is None:
         return None, "there is no module"
     try:
@@ -117,10 +115,7 @@ def _matching_program(
     return program, ""
 
 
-def _without_module(why_not: str) -> Iterator[NotChecked]:
-    if why_not:
-        rules = "live ranges, uses and order by the module, in-place fusions, donations"
-        yield NotChecked(rules=rules, reason=why_not)
+_BY_MODULE = "live ranges, uses and order by the module, in-place fusions, donations"
 
 
 def _left_out(found: list[Finding]) -> NotChecked:
@@ -128,24 +123,17 @@ def _left_out(found: list[Finding]) -> NotChecked:
     return NotChecked(rules=f"more of {family}", reason=f"stopped after {len(found)} findings")
 
 
-def _assumed(guess: MachineGuess) -> tuple[str, ...]:
-    if not guess.reason:
-        return ()
-    return (f"a plan for {guess.machine.name}, because {guess.reason}",)
-
-
 def _not_checked(
     joined: JoinedDump, guess: MachineGuess, structure: Structure
 ) -> Iterator[NotChecked]:
-    """The rules for which the dump does not hold enough."""
+    """The rules for which the dump lacks data."""
     dump = joined.dump
     if dump.assignment is None:
-        yield NotChecked(rules="everything about places", reason="the dump has no allocations")
+        yield NotChecked(rules="everything about offsets", reason="the dump has no allocations")
         return
     if dump.values is None:
-        yield NotChecked(
-            rules="alias, order, in-place", reason="the dump has no values (positions and uses)"
-        )
+        reason = "the dump has no values (positions and uses)"
+        yield NotChecked(rules="alias, order, in-place", reason=reason)
     if dump.live_ranges is None:
         yield NotChecked(rules="interference, live", reason="the dump has no live ranges")
     if dump.report is None:
@@ -154,20 +142,15 @@ def _not_checked(
         reason = f"most sizes are not those of {guess.machine.name}; give the backend"
         yield NotChecked(rules="geometry/size-not-of-shape", reason=reason)
     if guess.machine.default_alignment is None:
-        unknown = sorted(
-            {
-                allocation.color
-                for allocation in joined.allocations
-                if guess.machine.alignment(allocation.color) is None
-            }
-        )
+        colors = {allocation.color for allocation in joined.allocations}
+        unknown = sorted(color for color in colors if guess.machine.alignment(color) is None)
         if unknown:
-            colors = ", ".join(map(str, unknown))
-            reason = f"the alignment of color {colors} of {guess.machine.name} is not known"
+            shown = ", ".join(map(str, unknown))
+            reason = f"the alignment of color {shown} of {guess.machine.name} is not known"
             yield NotChecked(rules="geometry/misaligned", reason=reason)
     if kept := in_registers(joined):
-        reason = f"scalars of pipelined loops are taken to stay in registers, {len(kept)} of them"
-        yield NotChecked(rules="where they lie, and when", reason=reason)
+        reason = f"scalars of pipelined loops are assumed to stay in registers, {len(kept)} of them"
+        yield NotChecked(rules="their offsets and live ranges", reason=reason)
     for name in structure.unknown:
         reason = f"the dump does not show the parts of {name}"
         yield NotChecked(rules="alias", reason=reason)

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, NoReturn
 
 from hlomem import __version__
 from hlomem.base.errors import EXIT_INTERNAL, EXIT_UNREADABLE, HlomemError
-from hlomem.base.native import kernel
 from hlomem.base.source import visible
 from hlomem.cli.process import forget, say
 
@@ -41,8 +40,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if arguments is None:
         words = sys.argv[1:]
         gc.disable()  # the process ends before its garbage matters
-        if (take_pages := kernel("hlomem.base._pages", "take_pages_at_once")) is not None:
-            take_pages()
     else:
         words = list(arguments)
     _open_closed_streams()

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from hlomem.base.errors import EXIT_FINDING, EXIT_OK
-from hlomem.base.limits import parse_limit
+from hlomem.base.growth_limit import parse_limit
 from hlomem.base.sizes import format_bytes
 from hlomem.cli.arguments import open_both, with_options
 from hlomem.cli.options import REPORT, SPACE, WHICH_DUMP

@@ -12,7 +12,6 @@ from hlomem.api.plan import ORDERS, Plan, plan
 from hlomem.base.atomic_files import write_files, write_text
 from hlomem.base.errors import EXIT_FINDING, EXIT_OK, CommandError, InputError
 from hlomem.base.gc_pause import collector_off
-from hlomem.base.paths import file_name, plain_path
 from hlomem.base.source import visible
 from hlomem.cli.options import BACKEND, CHIP, WHICH_DUMP
 from hlomem.cli.parameters import argument, declare, option
@@ -48,7 +47,6 @@ _PROTO_ENDING = ".hlo.pb"
         "-o",
         "--output",
         metavar="DIR",
-        convert=plain_path,
         help="Write XLA's files into DIR, with --proto an HloProto as well; X.hlo.pb only that.",
     ),
     option(
@@ -130,7 +128,7 @@ def _write(made: Plan, output: str | None, *, as_json: bool, as_proto: bool, for
 
 def _load(path: str, module: str | None) -> HloModule:
     """The module of a file, or of a program of a folder, whose dump is not read."""
-    if path != "-" and os.path.isdir(path):  # noqa: PTH112 - see `hlomem.base.paths`
+    if path != "-" and os.path.isdir(path):  # noqa: PTH112 - starts without pathlib
         found = _load_from_folder(path, module)
         if found is not None:
             return found
@@ -205,7 +203,7 @@ def write_plan(
 
 def _stem(path: str) -> str:
     """The stem of the files: the module's file name without its ending."""
-    name = file_name(path).removesuffix(".gz")
+    name = os.path.basename(path).removesuffix(".gz")  # noqa: PTH119 - starts without pathlib
     for ending in (".txt", ".hlo", ".pb", ".hlo"):
         name = name.removesuffix(ending)
     return "module" if path == "<stdin>" or not name else name

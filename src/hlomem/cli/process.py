@@ -6,7 +6,6 @@ import os
 import sys
 from contextlib import suppress
 
-from hlomem.base.paths import plain_path
 from hlomem.base.source import visible, visible_lines
 
 _kept: list[object] = []
@@ -30,5 +29,5 @@ def say(message: str) -> None:
 
 def say_new_folder(folder: str | os.PathLike[str]) -> None:
     """Announce that an output's folder will be created."""
-    if not os.path.exists(folder):  # noqa: PTH110 - see `hlomem.base.paths`
-        say(f"creating folder {visible(plain_path(folder))}")
+    if not os.path.exists(folder):  # noqa: PTH110 - starts without pathlib
+        say(f"creating folder {visible(os.fspath(folder))}")

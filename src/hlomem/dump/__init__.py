@@ -1,4 +1,4 @@
-"""XLA's dumps of a program's memory: their format, as records."""
+"""XLA's memory dumps as records: readers and writers of every file."""
 
 from hlomem.base.submodules import find_submodules
 

@@ -1,8 +1,8 @@
-"""`*-buffer-assignment.txt`: allocations and the values in them, read and written.
+"""`*-buffer-assignment.txt`: reader and writer of allocations and their values.
 
 Mirrors BufferAssignment::ToString and BufferAllocation::ToString of XLA's
-service/buffer_assignment.cc. The header of an allocation also appears in usage reports, with a
-rounded size; its attributes are read and written here for both.
+service/buffer_assignment.cc. Headers of allocations also appear in usage reports, with a rounded
+size.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from functools import cache
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import asdict
 
 from hlomem.base.errors import ParseError
 from hlomem.base.native import kernel
@@ -51,7 +53,7 @@ TITLE = "BufferAssignment:\n"
 _read_natively: Callable[..., tuple[list[tuple[Any, ...]], int]] | None = kernel(
     "hlomem.dump._lines", "read_allocations"
 )
-"""Reads allocations up to the first that is not as XLA writes it."""
+"""Reads allocations up to the first that differs from XLA's format."""
 
 VALUE_PIECES = (
     ("<", "`<`, the start of a value"),
@@ -108,23 +110,23 @@ def parse(source: Source, start: int = 0, end: int | None = None) -> Assignment:
     end = len(source.text) if end is None else end
     if not source.text.startswith(TITLE, start):
         raise unexpected(source, start, f"`{TITLE.strip()}`")
-    place, allocations = start + len(TITLE), []
+    cursor, allocations = start + len(TITLE), []
     is_native = _read_natively is not None and source.text.isascii()
-    while place < end:
+    while cursor < end:
         if is_native:
-            read, place = _parse_natively(source.text, place, end)
+            read, cursor = _parse_natively(source.text, cursor, end)
             allocations += read
-            if place == end:
+            if cursor == end:
                 break
-        allocation, place = _parse_allocation(source, place, end)
+        allocation, cursor = _parse_allocation(source, cursor, end)
         allocations.append(allocation)
     return Assignment(allocations=tuple(allocations))
 
 
 def _parse_natively(text: str, start: int, end: int) -> tuple[list[Allocation], int]:
-    """The allocations from `start` on that are as XLA writes them, and where they end."""
+    """The allocations from `start` up to the first unusual one, and its offset."""
     assert _read_natively is not None
-    rows, place = _read_natively(text, start, end)
+    rows, cursor = _read_natively(text, start, end)
     return [
         Allocation(
             index=index,
@@ -138,21 +140,7 @@ def _parse_natively(text: str, start: int, end: int) -> tuple[list[Allocation], 
             is_thread_local=is_thread_local,
             maybe_live_out=maybe_live_out,
             is_preallocated_temp=is_temp,
-            values=tuple(
-                [
-                    AssignedValue(
-                        id=id_,
-                        name=name,
-                        index=part,
-                        is_phi=is_phi,
-                        color=space,
-                        size=bytes_,
-                        offset=offset,
-                        shape=shape,
-                    )
-                    for id_, name, part, is_phi, space, bytes_, offset, shape in values
-                ]
-            ),
+            values=_assigned_values(values),
         )
         for (
             index,
@@ -167,93 +155,87 @@ def _parse_natively(text: str, start: int, end: int) -> tuple[list[Allocation], 
             is_temp,
             values,
         ) in rows
-    ], place
+    ], cursor
 
 
 def parse_headers(source: Source, end: int) -> list[Allocation]:
-    """The allocations up to `end` without their values, which are passed over unread."""
-    place = source.text.find(TITLE, 0, end)
-    place = source.text.find(_NEXT, place, end) if place >= 0 else place
+    """The allocations up to `end` without their values, which are skipped."""
+    cursor = source.text.find(TITLE, 0, end)
+    cursor = source.text.find(_NEXT, cursor, end) if cursor >= 0 else cursor
     allocations = []
-    while place >= 0:
-        fields, place = _parse_header(source, place + 1, end)
+    while cursor >= 0:
+        fields, cursor = _parse_header(source, cursor + 1, end)
         allocations.append(Allocation(**fields))
-        place = source.text.find(_NEXT, place - 1, end)
+        cursor = source.text.find(_NEXT, cursor - 1, end)
     return allocations
 
 
 def _parse_allocation(source: Source, start: int, end: int) -> tuple[Allocation, int]:
-    fields, place = _parse_header(source, start, end)
-    lines = _VALUE_LINES.require(source, place, end)
+    fields, cursor = _parse_header(source, start, end)
+    lines = _VALUE_LINES.require(source, cursor, end)
     values = _parse_values(source, *lines.span())
-    reused, place = _parse_reuse(source, lines.end(), end)
-    return Allocation(values=values, reused_across_colors=reused, **fields), place
+    reused, cursor = _parse_reuse(source, lines.end(), end)
+    return Allocation(values=values, reused_across_colors=reused, **fields), cursor
 
 
 def _parse_header(source: Source, start: int, end: int) -> tuple[dict[str, Any], int]:
-    """The fields that an allocation's first line tells, and where that ends.
-
-    Attributes we do not know are kept; what is wrong is said.
-    """
+    """The fields of an allocation's first line, and its end."""
     match = _HEADER.match(source.text, start, end)
     if match is not None:
         number, size, *groups = match.groups()
-        index, place, fields = (
-            parse_allocation_index(number),
-            match.end(),
-            _attribute_fields(groups),
-        )
+        index, cursor = parse_allocation_index(number), match.end()
+        fields = _attribute_fields(groups)
     else:
-        index, place = parse_number(source, start, end)
-        exact = _EXACT_SIZE.require(source, place, end)
+        index, cursor = parse_number(source, start, end)
+        exact = _EXACT_SIZE.require(source, cursor, end)
         size = exact[1]
-        attributes, place = parse_attributes(source, exact.end(), end)
-        fields = {name: getattr(attributes, name) for name in attributes.__struct_fields__}
-    return {"index": index, "size": parse_byte_count(size), **fields}, place
+        attributes, cursor = parse_attributes(source, exact.end(), end)
+        fields = asdict(attributes)
+    return {"index": index, "size": parse_byte_count(size), **fields}, cursor
 
 
 def parse_number(source: Source, start: int, end: int) -> tuple[AllocationIndex, int]:
-    """`allocation N: size `: the number, and where the size stands."""
+    """The number of `allocation N: size `, and the offset of the size."""
     match = _NUMBER.require(source, start, end)
     return parse_allocation_index(match[1]), match.end()
 
 
 def parse_attributes(source: Source, start: int, end: int) -> tuple[AllocationAttributes, int]:
-    """The attributes of a header, to the end of its line; unknown ones are kept as text.
+    """The attributes of a header up to the end of its line; unknown ones are kept as text.
 
-    A known attribute that stands twice, or out of XLA's order, is damage and not news.
+    A repeated known attribute, or one out of XLA's order, is an error.
     """
-    place, latest = start, -1
+    cursor, latest = start, -1
     found: dict[str, re.Match[str]] = {}
     unknown: list[UnknownAttribute] = []
-    while (any_attribute := _UNKNOWN.match(source.text, place, end)) is not None:
-        name, known = _known_at(source, place, end)
+    while (any_attribute := _UNKNOWN.match(source.text, cursor, end)) is not None:
+        name, known = _known_at(source, cursor, end)
         if known is None:
             text = any_attribute.group().removeprefix(", ")
             unknown.append(UnknownAttribute(text=text, position=len(found)))
         elif _NAMES.index(name) <= latest:
-            span = Span(place + 2, known.end())
+            span = Span(cursor + 2, known.end())
             raise ParseError(source, span, "attribute is repeated or out of order")
         else:
             found[name], latest = known, _NAMES.index(name)
-        place = (known or any_attribute).end()
-    place = _HEADER_END.require(source, place, end).end()
+        cursor = (known or any_attribute).end()
+    cursor = _HEADER_END.require(source, cursor, end).end()
     groups: list[str | None] = []
     for name, pattern in _attribute_patterns().items():
         groups += found[name].groups() if name in found else [None] * pattern.groups
-    return AllocationAttributes(unknown=tuple(unknown), **_attribute_fields(groups)), place
+    return AllocationAttributes(unknown=tuple(unknown), **_attribute_fields(groups)), cursor
 
 
 @cache
 def _attribute_patterns() -> dict[str, re.Pattern[str]]:
-    """Compiled on first use: a program that only writes should not wait for them."""
+    """Compiled on first use: writing does not need them."""
     return {name: re.compile(rf"{pattern}(?=, |:\n)") for name, pattern in _ATTRIBUTES.items()}
 
 
-def _known_at(source: Source, place: int, end: int) -> tuple[str, re.Match[str] | None]:
-    """The known attribute at `place`, if one is there."""
+def _known_at(source: Source, cursor: int, end: int) -> tuple[str, re.Match[str] | None]:
+    """The known attribute at `cursor`, if any."""
     for name, pattern in _attribute_patterns().items():
-        match = pattern.match(source.text, place, end)
+        match = pattern.match(source.text, cursor, end)
         if match is not None:
             return name, match
     return "", None
@@ -278,17 +260,17 @@ def _attribute_fields(groups: list[Any]) -> dict[str, Any]:
 
 
 def _parse_values(source: Source, start: int, end: int) -> tuple[AssignedValue, ...]:
-    return tuple(
+    return _assigned_values(
         [
-            AssignedValue(
-                id=parse_value_id(id_),
-                name=name,
-                index=parse_index(index) if index else None,
-                is_phi=phi != "",
-                color=parse_color(color) if color else None,
-                size=parse_byte_count(size),
-                offset=parse_offset(offset),
-                shape=shape,
+            (
+                parse_value_id(id_),
+                name,
+                parse_index(index) if index else None,
+                phi != "",
+                parse_color(color) if color else None,
+                parse_byte_count(size),
+                parse_offset(offset),
+                shape,
             )
             for id_, name, index, phi, color, size, offset, shape in _VALUE.find_lines(
                 source, start, end
@@ -297,23 +279,41 @@ def _parse_values(source: Source, start: int, end: int) -> tuple[AssignedValue, 
     )
 
 
+def _assigned_values(rows: Sequence[tuple[Any, ...]]) -> tuple[AssignedValue, ...]:
+    return tuple(
+        [
+            AssignedValue(
+                id=id_,
+                name=name,
+                index=index,
+                is_phi=is_phi,
+                color=color,
+                size=size,
+                offset=offset,
+                shape=shape,
+            )
+            for id_, name, index, is_phi, color, size, offset, shape in rows
+        ]
+    )
+
+
 def _parse_reuse(source: Source, start: int, end: int) -> tuple[tuple[Value, ...] | None, int]:
-    """The list of values that reuse the allocation across colours, where there is one."""
+    """The list of values that reuse the allocation across colours, if any."""
     if not source.text.startswith(_REUSE_TITLE, start, end):
         return None, start
-    place, values = start + len(_REUSE_TITLE), []
-    while source.text.startswith("  value:", place, end):
-        match = _REUSE.require(source, place, end)
+    cursor, values = start + len(_REUSE_TITLE), []
+    while source.text.startswith("  value:", cursor, end):
+        match = _REUSE.require(source, cursor, end)
         *groups, color = match.groups()
         values.append(value_of(groups))
         if values[-1].color != int(color):
             raise ParseError(source, Span(*match.span(6)), "the value itself has another colour")
-        place = match.end()
-    return tuple(values), place
+        cursor = match.end()
+    return tuple(values), cursor
 
 
 def value_of(groups: Sequence[Any]) -> Value:
-    """The value whose `VALUE_PIECES` matched `groups`."""
+    """The value of the groups of `VALUE_PIECES`."""
     id_, name, index, phi, color = groups
     return Value(
         id=parse_value_id(id_),
@@ -325,7 +325,7 @@ def value_of(groups: Sequence[Any]) -> Value:
 
 
 def format(assignment: Assignment, *, pages: bool = True) -> str:  # noqa: A001 - the opposite of parse
-    """XLA's text; `pages` says whether this XLA prints the page of an allocation."""
+    """XLA's text; without `pages`, that of an XLA that does not print them."""
     parts = [TITLE]
     for allocation in assignment.allocations:
         attributes = format_attributes(allocation, pages=pages)
@@ -344,18 +344,18 @@ def format(assignment: Assignment, *, pages: bool = True) -> str:  # noqa: A001 
 
 
 def format_header(index: AllocationIndex, size: ByteCount | str, attributes: str) -> str:
-    """The line an allocation begins with; its size is text in a usage report."""
+    """The first line of an allocation; the size is text in a usage report."""
     return f"allocation {index}: size {size}{attributes}:\n"
 
 
-def format_assigned_value(name: str, place: tuple[Offset, ByteCount], shape: str) -> str:
-    """The line of a value in an allocation; `place` is its offset and size."""
-    offset, size = place
+def format_assigned_value(name: str, slice_: tuple[Offset, ByteCount], shape: str) -> str:
+    """The line of a value in an allocation, from its offset and size."""
+    offset, size = slice_
     return f" value: {name} (size={size},offset={offset}): {shape}\n"
 
 
 def format_value(value: Value) -> str:
-    """The name of a value."""
+    """`format_name` of a record."""
     return format_name(value.id, value.name, value.index, value.is_phi, value.color)
 
 
@@ -367,7 +367,7 @@ def format_name(
     color: Color | None,
 ) -> str:
     """`<12 while.5{1} (phi) @0>` (XLA: HloValue::ToShortString)."""
-    if index is None and not is_phi and color is not None:  # most often
+    if index is None and not is_phi and color is not None:  # the usual case
         return f"<{id_} {name} @{color}>"
     phi = " (phi)" if is_phi else ""
     at = "" if color is None else f" @{color}"
@@ -375,7 +375,7 @@ def format_name(
 
 
 def format_attributes(attributes: AllocationAttributes, *, pages: bool = True) -> str:
-    """The part of an allocation's header between its size and the colon (XLA: ToShortString)."""
+    """The header of an allocation between size and colon (XLA: ToShortString)."""
     known: list[str] = []
     if attributes.color:
         known.append(f", color {attributes.color}")

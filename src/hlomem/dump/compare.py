@@ -1,8 +1,7 @@
-"""Two dumps → where their texts differ, stage by stage.
+"""Two dumps of one program → the first line that differs in each stage.
 
-In: a dump, and another of the same program. Out: for each stage of which both tell, the first line
-that is not the same. An order that only reflects a hash map, as that of rows of equal size in
-a usage report did until XLA sorted them, is not a difference.
+Orders that only reflect a hash map, like that of rows of equal size in old usage reports, are not
+differences.
 """
 
 from __future__ import annotations
@@ -16,11 +15,18 @@ from hlomem.dump.parts import Contents, format_part
 from hlomem.dump.records import AllocationReport, Record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Mapping
 
     from hlomem.dump.dump import Dump
     from hlomem.dump.file_names import Kind
     from hlomem.dump.records import UsageReport, UsageTable
+
+_STAGES: Mapping[Kind, str] = {
+    "values": "values",
+    "live-range": "live ranges",
+    "assignment": "assignment",
+    "report": "report",
+}
 
 
 class Difference(Record, frozen=True, kw_only=True):
@@ -28,15 +34,18 @@ class Difference(Record, frozen=True, kw_only=True):
 
     stage: str
     line: int
-    """Its number in the stage's own text, from 1."""
+    """The line number in the stage's own text, from 1."""
     ours: str | None
     theirs: str | None
 
 
 def find_differences(dump: Dump, other: Dump) -> list[Difference]:
-    """The stages in which `other` says something else, with the first line of each."""
+    """The stages in both dumps that differ, with the first line of each."""
     differences = []
-    for stage, kind, contents, other_contents in _stages(dump, other):
+    for kind, stage in _STAGES.items():
+        contents, other_contents = _contents(dump, kind), _contents(other, kind)
+        if not any(contents) or not any(other_contents):
+            continue
         text = format_part(kind, contents, dump.era)
         other_text = format_part(kind, other_contents, dump.era)
         if text != other_text:
@@ -45,25 +54,13 @@ def find_differences(dump: Dump, other: Dump) -> list[Difference]:
     return differences
 
 
-def _stages(dump: Dump, other: Dump) -> Iterator[tuple[str, Kind, Contents, Contents]]:
-    """The stages both dumps show, in the order of the pipeline."""
-    if dump.values and other.values:
-        yield "values", "values", Contents(values=dump.values), Contents(values=other.values)
-    if dump.live_ranges and other.live_ranges:
-        ours, theirs = dump.live_ranges, other.live_ranges
-        yield "live ranges", "live-range", Contents(live_ranges=ours), Contents(live_ranges=theirs)
-    if dump.assignment and other.assignment:
-        first, second = dump.assignment, other.assignment
-        yield "assignment", "assignment", Contents(assignment=first), Contents(assignment=second)
-    if dump.report and other.report:
-        reports = [
-            Contents(report=without_hash_order(report)) for report in (dump.report, other.report)
-        ]
-        yield "report", "report", reports[0], reports[1]
+def _contents(dump: Dump, kind: Kind) -> Contents:
+    report = None if dump.report is None else without_hash_order(dump.report)
+    return Contents(dump.assignment, dump.values, dump.live_ranges, report).of_file(kind)
 
 
 def first_difference(text: str, other: str) -> tuple[int, str | None, str | None]:
-    """The number of the first line in which two texts differ, from 1, and the line in each."""
+    """The number of the first line that differs, from 1, and the line in each text."""
     lines = zip_longest(text.split("\n"), other.split("\n"))
     return next(
         (number, line, other_line)
@@ -88,13 +85,9 @@ def _sort_table(table: UsageTable) -> UsageTable:
     for size, group in groupby(table.rows, key=lambda row: row.size):
         members = list(group)
         if table.rest and size == table.rows[-1].size:
-            # Which of the smallest are shown is a matter of their order, too.
+            # Which of the smallest are shown depends on the order, too.
             members = [replace(row, offset=0, value_count=0, shapes=()) for row in members]
-        for place, row in zip(members, sorted(members, key=lambda row: row.offset), strict=True):
-            shapes = tuple(
-                sorted(row.shapes, key=lambda row_shape: (row_shape.count, row_shape.shape))
-            )
-            rows.append(
-                replace(row, cumulative=place.cumulative, percent=place.percent, shapes=shapes)
-            )
+        for old, row in zip(members, sorted(members, key=lambda row: row.offset), strict=True):
+            shapes = tuple(sorted(row.shapes, key=lambda counted: (counted.count, counted.shape)))
+            rows.append(replace(row, cumulative=old.cumulative, percent=old.percent, shapes=shapes))
     return replace(table, rows=tuple(rows))

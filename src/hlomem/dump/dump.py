@@ -1,7 +1,6 @@
-"""`Dump`: everything XLA wrote about one program's memory, joined from its files.
+"""`Dump`: the records of all files XLA wrote about one program's memory.
 
-Its records are what every report and the checker look at; `to_text` prints them back as the XLA
-that wrote them did, byte for byte.
+`to_text` prints them back byte for byte.
 """
 
 from __future__ import annotations
@@ -15,8 +14,8 @@ from msgspec import Struct
 from hlomem.base.errors import ParseError
 from hlomem.base.source import Source, Span, visible
 from hlomem.dump.eras import Era, Features, describe, recognise
+from hlomem.dump.file_names import program_name
 from hlomem.dump.parts import Part, format_part
-from hlomem.dump.program_name import program_name
 from hlomem.dump.records import AllocationReport, Record
 
 if TYPE_CHECKING:
@@ -45,54 +44,54 @@ _WORDS: Mapping[Kind, str] = {
 _BEGINNINGS: Mapping[Kind, str] = {"values": "Total bytes used: ", "live-range": "HloLiveRange"}
 _MAX_NAME = 80
 _SPLIT: tuple[Kind, ...] = ("assignment", "values", "live-range")
-"""The parts that one file holds up to jaxlib 0.9, and three files since."""
+"""The parts that are one file up to jaxlib 0.9, and three files since."""
 
 
 class Note(Record, frozen=True, kw_only=True):
-    """Something a reader should know about a dump."""
+    """A remark on a dump."""
 
     kind: Literal["kept", "missing", "contradiction"]
     text: str
 
 
 class Dump(Struct, frozen=True, eq=False, dict=True):
-    """The memory plan of one program, as XLA's files tell it."""
+    """The memory plan of one program, from XLA's files."""
 
     name: str
     """The file or module it came from."""
     parts: tuple[Part, ...]
     eras: tuple[Era, ...]
-    """The versions of the format its text can be of, oldest first."""
+    """The versions of the format that its text matches, oldest first."""
     chosen: str = ""
-    """Why it was taken from many: `the largest of 3 programs`."""
+    """Why it was chosen among several: `the largest of 3 programs`."""
     open_module: Callable[[], HloModule] | None = None
-    """Reads the program it plans; None where that is not at hand."""
+    """Reads its program; None if unknown."""
     remarks: tuple[Note, ...] = ()
-    """Facts about it that stand in no file."""
+    """Notes from outside its files."""
 
     @property
     def title(self) -> str:
-        """The name its author gave the program, where XLA's name tells: `train_step`."""
+        """The author's name for the program, if XLA's name contains it: `train_step`."""
         return program_name(self.name)
 
     @cached_property
     def module(self) -> HloModule | None:
-        """The program it plans, where that is at hand."""
+        """Its program, if known."""
         return None if self.open_module is None else self.open_module()
 
     @property
     def era(self) -> Era:
-        """The newest version of the format its text can be of."""
+        """The newest version of the format that its text matches."""
         return self.eras[-1]
 
     @cached_property
     def assignment(self) -> Assignment | None:
-        """Allocations, with the values in them."""
+        """The allocations with their values."""
         return _first(part.contents.assignment for part in self.parts)
 
     @cached_property
     def values(self) -> Values | None:
-        """Values, with their positions and uses."""
+        """The values with their positions and uses."""
         return _first(part.contents.values for part in self.parts)
 
     @cached_property
@@ -108,11 +107,11 @@ class Dump(Struct, frozen=True, eq=False, dict=True):
 
     @property
     def notes(self) -> tuple[Note, ...]:
-        """Notes on text kept without being understood, on missing parts and on contradictions."""
+        """Notes on unparsed text, missing parts and contradictions."""
         return (*self.remarks, *_kept(self.parts), *_missing(self), *_contradictions(self))
 
     def texts(self, era: Era | None = None) -> dict[str, str]:
-        """The text of each file by its name, as `era` (by default the dump's own) writes it."""
+        """The text of each file by name, in the format of `era`, by default the dump's own."""
         return {part.name: self.part_text(part, era) for part in self.parts}
 
     def part_text(self, part: Part, era: Era | None = None) -> str:
@@ -120,7 +119,7 @@ class Dump(Struct, frozen=True, eq=False, dict=True):
         return part.wrapping.restore(format_part(part.kind, part.contents, era or self.era))
 
     def to_text(self, era: Era | None = None) -> str:
-        """The text of all files, one after another; of one file, exactly its text."""
+        """The concatenated text of all files."""
         return "".join(self.part_text(part, era) for part in self.parts)
 
     def __str__(self) -> str:
@@ -144,7 +143,7 @@ def _first(found: Iterable[T | None]) -> T | None:
 
 
 def join_parts(name: str, parts: Sequence[Part]) -> Dump:
-    """One dump from its files, each of which must hold something else."""
+    """One dump from its files, which must not hold the same kind of records twice."""
     holder: dict[Kind, Part] = {}
     for part in parts:
         for kind in _kinds_in(part):
@@ -157,7 +156,7 @@ def join_parts(name: str, parts: Sequence[Part]) -> Dump:
 
 
 def _held_twice(first: Part, second: Part, kind: Kind) -> ParseError:
-    """The error at the section of the second file that the first has, too."""
+    """The error at the section of the second file that duplicates the first."""
     text = Dump(second.name, (second,), recognise(second.seen)).to_text()
     start = text.index(_BEGINNINGS.get(kind, ""))
     span = Span(start, text.find("\n", start))
@@ -192,7 +191,7 @@ def _kept(parts: Sequence[Part]) -> list[Note]:
 
 
 def _allocations(contents: Contents) -> Iterable[Allocation | ReportedAllocation]:
-    """Every allocation's header in a file; a report shows an allocation once or twice."""
+    """The allocation headers in a file, those of a report once."""
     if contents.assignment is not None:
         return contents.assignment.allocations
     if isinstance(contents.report, AllocationReport):
@@ -201,20 +200,20 @@ def _allocations(contents: Contents) -> Iterable[Allocation | ReportedAllocation
 
 
 def _missing(dump: Dump) -> list[Note]:
-    """The files that belong to a split dump and are not at hand."""
+    """The missing files of a split dump."""
     kinds = {kind for part in dump.parts for kind in _kinds_in(part)}
     return [
-        Note(kind="missing", text=f"no {_WORDS[kind]} beside {dump.name}")
+        Note(kind="missing", text=f"no {_WORDS[kind]} next to {dump.name}")
         for kind in _SPLIT
         if kind not in kinds
     ]
 
 
 def _contradictions(dump: Dump) -> list[Note]:
-    """Pairs of lines in a whole dump that cannot both be true."""
+    """Lines of a dump that contradict each other."""
     texts = []
     if dump.eras[0].letter == "?":
-        texts.append(f"{describe(dump.eras)}; read and printed as it stands")
+        texts.append(f"{describe(dump.eras)}; read and printed unchanged")
     if dump.assignment is not None and dump.values is not None:
         texts += _assignment_against_values(dump.assignment, dump.values)
     if dump.live_ranges is not None:

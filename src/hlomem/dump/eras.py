@@ -1,10 +1,8 @@
-"""The versions of the dump format and what changed between them, as data.
+"""The versions (eras) of the dump format and their differences, as data.
 
-An era is a set of features, each seen in the text. `recognise` compares what a text shows with
-every era; where the text does not show enough, several remain, and where it shows a combination
-no known XLA writes, the answer is an era of its own, "?", which still reads and writes that text.
-The evidence is in docs/dump-format.md; which releases wrote
-which era stands in `hlomem.machines.releases`.
+A text may match several eras. One with a combination of features that no known XLA writes is of era
+"?", which still reads and writes it. Evidence: docs/dump-format.md; releases:
+`hlomem.machines.releases`.
 """
 
 from __future__ import annotations
@@ -31,14 +29,14 @@ ReportShape = Literal["none", "by-allocation", "by-space"]
 
 
 class Features(Record, frozen=True):
-    """Traces that the XLA which wrote a text left in it; None where there is no trace."""
+    """The features of a text's format; None where the text does not show."""
 
     split: bool | None = None
     """Four files rather than one."""
     space_before_instruction: bool | None = None
     """`from instruction: %x` rather than `from instruction:%x`."""
     newline_after_instruction: bool | None = None
-    """The next value begins on a line of its own."""
+    """The next value begins on its own line."""
     operand_shapes: bool | None = None
     """`add(f32[2] %a, f32[2] %b)` rather than `add(%a, %b)`."""
     peak_index: bool | None = None
@@ -52,10 +50,10 @@ class Features(Record, frozen=True):
     pages: bool | None = None
     """Allocations name their page."""
     report: frozenset[ReportShape] | None = None
-    """The shapes the usage report may have."""
+    """The possible shapes of the usage report."""
 
     def agrees_with(self, other: Features) -> bool:
-        """Whether no feature known to both differs; reports agree when they share a form."""
+        """Whether no feature known to both differs; reports agree if they share a shape."""
         said = asdict(other)
         for name, mine in asdict(self).items():
             theirs = said[name]
@@ -66,20 +64,20 @@ class Features(Record, frozen=True):
         return True
 
     def merged_with(self, other: Features) -> Features:
-        """The union of both; where both know a feature, `other` wins."""
+        """The union of both; `other` takes precedence."""
         known = {name: said for name, said in asdict(other).items() if said is not None}
         return replace(self, **known)
 
 
 class Era(Record, frozen=True):
-    """A version of the format: its features and the releases that write it."""
+    """A version of the format."""
 
     letter: str
     features: Features
     jaxlib: tuple[str, str] | None = None
-    """First and last release."""
+    """The first and last release that writes it."""
     libtpu: tuple[str, ...] = ()
-    """Releases seen."""
+    """The releases seen that write it."""
 
     @property
     def style(self) -> Style:
@@ -94,7 +92,7 @@ class Era(Record, frozen=True):
         return self.describe()
 
     def describe(self, package: str = "") -> str:
-        """The era with the releases that write it: of one package, by default of all."""
+        """The era with its releases, of one package or of all."""
         if self.jaxlib is None:
             return f"era {self.letter}"
         first, last = self.jaxlib
@@ -150,14 +148,14 @@ NEWEST = ERAS[-1]
 
 
 def recognise(seen: Features) -> tuple[Era, ...]:
-    """The eras a text with these features can be of, oldest first; never empty."""
+    """The eras that match a text's features, oldest first; never empty."""
     return tuple([era for era in ERAS if era.features.agrees_with(seen)]) or (Era("?", seen),)
 
 
 def describe(eras: tuple[Era, ...], package: str = "") -> str:
-    """The recognised eras in words, with the releases of a package or of all."""
+    """The recognised eras as text, with the releases of one package or of all."""
     if eras[0].letter == "?":
-        return "era unknown (no XLA we know writes this combination)"
+        return "era unknown (no known XLA writes this combination)"
     if len(eras) == 1:
         return eras[0].describe(package)
     first, last = eras[0].jaxlib, eras[-1].jaxlib
@@ -166,14 +164,11 @@ def describe(eras: tuple[Era, ...], package: str = "") -> str:
 
 
 def era_of(release: Release) -> Era:
-    """The era whose format a release writes; older and newer ones count as the nearest."""
+    """The era of a release, or the nearest one."""
     return ERAS[era_number(release)]
 
 
 def releases_of(era: Era, package: str) -> list[Release]:
-    """Releases that write an era's format, the newest first: all seen, or the last and the first.
-
-    Those of jaxlib where the package has none.
-    """
+    """`releases_of_era` for an era of the format."""
     assert era.jaxlib is not None
     return releases_of_era(EraReleases(era.letter, era.jaxlib, era.libtpu), package)

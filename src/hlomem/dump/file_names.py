@@ -1,10 +1,14 @@
-"""The kinds of files XLA writes about a program's memory, and their names."""
+"""XLA's files about a program's memory, and the program's name in theirs.
+
+`FilenameFor` of xla/service/dump.cc composes file names of the module number, its JAX name, on TPU
+a change list, and the stage.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from hlomem.base.named_tuples import NamedTuple
+from hlomem.base.patterns import lazy_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -13,12 +17,12 @@ Kind = Literal["combined", "assignment", "values", "live-range", "report"]
 
 
 class FileName(NamedTuple):
-    """The name of one of XLA's files, long and short."""
+    """The name of one of XLA's files."""
 
     suffix: str
-    """XLA's own, behind the name of the module."""
+    """After the module's name."""
     short: str
-    """The name where each module has a folder of its own."""
+    """Its name in a folder per module."""
 
 
 _MAIN_FILE = FileName("-buffer-assignment.txt", "buffer-assignment.txt")
@@ -30,3 +34,20 @@ FILE_NAMES: Mapping[Kind, FileName] = {
     "report": FileName("-memory-usage-report.txt", "memory-usage-report.txt"),
 }
 """In the order XLA writes them."""
+
+_XLA_FILE = lazy_pattern(
+    r"(?:^|[/\\])module_\d+\.(?P<program>.+?)(?:\.cl_\d+)?"
+    r"\.(?:sm_[\d.]+[a-z]?_)?\w*?after_optimizations(?:[-_.][\w.-]*)?$"
+)
+_TRANSFORMED = lazy_pattern(r"^(?:jit|pjit|pmap)_(?=.)")
+
+
+def program_name(name: str) -> str:
+    """`train_step` of `module_0000.jit_train_step.….txt`; other names stay unchanged."""
+    found = _XLA_FILE.search(name)
+    return name if found is None else author_name(found["program"])
+
+
+def author_name(module_name: str) -> str:
+    """A module's name without JAX's prefix."""
+    return _TRANSFORMED.sub("", module_name, count=1)

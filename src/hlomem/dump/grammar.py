@@ -1,9 +1,8 @@
-"""The grammar of a dump's lines: matching them, and explaining a line that does not match.
+"""The grammar of a dump's lines, numbers and indices.
 
-A form is a sequence of pieces, each a regular expression with the words for what it expects.
-Joined, they match a whole line (or block) at once, which is fast; tried one after another, they
-find the column at which a bad line goes wrong. Every piece is free of nested repetition, so
-matching takes time proportional to the text.
+A form is a sequence of pieces, each a regular expression with a description. Joined, they match a
+whole line or block at once; tried one after another, they find the column of an error. No piece has
+nested repetition, so matching is linear.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 from hlomem.base.errors import ParseError
 from hlomem.base.source import Span, visible
-from hlomem.dump.numbers import spaced
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,10 +30,30 @@ if TYPE_CHECKING:
     from hlomem.dump.records import ShapeIndex
 
 _INT64_MAX = 2**63 - 1
+_UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+
+
+def human_bytes(size: int) -> str:
+    """`size` rounded as XLA does: 512B, 1.5KiB, 17.37MiB (tsl: strings::HumanReadableNumBytes)."""
+    sign = "-" if size < 0 else ""
+    rest = abs(size)
+    if rest < 1024:
+        return f"{sign}{rest}B"
+    unit = 0
+    while rest >= 1024 * 1024 and unit < len(_UNITS) - 1:
+        rest >>= 10
+        unit += 1
+    amount = rest / 1024
+    return f"{sign}{amount:.1f}KiB" if unit == 0 else f"{sign}{amount:.2f}{_UNITS[unit]}"
+
+
+def spaced(number: int) -> str:
+    """`number` with a space between thousands, as in the stack-trace breakdown."""
+    return f"{number:,}".replace(",", " ")
 
 
 def _at_most(limit: str) -> str:
-    """A pattern for the numbers of as many digits as `limit` that are not above it."""
+    """A pattern for numbers with as many digits as `limit`, up to it."""
     smaller = [
         f"{limit[:i]}[{lowest}-{int(digit) - 1}]" + _any_digits(limit[i + 1 :])
         for i, digit in enumerate(limit)
@@ -50,27 +68,27 @@ def _any_digits(like: str) -> str:
 
 # Digits are spelled [0-9] everywhere: \d also matches those of other scripts.
 INT64 = rf"(?:0|-?(?:[1-9][0-9]{{0,17}}|{_at_most(str(_INT64_MAX))}))(?![0-9])"
-"""A number that fits 64 bits."""
+"""A 64-bit number."""
 
 SPACED_INT64 = (
     r"(?:0|-?(?:[1-9][0-9]{0,2}(?: [0-9]{3}){0,5}"
     rf"|{_at_most(spaced(_INT64_MAX))}))(?! ?[0-9])"
 )
-"""The same with a space between thousands."""
+"""A 64-bit number with a space between thousands."""
 
 NAME = r"[^\s{}<>:,()|]++"
-"""An instruction's name: XLA writes letters, digits, `_`, `.` and `-`; others are let through."""
+"""An instruction's name: letters, digits, `_`, `.` and `-` in XLA; others are accepted."""
 
 _STEP = "(?:0|[1-9][0-9]{0,8})"
 INDEX = rf"\{{(?:{_STEP}(?:,{_STEP})*)?\}}"
-"""A shape index in its braces."""
+"""A shape index in braces."""
 
 _CUT_OFF = "the text is cut off: was the disk full, or the program stopped while writing?"
 _DIGITS = "-?[0-9]+(?: [0-9]{3})*"
 
 
 class Form:
-    """A line or block as a sequence of pieces; the groups of all pieces are its fields."""
+    """A line or block as a sequence of pieces, whose groups are its fields."""
 
     def __init__(self, *pieces: tuple[str, str]) -> None:
         self._pieces = pieces
@@ -78,16 +96,16 @@ class Form:
 
     @cached_property
     def match(self) -> Callable[..., re.Match[str] | None]:
-        """The match of the whole form at a place of a text, if it is there."""
+        """The match of the whole form at an offset, if any."""
         return re.compile(self._pattern).match
 
     @cached_property
     def findall(self) -> Callable[..., list[Any]]:
-        """The fields of every line of a text that is of this form."""
+        """The fields of every line of this form."""
         return re.compile(f"(?m:^){self._pattern}").findall
 
     def require(self, source: Source, start: int, end: int | None = None) -> re.Match[str]:
-        """The match at `start`, or the error that says where it fails."""
+        """The match at `start`; raises `explain`."""
         end = len(source.text) if end is None else end
         match = self.match(source.text, start, end)
         if match is None:
@@ -95,43 +113,42 @@ class Form:
         return match
 
     def explain(self, source: Source, start: int, end: int | None = None) -> ParseError:
-        """Why the text at `start` is not of this form: the first piece that does not match."""
+        """The error at the first piece that does not match."""
         end = len(source.text) if end is None else end
-        place, wanted = start, self._pieces[-1][1]
+        cursor, wanted = start, self._pieces[-1][1]
         for pattern, expected in self._pieces:
-            match = re.compile(pattern).match(source.text, place, end)
+            match = re.compile(pattern).match(source.text, cursor, end)
             if match is None:
                 wanted = expected
                 break
-            place = match.end()
-        return unexpected(source, place, wanted)
+            cursor = match.end()
+        return unexpected(source, cursor, wanted)
 
     def find_lines(self, source: Source, start: int, end: int) -> list[tuple[str, ...]]:
-        """The fields of every line in [start, end), each of which must be of this form."""
+        """The fields of the lines in [start, end), all of which must be of this form."""
         found = self.findall(source.text, start, end)
-        if len(found) != source.text.count("\n", start, end):
-            raise self._first_bad_line(source, start, end)
-        return found
-
-    def _first_bad_line(self, source: Source, start: int, end: int) -> ParseError:
+        if len(found) == source.text.count("\n", start, end):
+            return found
         while (match := self.match(source.text, start, end)) is not None:
             start = match.end()
-        return self.explain(source, start, end)
+        raise self.explain(source, start, end)
 
 
-def unexpected(source: Source, place: int, wanted: str) -> ParseError:
-    """The error for text at `place` that should have been `wanted`."""
-    if place >= len(source.text):
+def unexpected(source: Source, offset: int, wanted: str) -> ParseError:
+    """The error at `offset`, where `wanted` was expected."""
+    if offset >= len(source.text):
         problem = f"the text ends here; expected {wanted}"
-        return ParseError(source, Span(place, place), problem, _CUT_OFF)
-    digits = re.compile(_DIGITS).match(source.text, place)
+        return ParseError(source, Span(offset, offset), problem, _CUT_OFF)
+    digits = re.compile(_DIGITS).match(source.text, offset)
     if digits and "number" in wanted and not _fits_64_bits(digits.group()):
         return ParseError(source, Span(*digits.span()), "number does not fit 64 bits")
-    found = re.compile(r"\n|\w+|.").match(source.text, place)
+    found = re.compile(r"\n|\w+|.").match(source.text, offset)
     word = found.group() if found else ""
     shown = "the end of the line" if word == "\n" else f"`{visible(word[:40])}`"
     return ParseError(
-        source, Span(place, place + len(word.strip("\n")[:40])), f"expected {wanted}, found {shown}"
+        source,
+        Span(offset, offset + len(word.strip("\n")[:40])),
+        f"expected {wanted}, found {shown}",
     )
 
 
@@ -140,7 +157,7 @@ def _fits_64_bits(text: str) -> bool:
     return len(digits) < 20 and int(digits or 0) <= _INT64_MAX
 
 
-# The digits of a field as the kind of number they are: while the program runs, each is `int`.
+# Digits as the integer types of their fields; each is `int` at run time.
 parse_value_id = cast("Callable[[str], ValueId]", int)
 parse_allocation_index = cast("Callable[[str], AllocationIndex]", int)
 parse_parameter_number = cast("Callable[[str], ParameterNumber]", int)
@@ -153,7 +170,7 @@ _index_by_text: dict[str, ShapeIndex | None] = {"": None, "{}": ()}
 
 
 def parse_index(text: str) -> ShapeIndex | None:
-    """The shape index `{1,0}` as (1, 0); None for no text, where XLA prints no index."""
+    """`{1,0}` as (1, 0); None for an empty text."""
     try:
         return _index_by_text[text]
     except KeyError:
@@ -164,7 +181,7 @@ def parse_index(text: str) -> ShapeIndex | None:
 
 
 def format_index(index: ShapeIndex | None) -> str:
-    """`{1,0}`, or nothing for None (XLA: ShapeIndex::ToString)."""
+    """`{1,0}`; empty for None (XLA: ShapeIndex::ToString)."""
     if index is None:
         return ""
     return "{" + ",".join(map(str, index)) + "}" if index else "{}"

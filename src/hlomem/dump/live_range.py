@@ -1,11 +1,12 @@
-"""`*-live-range.txt`: the flattened schedule, live ranges and the peak, read and written.
+"""`*-live-range.txt`: reader and writer of the flattened schedule, live ranges and the peak.
 
-Mirrors HloLiveRange::ToString of XLA's hlo/utils/hlo_live_range.cc; the stack-trace breakdown at
-its end is hlo/utils/hlo_stack_trace.cc. Up to jaxlib 0.9 the same text closes the one dump file.
+Mirrors HloLiveRange::ToString of XLA's hlo/utils/hlo_live_range.cc, and for the stack-trace
+breakdown hlo/utils/hlo_stack_trace.cc. Up to jaxlib 0.9 this text ends the combined file.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -21,13 +22,12 @@ from hlomem.dump.grammar import (
     format_index,
     parse_index,
     parse_step,
+    spaced,
     unexpected,
 )
-from hlomem.dump.numbers import spaced
 from hlomem.dump.records import LiveRange, LiveRanges, Peak, PeakBuffer, StackTrace, TraceNode
 
 if TYPE_CHECKING:
-    import re
     from collections.abc import Callable, Iterable
 
     from hlomem.base.quantities import Step
@@ -42,7 +42,7 @@ _read_sequence: Callable[[str], list[str] | None] | None = kernel(
 _read_ranges: Callable[[str], list[tuple[str, ShapeIndex, Step, Step]] | None] | None = kernel(
     "hlomem.dump._lines", "read_ranges"
 )
-"""As `_STEP` and `_RANGE` read lines; None where a line is not as XLA writes it."""
+"""Read lines as `_STEP` and `_RANGE` do; None if a line differs from XLA's format."""
 _UNBOUNDED = "  Peak memory could not be determined due to unbounded dynamic shape.\n"
 
 _HEADER = Form(
@@ -91,43 +91,35 @@ def parse(source: Source, start: int = 0, end: int | None = None) -> LiveRanges:
     """The text in [start, end), which begins with `HloLiveRange`."""
     end = len(source.text) if end is None else end
     header = _HEADER.require(source, start, end)
-    sequence, place = _parse_sequence(source, header.end(), end)
-    place = _RANGES_TITLE.require(source, place, end).end()
-    block = _indented(source, place, end)
-    ranges = _parse_ranges(source, place, block)
-    peak, place = _parse_peak(source, block, end, ranges)
-    if place != end:
-        raise unexpected(source, place, "the end of the dump")
+    sequence, cursor = _parse_sequence(source, header.end(), end)
+    cursor = _RANGES_TITLE.require(source, cursor, end).end()
+    block = _indented(source, cursor, end)
+    ranges = _parse_ranges(source, cursor, block)
+    peak, cursor = _parse_peak(source, block, end, ranges)
+    if cursor != end:
+        raise unexpected(source, cursor, "the end of the dump")
     return LiveRanges(end=int(header[1]), sequence=sequence, ranges=ranges, peak=peak)
 
 
 def _parse_ranges(source: Source, start: int, end: int) -> tuple[LiveRange, ...]:
-    """The live ranges in [start, end), one a line."""
     rows = None
     if _read_ranges is not None and (block := source.text[start:end]).isascii():
         rows = _read_ranges(block)
-    if rows is not None:
-        return tuple(
-            [
-                LiveRange(instruction=name, index=index, start=low, end=high)
-                for name, index, low, high in rows
-            ]
-        )
+    if rows is None:
+        rows = [
+            (name, parse_index(index) or (), parse_step(low), parse_step(high))
+            for name, index, low, high in _RANGE.find_lines(source, start, end)
+        ]
     return tuple(
         [
-            LiveRange(
-                instruction=name,
-                index=parse_index(index) or (),
-                start=parse_step(low),
-                end=parse_step(high),
-            )
-            for name, index, low, high in _RANGE.find_lines(source, start, end)
+            LiveRange(instruction=name, index=index, start=low, end=high)
+            for name, index, low, high in rows
         ]
     )
 
 
 def _indented(source: Source, start: int, end: int) -> int:
-    """The end of the lines that begin with four spaces."""
+    """The end of the lines with four leading spaces."""
     match = _INDENTED.match(source.text, start, end)
     assert match is not None
     return match.end()
@@ -142,11 +134,11 @@ def _parse_sequence(source: Source, start: int, end: int) -> tuple[tuple[str, ..
     steps = _STEP.find_lines(source, start, stop)
     for wanted, (number, _) in enumerate(steps):
         if int(number) != wanted:
-            place = start
+            cursor = start
             for _ in range(wanted):
-                place = source.text.index("\n", place) + 1
+                cursor = source.text.index("\n", cursor) + 1
             problem = f"expected step {wanted} of the sequence, found {number}"
-            raise ParseError(source, Span(place + 4, place + 4 + len(number)), problem)
+            raise ParseError(source, Span(cursor + 4, cursor + 4 + len(number)), problem)
     return tuple([name for _, name in steps]), stop
 
 
@@ -178,26 +170,23 @@ def _parse_peak(
 
 
 def _refuse_mixed_list(source: Source, start: int, buffers: tuple[PeakBuffer, ...]) -> None:
-    """Either all buffers carry their index, or none; the same of their sum."""
-    place = start
-    for buffer in buffers:
-        stop = source.text.index("\n", place)
-        for mine, first in (
-            (buffer.index, buffers[0].index),
-            (buffer.cumulative, buffers[0].cumulative),
-        ):
-            if (mine is None) != (first is None):
-                raise ParseError(source, Span(place, stop), "expected a buffer like the first")
-        place = stop + 1
+    """Either all buffers have an index, or none; likewise a cumulative size."""
+    kinds = [(buffer.index is None, buffer.cumulative is None) for buffer in buffers]
+    cursor = start
+    for kind in kinds:
+        stop = source.text.index("\n", cursor)
+        if kind != kinds[0]:
+            raise ParseError(source, Span(cursor, stop), "expected a buffer like the first")
+        cursor = stop + 1
 
 
 def _refuse_cut_list(
-    source: Source, place: int, buffers: tuple[PeakBuffer, ...], live: list[LiveRange]
+    source: Source, cursor: int, buffers: tuple[PeakBuffer, ...], live: list[LiveRange]
 ) -> None:
-    """A list that closes the text must not break off before its last buffer.
+    """Refuse a truncated list at the end of the text.
 
-    Up to jaxlib 0.6.0 the list has the order of the live ranges, so a cut one is a prefix of them;
-    later it is sorted by size, and every buffer alive at the peak must be there.
+    Up to jaxlib 0.6.0 it is in the order of the live ranges, so a truncated one is a prefix; later
+    it is sorted by size and must contain every buffer that is live at the peak.
     """
     listed = [buffer.instruction for buffer in buffers]
     names = [life.instruction for life in live]
@@ -205,35 +194,36 @@ def _refuse_cut_list(
     is_cut = not Counter(listed) - Counter(names) if is_sorted else listed == names[: len(listed)]
     if len(listed) < len(names) and is_cut:
         wanted = f"{len(names)} buffers alive at the peak, of which {len(listed)} are listed"
-        raise unexpected(source, place, wanted)
+        raise unexpected(source, cursor, wanted)
 
 
 def _parse_stack_trace(source: Source, start: int, end: int) -> tuple[StackTrace, int]:
     title = _TREE_TITLE.require(source, start, end)
-    place, rows = title.end(), []
-    while place < end:
-        rows.append(_NODE.require(source, place, end))
-        place = rows[-1].end()
+    cursor, rows = title.end(), []
+    while cursor < end:
+        rows.append(_NODE.require(source, cursor, end))
+        cursor = rows[-1].end()
     depths = [len(row[1]) // 4 - 1 for row in rows]
     for row, branch in zip(rows, _branches(depths), strict=True):
         if row[1] != branch:
             raise ParseError(source, Span(*row.span(1)), "the tree is cut off or drawn wrongly")
-    nodes = tuple([_node(row, depth) for row, depth in zip(rows, depths, strict=True)])
+    nodes = tuple(
+        [
+            TraceNode(
+                name=row[2],
+                depth=depth,
+                percent=float(row[3]),
+                total=_number(row[4]),
+                current=_number(row[5]),
+                remaining=_number(row[6]),
+            )
+            for row, depth in zip(rows, depths, strict=True)
+        ]
+    )
     total = _number(title[1])
     if sum(node.current for node in nodes) < total:
-        raise unexpected(source, place, f"more of the tree of {total} bytes")
-    return StackTrace(total=total, nodes=nodes), place
-
-
-def _node(row: re.Match[str], depth: int) -> TraceNode:
-    return TraceNode(
-        name=row[2],
-        depth=depth,
-        percent=float(row[3]),
-        total=_number(row[4]),
-        current=_number(row[5]),
-        remaining=_number(row[6]),
-    )
+        raise unexpected(source, cursor, f"more of the tree of {total} bytes")
+    return StackTrace(total=total, nodes=nodes), cursor
 
 
 def _number(text: str) -> int:
@@ -241,12 +231,9 @@ def _number(text: str) -> int:
 
 
 def _branches(depths: list[int]) -> list[str]:
-    """The branches drawn before each node of a tree, given the depths of its nodes.
-
-    From the last node to the first, `open_levels` holds the levels at which a sibling follows.
-    """
+    """The branches drawn before each node of a tree, from the depths of its nodes."""
     branches: list[str] = []
-    open_levels: set[int] = set()
+    open_levels: set[int] = set()  # the levels at which a sibling follows
     for depth in reversed(depths):
         bars = ["│   " if level in open_levels else "    " for level in range(depth)]
         connector = "  " if depth == 0 else "├── " if depth in open_levels else "└── "
@@ -259,14 +246,14 @@ def _branches(depths: list[int]) -> list[str]:
 def format(  # noqa: A001 - the opposite of parse
     live: LiveRanges, *, index: bool = True, cumulative: bool = True, stack_trace: bool = True
 ) -> str:
-    """XLA's text; the switches say what this XLA prints of the peak."""
+    """XLA's text; the switches select what is printed of the peak."""
     ranges = [format_range(r.instruction, r.index, r.start, r.end) for r in live.ranges]
     peak = format_peak(live.peak, index=index, cumulative=cumulative, stack_trace=stack_trace)
     return "".join([format_sequence(live.end, live.sequence), *ranges, peak])
 
 
 def format_sequence(end: int, names: Iterable[str]) -> str:
-    """The flattened schedule, and the title of the live ranges."""
+    """The flattened schedule up to the title of the live ranges."""
     steps = "".join([f"    {time}:{name}\n" for time, name in enumerate(names)])
     return f"{TITLE}{end}):\n  InstructionSequence:\n{steps}  BufferLiveRange:\n"
 
@@ -277,7 +264,7 @@ def format_range(name: str, index: ShapeIndex, start: Step, end: Step) -> str:
 
 
 def format_peak(peak: Peak | None, *, index: bool, cumulative: bool, stack_trace: bool) -> str:
-    """The buffers alive at the peak; the switches are those of `format`."""
+    """The buffers that are live at the peak."""
     if peak is None:
         return _UNBOUNDED
     parts = [f"  Live ranges at {peak.moment} (peak):\n"]
@@ -286,15 +273,10 @@ def format_peak(peak: Peak | None, *, index: bool, cumulative: bool, stack_trace
         has_sum = cumulative and buffer.cumulative is not None
         sum_ = f" (cumulative: {buffer.cumulative} bytes)" if has_sum else ""
         parts.append(f"    {buffer.instruction}{where}: {buffer.size} bytes{sum_}\n")
-    if stack_trace and peak.stack_trace is not None:
-        parts += _format_stack_trace(peak.stack_trace)
+    if stack_trace and (trace := peak.stack_trace) is not None:
+        parts.append(f"  Stack trace breakdown for peak usage: {spaced(trace.total)} bytes\n")
+        parts += map(_format_node, trace.nodes, _branches([node.depth for node in trace.nodes]))
     return "".join(parts)
-
-
-def _format_stack_trace(trace: StackTrace) -> list[str]:
-    title = f"  Stack trace breakdown for peak usage: {spaced(trace.total)} bytes\n"
-    branches = _branches([node.depth for node in trace.nodes])
-    return [title, *map(_format_node, trace.nodes, branches)]
 
 
 def _format_node(node: TraceNode, branch: str) -> str:
@@ -302,3 +284,23 @@ def _format_node(node: TraceNode, branch: str) -> str:
         f"{branch}{node.name} ({node.percent:.1f}%, total: {spaced(node.total)} bytes, "
         f"current: {spaced(node.current)} bytes, remaining: {spaced(node.remaining)} bytes)\n"
     )
+
+
+_VARIABLE = re.compile(r"[a-zA-Z_]\w*", re.ASCII)
+_KEY_OR_ATTRIBUTE = re.compile(r"\['([^']+)'\]|\.(\w+)", re.ASCII)
+
+
+def split_name(name: str) -> list[str]:
+    """The nodes of `params['layer/fc'].attr` in a stack trace; other names are one node."""
+    variable = _VARIABLE.match(name)
+    if variable is None:
+        return [name]
+    parts = [variable[0]]
+    has_keys = False
+    position = variable.end()
+    while (match := _KEY_OR_ATTRIBUTE.match(name, position)) is not None:
+        key, attribute = match.groups()
+        parts += key.split("/") if key is not None else [attribute]
+        has_keys = has_keys or key is not None
+        position = match.end()
+    return parts if has_keys and position == len(name) else [name]

@@ -1,20 +1,19 @@
-"""One text: which of XLA's files it is, the records in it, and what stood around them.
+"""One of XLA's files: its kind, its records, and the text around them.
 
-XLA writes one file (allocations, values and live ranges after one another, up to jaxlib 0.9) or
-four. A text is recognised by how it begins. Line ends, a byte-order mark and log lines that got in
-between are kept beside the records, so that printing gives back every byte that was read.
+Up to jaxlib 0.9 XLA writes one combined file, since then four; the beginning of a text tells which.
+Line ends, a byte-order mark and interspersed log lines are kept, so that printing restores every
+byte.
 """
 
 from __future__ import annotations
 
 import re
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
 from hlomem.base.errors import InputError, ParseError
-from hlomem.base.named_tuples import NamedTuple
 from hlomem.base.source import Source, Span, visible
 from hlomem.dump import assignment, live_range, usage_report, values
 from hlomem.dump.eras import Era, Features
@@ -38,14 +37,14 @@ _UNDECODABLE = "[\udc80-\udcff]"
 
 
 class ForeignLine(Record, frozen=True, kw_only=True):
-    """A line that is not of the dump, and the number of the line it stood on (from 1)."""
+    """A line that does not belong to the dump, and its line number (from 1)."""
 
     line: int
     text: str
 
 
 class Wrapping(Record, frozen=True, kw_only=True):
-    """The lines that stood around a dump's text."""
+    """The text around the dump."""
 
     has_bom: bool = False
     has_crlf: bool = False
@@ -54,7 +53,7 @@ class Wrapping(Record, frozen=True, kw_only=True):
     """The first line with bytes that are not UTF-8, which are kept as surrogates."""
 
     def restore(self, text: str) -> str:
-        """`text` wrapped again as it was read."""
+        """`text` with its wrapping."""
         if self.foreign_lines:
             lines, wrapped = iter(text.split("\n")), list[str]()
             for foreign in self.foreign_lines:
@@ -67,7 +66,7 @@ class Wrapping(Record, frozen=True, kw_only=True):
 
 
 class Contents(NamedTuple):
-    """The records of a text; None for what it does not hold."""
+    """The records of a text."""
 
     assignment: Assignment | None = None
     values: Values | None = None
@@ -75,7 +74,7 @@ class Contents(NamedTuple):
     report: UsageReport | None = None
 
     def of_file(self, kind: Kind) -> Contents:
-        """The parts that one of XLA's files holds."""
+        """The records of one of XLA's files."""
         if kind == "combined":
             return self._replace(report=None)
         field = "live_ranges" if kind == "live-range" else kind
@@ -83,7 +82,7 @@ class Contents(NamedTuple):
 
 
 class Part(NamedTuple):
-    """One of XLA's files, read."""
+    """One of XLA's files."""
 
     name: str
     kind: Kind
@@ -93,7 +92,7 @@ class Part(NamedTuple):
 
 
 def parse_part(source: Source) -> Part:
-    """The records of a text, or the error that says where it is not a dump's."""
+    """The records of a text; raises `ParseError` if it is not a dump."""
     plain, wrapping = _unwrap(source)
     try:
         return _parse_plain(plain, wrapping)
@@ -127,21 +126,16 @@ def _unwrap(source: Source) -> tuple[Source, Wrapping]:
     if has_crlf:
         text = _without_crlf(Source(source.name, text))
     plain = Source(source.name, text)
-    odd = None if _can_be_encoded(text) else re.search(_UNDECODABLE, text)
+    try:
+        text.encode()  # several times as fast as a search for surrogates
+        odd = None
+    except UnicodeEncodeError:
+        odd = re.search(_UNDECODABLE, text)
     return plain, Wrapping(
         has_bom=has_bom,
         has_crlf=has_crlf,
-        undecodable_line=plain.place(odd.start()).line if odd else None,
+        undecodable_line=plain.position(odd.start()).line if odd else None,
     )
-
-
-def _can_be_encoded(text: str) -> bool:
-    """Whether a text has no surrogates; a search for them would take several times as long."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _without_crlf(source: Source) -> str:
@@ -155,12 +149,12 @@ def _without_crlf(source: Source) -> str:
 def _parse_around(
     source: Source, wrapping: Wrapping, log_lines: list[re.Match[str]], first: ParseError
 ) -> Part:
-    """The dump without the log lines in it; errors are still shown where they are."""
+    """The dump without log lines; errors keep their positions."""
     clean = Source(source.name, re.sub(_LOG_LINE, "", source.text))
-    foreign, number, place = [], 1, 0
+    foreign, number, cursor = [], 1, 0
     for line in log_lines:
-        number += source.text.count("\n", place, line.start())
-        place = line.start()
+        number += source.text.count("\n", cursor, line.start())
+        cursor = line.start()
         foreign.append(ForeignLine(line=number, text=line.group().rstrip("\n")))
     around = replace(wrapping, foreign_lines=tuple(foreign))
     try:
@@ -193,7 +187,7 @@ def _parse_plain(source: Source, wrapping: Wrapping) -> Part:
 
 
 def kind_of(source: Source) -> Kind:
-    """The kind of file a text is, told by how it begins."""
+    """The kind of file, from its beginning."""
     text = source.text
     if text.startswith(assignment.TITLE):
         return "combined" if _VALUES_START in text else "assignment"
@@ -212,7 +206,7 @@ def _foreign(source: Source) -> ParseError:
     if "\0" in text[:4096]:
         hint = "this is a binary file; " + hint
     elif text.startswith("HloModule"):
-        hint = "this is an HLO module; the dump is the file *-buffer-assignment.txt beside it"
+        hint = "this is an HLO module; the dump is the file *-buffer-assignment.txt next to it"
     error = unexpected(source, 0, "`BufferAssignment:`, the start of an XLA memory dump")
     return ParseError(source, error.span, error.problem, hint)
 
@@ -222,7 +216,7 @@ def _parse_combined(source: Source) -> tuple[Contents, Features]:
     start = text.index(_VALUES_START) + 1
     end = text.find(_LIVE_RANGE_START, start)
     if end < 0:
-        # Let the reader of the values say where they break off; whole ones lack what follows.
+        # The reader of values reports where they are truncated, if they are.
         style = _features_of_values(source, start, len(text), newline=None)
         values.parse(source, Era("?", style).style, start)
         raise unexpected(source, len(text), "two empty lines and `HloLiveRange`")
@@ -236,7 +230,7 @@ def _parse_combined(source: Source) -> tuple[Contents, Features]:
 
 
 def _features_of_values(source: Source, start: int, end: int, *, newline: bool | None) -> Features:
-    """The style of the values in [start, end); `newline` where that is settled."""
+    """The style of the values in [start, end); `newline` if it is known."""
     text = source.text
     at = text.find(" from instruction:", start, end)
     if at < 0:
@@ -244,7 +238,7 @@ def _features_of_values(source: Source, start: int, end: int, *, newline: bool |
     line_end = text.find("\n", at, end)
     if newline is None:
         newline = line_end >= 0 and not text.startswith("\n positions:\n", line_end)
-    says_none = None
+    says_none: bool | None = None
     if text.find("\n uses:\n  (none)\n", start, end) >= 0:
         says_none = True
     elif text.find("\n uses:\n from instruction:", start, end) >= 0:
@@ -257,7 +251,7 @@ def _features_of_values(source: Source, start: int, end: int, *, newline: bool |
 
 
 def _features_of(contents: Contents) -> Features:
-    """The features that the records show of the XLA that wrote them."""
+    """The features that the records show."""
     seen = Features()
     if contents.assignment is not None and contents.assignment.allocations:
         pages = any(allocation.page is not None for allocation in contents.assignment.allocations)
@@ -287,7 +281,7 @@ def _has_operand_shapes(used: Values) -> bool | None:
 
 
 def format_part(kind: Kind, contents: Contents, era: Era) -> str:
-    """The text of one of XLA's files as `era` writes it."""
+    """The text of one of XLA's files in the format of `era`."""
     allocations, used, live, report = contents
     if kind == "report":
         assert report is not None

@@ -1,14 +1,7 @@
-"""Plain records: what XLA's memory dumps say, field by field, and no more.
+"""Immutable records of XLA's memory dumps, field by field.
 
-Readers fill them from text, the planner fills them from an assignment, writers print them and
-every report looks at them. They know nothing of HLO: shapes and instructions stay the text XLA
-printed, which `hlomem.hlo` parses for whoever asks. Records are immutable; change one with
-`msgspec.structs.replace`.
-
-Intervals are as `hlomem.base.quantities` says: a live range includes both its ends; a byte range
-[offset, offset + size) does not include its last. All sizes are bytes unless they are text, which
-is XLA's rounded form ("1.5KiB"). Numbers that name a thing or a place are of a kind of their own;
-sums and counts are plain.
+Shapes and instructions are XLA's text. Intervals and integer types are those of
+`hlomem.base.quantities`; sizes are bytes, or XLA's rounded text ("1.5KiB").
 """
 
 from __future__ import annotations
@@ -29,11 +22,11 @@ from hlomem.base.quantities import (
 )
 
 ShapeIndex: TypeAlias = tuple[int, ...]
-"""The way into a tuple shape: () is the whole, (1, 0) the first part of its second part."""
+"""An index into a tuple shape: () is the whole, (1, 0) the first part of its second part."""
 
 
 class Record(Struct, frozen=True, gc=False):
-    """Base of all records: compared by value, cheap to make, free of cycles."""
+    """Base of all records, which have no cycles."""
 
 
 class Value(Record, frozen=True, kw_only=True):
@@ -41,22 +34,22 @@ class Value(Record, frozen=True, kw_only=True):
 
     id: ValueId
     name: str
-    """The instruction that defines it."""
+    """The defining instruction."""
     index: ShapeIndex | None = None
-    """Its index in the instruction's result; None when the result is not a tuple."""
+    """The index in the instruction's result; None if the result is not a tuple."""
     is_phi: bool = False
-    """Made where several values meet: a loop's carry, a conditional's result."""
+    """Whether it merges several values: a loop's carry, a conditional's result."""
     color: Color | None = MAIN_MEMORY
-    """Its memory space; None when colours were not assigned yet."""
+    """The memory space; None before colours were assigned."""
 
 
 class AssignedValue(Value, frozen=True, kw_only=True):
-    """A value and its place in an allocation."""
+    """A value and its slice of an allocation."""
 
     size: ByteCount
     offset: Offset
     shape: str
-    """With layout, as XLA prints it."""
+    """With layout."""
 
 
 class Parameter(Record, frozen=True, kw_only=True):
@@ -69,21 +62,21 @@ class Parameter(Record, frozen=True, kw_only=True):
 
 
 class UnknownAttribute(Record, frozen=True, kw_only=True):
-    """An attribute no known XLA prints, kept as it stood."""
+    """An attribute that no known XLA prints."""
 
     text: str
     position: int
-    """How many known attributes stand before it."""
+    """The number of known attributes before it."""
 
 
 class AllocationAttributes(Record, frozen=True, kw_only=True):
-    """Everything an allocation's header says beside its number and size."""
+    """An allocation's header after its number and size."""
 
     color: Color = MAIN_MEMORY
     page: int | None = None
     parameter: Parameter | None = None
     output_shape: str | None = None
-    """Shape of the entry computation's result, where this allocation holds its top level."""
+    """Shape of the entry computation's result, if this allocation holds its top level."""
     is_constant: bool = False
     is_thread_local: bool = False
     maybe_live_out: bool = False
@@ -98,17 +91,17 @@ class Allocation(AllocationAttributes, frozen=True, kw_only=True):
     size: ByteCount
     values: tuple[AssignedValue, ...] = ()
     reused_across_colors: tuple[Value, ...] | None = None
-    """Values of another colour that were put here; None when the dump has no such list."""
+    """Values of other colours in it; None if the dump has no such list."""
 
 
 class Assignment(Record, frozen=True, kw_only=True):
-    """`BufferAssignment:` — every allocation with the values in it."""
+    """`BufferAssignment:`"""
 
     allocations: tuple[Allocation, ...] = ()
 
 
 class Position(Record, frozen=True):
-    """A place where a value appears: an instruction, and where in its result."""
+    """An instruction's result, or a part of it, that holds a value."""
 
     instruction: str
     index: ShapeIndex | None = None
@@ -123,13 +116,13 @@ class Use(Record, frozen=True):
 
 
 class UsedValue(Value, frozen=True, kw_only=True):
-    """A value with the places it appears at and the operands that read it."""
+    """A value with its positions and uses."""
 
     positions: tuple[Position, ...] = ()
     uses: tuple[Use, ...] | None = ()
-    """None when XLA had not computed them."""
+    """None if XLA had not computed them."""
     instruction: str = ""
-    """The defining instruction as this XLA prints it."""
+    """The text of the defining instruction."""
 
 
 class Values(Record, frozen=True, kw_only=True):
@@ -140,7 +133,7 @@ class Values(Record, frozen=True, kw_only=True):
 
 
 class LiveRange(Record, frozen=True, kw_only=True):
-    """The schedule positions at which a value is alive; both ends belong to it."""
+    """The steps at which a value is live, both ends included."""
 
     instruction: str
     index: ShapeIndex
@@ -148,12 +141,12 @@ class LiveRange(Record, frozen=True, kw_only=True):
     end: Step
 
     def is_live_at(self, moment: Step) -> bool:
-        """Whether the value is alive at a schedule position."""
+        """Whether the value is live at a step."""
         return self.start <= moment <= self.end
 
 
 class PeakBuffer(Record, frozen=True, kw_only=True):
-    """One buffer alive at the peak, in unpadded bytes."""
+    """One buffer that is live at the peak, in unpadded bytes."""
 
     instruction: str
     size: int
@@ -162,11 +155,11 @@ class PeakBuffer(Record, frozen=True, kw_only=True):
 
 
 class TraceNode(Record, frozen=True, kw_only=True):
-    """A node of the stack-trace breakdown; `current` is its own, `total` with what is below."""
+    """A node of the stack-trace breakdown; `current` is its own, `total` includes its children."""
 
     name: str
     depth: int
-    """0 for a root; a node's children are the deeper ones that follow it."""
+    """0 for a root; a node's children follow it."""
     percent: float
     total: int
     current: int
@@ -181,7 +174,7 @@ class StackTrace(Record, frozen=True, kw_only=True):
 
 
 class Peak(Record, frozen=True, kw_only=True):
-    """The moment at which most bytes are alive, by XLA's own account."""
+    """The step with the most live bytes, as XLA counts."""
 
     moment: Step
     buffers: tuple[PeakBuffer, ...] = ()
@@ -189,18 +182,18 @@ class Peak(Record, frozen=True, kw_only=True):
 
 
 class LiveRanges(Record, frozen=True, kw_only=True):
-    """`HloLiveRange`: the flattened schedule, and when each value is alive on it."""
+    """`HloLiveRange`: the flattened schedule and the live ranges on it."""
 
     end: int
-    """One past the last moment ("max")."""
+    """One past the last step ("max")."""
     sequence: tuple[str, ...] = ()
     ranges: tuple[LiveRange, ...] = ()
     peak: Peak | None = None
-    """None when an unbounded shape kept XLA from computing it."""
+    """None if a shape is unbounded."""
 
 
 class ShapeCount(Record, frozen=True, kw_only=True):
-    """How many values of a row have a shape."""
+    """The number of values of one shape in a row."""
 
     shape: str
     count: int = 1
@@ -211,7 +204,7 @@ class UsageRow(Record, frozen=True, kw_only=True):
 
     cumulative: str
     percent: int | str
-    """Of the values listed; "-nan" when they have no bytes."""
+    """Of the listed values; "-nan" if they have no bytes."""
     size: str
     offset: Offset
     value_count: int
@@ -223,7 +216,7 @@ class UsageTable(Record, frozen=True, kw_only=True):
 
     rows: tuple[UsageRow, ...] = ()
     rest: int | None = None
-    """How many small values XLA left out."""
+    """The number of small values XLA left out."""
     rest_percent: int = 5
 
 
@@ -244,14 +237,14 @@ class AllocationRow(Record, frozen=True, kw_only=True):
 
 
 class AllocationDetail(Record, frozen=True, kw_only=True):
-    """One allocation with its table of values (single values have none)."""
+    """One allocation with its table, if it holds several values."""
 
     allocation: ReportedAllocation
     table: UsageTable | None = None
 
 
 class AllocationReport(Record, frozen=True, kw_only=True):
-    """memory-usage-report.txt up to jaxlib 0.9.1: allocations sorted by size."""
+    """`memory-usage-report.txt` up to jaxlib 0.9.1: allocations sorted by size."""
 
     total_bytes: int
     rows: tuple[AllocationRow, ...] = ()
@@ -270,7 +263,7 @@ class MemorySpace(Record, frozen=True, kw_only=True):
 
 
 class SpaceReport(Record, frozen=True, kw_only=True):
-    """memory-usage-report.txt from jaxlib 0.9.2 on: tables grouped by memory space."""
+    """`memory-usage-report.txt` since jaxlib 0.9.2: tables grouped by memory space."""
 
     spaces: tuple[MemorySpace, ...] = ()
 

@@ -1,14 +1,16 @@
-"""`*-memory-usage-report.txt` in both its shapes, read and written.
+"""`*-memory-usage-report.txt`: reader and writer of both its shapes.
 
 Mirrors BufferAssignment::MemoryUsageReport and BufferAllocation::MemoryUsageReport of XLA's
-service/buffer_assignment.cc: up to jaxlib 0.9.1 allocations sorted by size, later tables grouped
-by memory space.
+service/buffer_assignment.cc: allocations sorted by size (up to jaxlib 0.9.1), or tables grouped by
+memory space.
 """
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING
+
+from msgspec.structs import asdict
 
 from hlomem.base.errors import ParseError
 from hlomem.base.source import Span
@@ -19,8 +21,7 @@ from hlomem.dump.assignment import (
     parse_attributes,
     parse_number,
 )
-from hlomem.dump.grammar import INT64, Form, parse_color, parse_offset, unexpected
-from hlomem.dump.numbers import human_bytes
+from hlomem.dump.grammar import INT64, Form, human_bytes, parse_color, parse_offset, unexpected
 from hlomem.dump.records import (
     AllocationDetail,
     AllocationReport,
@@ -33,6 +34,7 @@ from hlomem.dump.records import (
     UsageRow,
     UsageTable,
 )
+from hlomem.dump.values import TOTAL_PIECES, parse_total
 
 if TYPE_CHECKING:
     from hlomem.base.source import Source
@@ -42,17 +44,13 @@ BY_ALLOCATION = "\n\nAllocations sorted by size:\n"
 _ROUNDED = r"[\d.]+[KMGTPE]?i?B"
 _PERCENT = r"\( *([0-9]{1,9}|-?nan)%\); "
 
-_TOTAL = (
-    (rf"({INT64}) ", "a number of bytes"),
-    (r"\(([^()\n]*)\)\n", "the rounded size in parentheses"),
-)
 _ROWS_TITLE = (
     "cumulative_size; total_size - cumulative_size; allocation\n"
     "------------------------------------------------------------------------------\n"
 )
 _HEADER = Form(
     ("Total bytes used: ", "`Total bytes used:`"),
-    *_TOTAL,
+    *TOTAL_PIECES,
     ("\nAllocations sorted by size:\n\n", "`Allocations sorted by size:`"),
     (_ROWS_TITLE, "the head of the list"),
 )
@@ -84,7 +82,7 @@ _SPACE = Form(
     (BY_SPACE, "`Memory Space:`"),
     (rf"([^\n]*?) \(color=({INT64})\)\n", "a name, `(color=` and a number"),
     ("Total bytes: ", "`Total bytes:`"),
-    *_TOTAL,
+    *TOTAL_PIECES,
 )
 _BLANK = Form(("\n", "an empty line"))
 _SHAPE_DELIMITER = r"[(\[{]|[)\]}]|, "
@@ -100,40 +98,32 @@ def parse(source: Source, start: int = 0, end: int | None = None) -> UsageReport
 
 
 def _refuse_other_spacing(source: Source, start: int, end: int, printed: str) -> None:
-    """Columns are padded with spaces, which the records do not keep: they must be XLA's."""
+    """Refuse columns that are not padded as XLA does, since records do not keep the padding."""
     if source.text[start:end] == printed:
         return
-    place = start
+    cursor = start
     for found, wanted in zip(source.text[start:end].split("\n"), printed.split("\n"), strict=True):
         if found != wanted:
             problem = "the columns are not spaced as XLA spaces them"
-            raise ParseError(source, Span(place, place + len(found)), problem)
-        place += len(found) + 1
-
-
-def _parse_total(source: Source, match: re.Match[str], group: int) -> int:
-    total = int(match[group])
-    if match[group + 1] != human_bytes(total):
-        problem = f"expected `{human_bytes(total)}`, which {total} bytes are"
-        raise ParseError(source, Span(*match.span(group + 1)), problem)
-    return total
+            raise ParseError(source, Span(cursor, cursor + len(found)), problem)
+        cursor += len(found) + 1
 
 
 def _parse_by_space(source: Source, start: int, end: int) -> SpaceReport:
-    place, spaces = start, []
-    while place < end:
-        match = _SPACE.require(source, place, end)
-        place, tables = match.end(), []
-        while source.text.startswith("  ", place, end):
-            table, place = _parse_table(source, place, end, prefix="  ")
+    cursor, spaces = start, []
+    while cursor < end:
+        match = _SPACE.require(source, cursor, end)
+        cursor, tables = match.end(), []
+        while source.text.startswith("  ", cursor, end):
+            table, cursor = _parse_table(source, cursor, end, prefix="  ")
             tables.append(table)
-            place = _BLANK.require(source, place, end).end()
-        place = _BLANK.require(source, place, end).end()
+            cursor = _BLANK.require(source, cursor, end).end()
+        cursor = _BLANK.require(source, cursor, end).end()
         spaces.append(
             MemorySpace(
                 name=match[1],
                 color=parse_color(match[2]),
-                total_bytes=_parse_total(source, match, 3),
+                total_bytes=parse_total(source, match, 3),
                 tables=tuple(tables),
             )
         )
@@ -142,9 +132,9 @@ def _parse_by_space(source: Source, start: int, end: int) -> SpaceReport:
 
 def _parse_by_allocation(source: Source, start: int, end: int) -> AllocationReport:
     header = _HEADER.require(source, start, end)
-    place, rows, details = header.end(), [], []
-    while (match := _ROW.match(source.text, place, end)) is not None:
-        allocation, place = _parse_allocation(source, match.end(), end)
+    cursor, rows, details = header.end(), [], []
+    while (match := _ROW.match(source.text, cursor, end)) is not None:
+        allocation, cursor = _parse_allocation(source, match.end(), end)
         cumulative, percent, remaining = match.groups()
         rows.append(
             AllocationRow(
@@ -154,20 +144,20 @@ def _parse_by_allocation(source: Source, start: int, end: int) -> AllocationRepo
                 allocation=allocation,
             )
         )
-    rest = _REST_ALLOCATIONS.match(source.text, place, end)
-    place = _DETAILS_TITLE.require(source, rest.end() if rest else place, end).end()
-    while place < end:
-        allocation, place = _parse_allocation(source, place, end)
+    rest = _REST_ALLOCATIONS.match(source.text, cursor, end)
+    cursor = _DETAILS_TITLE.require(source, rest.end() if rest else cursor, end).end()
+    while cursor < end:
+        allocation, cursor = _parse_allocation(source, cursor, end)
         table = None
-        if source.text.startswith("\n", place, end):
-            table, place = _parse_table(source, place + 1, end, prefix="\t")
-            place = _BLANK.require(source, place, end).end()
+        if source.text.startswith("\n", cursor, end):
+            table, cursor = _parse_table(source, cursor + 1, end, prefix="\t")
+            cursor = _BLANK.require(source, cursor, end).end()
         details.append(AllocationDetail(allocation=allocation, table=table))
     listed = len(rows) + (int(rest[1]) if rest else 0)
     if len(details) < listed:
-        raise unexpected(source, place, f"{listed} allocations with their values")
+        raise unexpected(source, cursor, f"{listed} allocations with their values")
     return AllocationReport(
-        total_bytes=_parse_total(source, header, 1),
+        total_bytes=parse_total(source, header, 1),
         rows=tuple(rows),
         rest=int(rest[1]) if rest else None,
         rest_percent=int(rest[2]) if rest else 5,
@@ -176,19 +166,18 @@ def _parse_by_allocation(source: Source, start: int, end: int) -> AllocationRepo
 
 
 def _parse_allocation(source: Source, start: int, end: int) -> tuple[ReportedAllocation, int]:
-    index, place = parse_number(source, start, end)
-    size = ROUNDED_SIZE.require(source, place, end)
-    attributes, place = parse_attributes(source, size.end(), end)
-    fields = {name: getattr(attributes, name) for name in attributes.__struct_fields__}
-    return ReportedAllocation(index=index, size=size[1], **fields), place
+    index, cursor = parse_number(source, start, end)
+    size = ROUNDED_SIZE.require(source, cursor, end)
+    attributes, cursor = parse_attributes(source, size.end(), end)
+    return ReportedAllocation(index=index, size=size[1], **asdict(attributes)), cursor
 
 
 def _parse_table(source: Source, start: int, end: int, prefix: str) -> tuple[UsageTable, int]:
     title = _TABLE_TITLE.format(prefix)
     if not source.text.startswith(title, start, end):
         raise unexpected(source, start, "the head of a table of values")
-    place, rows = start + len(title), []
-    while (match := _TABLE_ROW.match(source.text, place, end)) is not None:
+    cursor, rows = start + len(title), []
+    while (match := _TABLE_ROW.match(source.text, cursor, end)) is not None:
         cumulative, percent, size, offset, count, shapes = match.groups()
         rows.append(
             UsageRow(
@@ -200,15 +189,15 @@ def _parse_table(source: Source, start: int, end: int, prefix: str) -> tuple[Usa
                 shapes=_parse_shapes(shapes),
             )
         )
-        place = match.end()
-    rest = _REST_VALUES.match(source.text, place, end)
-    if rest is None and not source.text.startswith("\n", place, end):
-        raise _TABLE_ROW.explain(source, place, end)
+        cursor = match.end()
+    rest = _REST_VALUES.match(source.text, cursor, end)
+    if rest is None and not source.text.startswith("\n", cursor, end):
+        raise _TABLE_ROW.explain(source, cursor, end)
     return UsageTable(
         rows=tuple(rows),
         rest=int(rest[1]) if rest else None,
         rest_percent=int(rest[2]) if rest else 5,
-    ), rest.end() if rest else place
+    ), rest.end() if rest else cursor
 
 
 def _percent(text: str) -> int | str:
@@ -216,7 +205,7 @@ def _percent(text: str) -> int | str:
 
 
 def _parse_shapes(text: str) -> tuple[ShapeCount, ...]:
-    """`2×f32[8], (s32[], f32[2])`: commas inside a shape do not separate."""
+    """`2×f32[8], (s32[], f32[2])`, split at commas outside of shapes."""
     items, depth, start = [], 0, 0
     for delimiter in re.finditer(_SHAPE_DELIMITER, text):
         if delimiter.group() != ", ":

@@ -1,8 +1,7 @@
-"""`*-buffer-assignment-values.txt`: totals and used values, read and written.
+"""`*-buffer-assignment-values.txt`: reader and writer of totals and used values.
 
 Mirrors BufferAssignment::ValuesToString of XLA's service/buffer_assignment.cc and
-HloValue::ToString of service/hlo_value.cc. Up to jaxlib 0.9 the same text stands in the middle of
-the one dump file.
+HloValue::ToString of service/hlo_value.cc. Up to jaxlib 0.9 this text is part of the combined file.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ from hlomem.dump.grammar import (
     NAME,
     Form,
     format_index,
+    human_bytes,
     parse_color,
     parse_index,
     parse_value_id,
 )
-from hlomem.dump.numbers import human_bytes
 from hlomem.dump.records import Position, Record, Use, UsedValue, Values
 
 if TYPE_CHECKING:
@@ -37,12 +36,15 @@ if TYPE_CHECKING:
 _read_natively: Callable[..., tuple[list[tuple[Any, ...]], int]] | None = kernel(
     "hlomem.dump._lines", "read_values"
 )
-"""Reads values up to the first that is not as XLA writes it."""
+"""Reads values up to the first that differs from XLA's format."""
+TOTAL_PIECES = (
+    (rf"({INT64}) ", "a number of bytes"),
+    (r"\(([^()\n]*)\)\n", "the rounded size in parentheses"),
+)
 _TOTAL = Form(
     ("\n", "an empty line"),
     ("Total bytes used: ", "`Total bytes used:`"),
-    (rf"({INT64}) ", "a number of bytes"),
-    (r"\(([^()\n]*)\)\n", "the rounded size in parentheses"),
+    *TOTAL_PIECES,
     ("\nUsed values:\n", "an empty line and `Used values:`"),
 )
 _POSITION = Form(
@@ -60,18 +62,18 @@ _NOT_COMPUTED = " uses are not initialized yet.\n"
 
 
 class Style(Record, frozen=True):
-    """The style in which this XLA prints a value."""
+    """The style of printed values."""
 
     space_before_instruction: bool = True
     """`from instruction: %x`, not `from instruction:%x`."""
     newline_after_instruction: bool = True
-    """The next value begins on a line of its own."""
+    """The next value begins on its own line."""
     says_none: bool = True
     """A value without uses says `(none)`."""
 
 
-# An attribute may be JSON that a kernel's author wrote on several lines. No look-ahead in the
-# repeated group: early Pythons 3.11 (3.11.2) do not go back behind one that fails there.
+# An attribute may be JSON on several lines. No look-ahead in the repeated group: Python 3.11.2 does
+# not backtrack past one that fails there.
 _ON_ITS_LINE = (('(%[^\n]*+(?:\n["}][^\n]*+)*+)\n', "`%`, an instruction to the end of the line"),)
 _BEFORE_THE_NEXT = (
     (r"(%[^\n<]*(?:<(?![^<\n]*>\n positions:\n)[^\n<]*)*)", "`%`, an instruction"),
@@ -93,35 +95,42 @@ def _value_form(style: Style) -> Form:
 
 
 def parse(source: Source, style: Style, start: int = 0, end: int | None = None) -> Values:
-    """Totals and values in [start, end), laid out in `style`."""
+    """Totals and values in [start, end), printed in `style`."""
     text = source.text
     end = len(text) if end is None else end
-    total = _TOTAL.require(source, start, end)
-    if total[2] != human_bytes(int(total[1])):
-        expected = f"`{human_bytes(int(total[1]))}`, which {total[1]} bytes are"
-        raise ParseError(source, Span(*total.span(2)), f"expected {expected}")
-    form, place, values = _value_form(style), total.end(), []
+    header = _TOTAL.require(source, start, end)
+    total = parse_total(source, header, 1)
+    form, cursor, values = _value_form(style), header.end(), []
     match_value = form.match
     is_native = _read_natively is not None and style.newline_after_instruction and text.isascii()
-    while place < end:
+    while cursor < end:
         if is_native:
-            read, place = _parse_natively(text, place, end, style)
+            read, cursor = _parse_natively(text, cursor, end, style)
             values += read
-            if place == end:
+            if cursor == end:
                 break
-        match = match_value(text, place, end)
+        match = match_value(text, cursor, end)
         if match is None:
-            raise form.explain(source, place, end)
+            raise form.explain(source, cursor, end)
         values.append(_parse_value(source, match, style))
-        place = match.end()
-    return Values(total_bytes=int(total[1]), values=tuple(values))
+        cursor = match.end()
+    return Values(total_bytes=total, values=tuple(values))
+
+
+def parse_total(source: Source, match: re.Match[str], group: int) -> int:
+    """The number of `TOTAL_PIECES`; its rounded form must be XLA's."""
+    total = int(match[group])
+    if match[group + 1] != human_bytes(total):
+        problem = f"expected `{human_bytes(total)}`, which {total} bytes are"
+        raise ParseError(source, Span(*match.span(group + 1)), problem)
+    return total
 
 
 def _parse_natively(text: str, start: int, end: int, style: Style) -> tuple[list[UsedValue], int]:
-    """The values from `start` on that are as XLA writes them, and where they end."""
+    """The values from `start` up to the first unusual one, and its offset."""
     assert _read_natively is not None
     space, none = style.space_before_instruction, style.says_none
-    rows, place = _read_natively(text, start, end, space, none, Position, Use)
+    rows, cursor = _read_natively(text, start, end, space, none, Position, Use)
     return [
         UsedValue(
             id=id_,
@@ -134,12 +143,12 @@ def _parse_natively(text: str, start: int, end: int, style: Style) -> tuple[list
             instruction=instruction,
         )
         for id_, name, index, is_phi, color, positions, uses, instruction in rows
-    ], place
+    ], cursor
 
 
 def _parse_value(source: Source, match: re.Match[str], style: Style) -> UsedValue:
     id_, name, index, phi, color, positions, uses, instruction = match.groups()
-    # Most values are at one place, the instruction that defines them.
+    # Most values have one position, the defining instruction.
     is_at_home = positions == f"  {name}\n"
     return UsedValue(
         id=parse_value_id(id_),
@@ -184,11 +193,11 @@ def format(values: Values, style: Style) -> str:  # noqa: A001 - the opposite of
     parts = [format_total(values.total_bytes)]
     for value in values.values:
         positions = [
-            format_position(position.instruction, format_place(position.index))
+            format_position(position.instruction, format_part_index(position.index))
             for position in value.positions
         ]
         uses = [
-            format_use(use.instruction, use.operand, format_place(use.index))
+            format_use(use.instruction, use.operand, format_part_index(use.index))
             for use in value.uses or ()
         ]
         used = _NOT_COMPUTED if value.uses is None else layout.format_uses("".join(uses))
@@ -206,7 +215,7 @@ class Layout:
         self._end = "\n" if style.newline_after_instruction else ""
 
     def format_value(self, name: str, positions: str, uses: str, instruction: str) -> str:
-        """A value: its name, the lines of its positions, what is said of its uses."""
+        """A value from its name, the lines of its positions, and those of its uses."""
         return f"{name}\n positions:\n{positions}{uses}{self._from}{instruction}{self._end}"
 
     def format_uses(self, uses: str) -> str:
@@ -219,16 +228,16 @@ def format_total(total: int) -> str:
     return f"\nTotal bytes used: {total} ({human_bytes(total)})\n\nUsed values:\n"
 
 
-def format_position(name: str, place: str) -> str:
-    """The line of an instruction a value appears in; `place` is what `format_place` says."""
-    return f"  {name}{place}\n"
+def format_position(name: str, part: str) -> str:
+    """The line of a position; `part` is a `format_part_index`."""
+    return f"  {name}{part}\n"
 
 
-def format_use(name: str, operand: int, place: str) -> str:
-    """The line of an operand that reads a value; `place` is what `format_place` says."""
-    return f"  {name}, operand {operand}{place}\n"
+def format_use(name: str, operand: int, part: str) -> str:
+    """The line of a use; `part` is a `format_part_index`."""
+    return f"  {name}, operand {operand}{part}\n"
 
 
-def format_place(index: ShapeIndex | None) -> str:
-    """The index of a value in its instruction's result; empty where that is not a tuple."""
+def format_part_index(index: ShapeIndex | None) -> str:
+    """A value's index in its instruction's result; empty if that is not a tuple."""
     return "" if index is None else f" {format_index(index)}"

@@ -33,7 +33,7 @@ from hlomem.api.load import (
 from hlomem.base.errors import CommandError, HlomemError, InputError, UnsupportedError
 from hlomem.base.source import visible, visible_lines
 from hlomem.check.verify import verify_joined
-from hlomem.dump.program_name import program_name
+from hlomem.dump.file_names import program_name
 from hlomem.fleet.rows import Row, build_rows
 from hlomem.fleet.schema import SCHEMA
 from hlomem.fleet.storage import is_address, local_path, read_bytes

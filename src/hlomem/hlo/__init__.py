@@ -1,11 +1,10 @@
-"""HLO: what a program is. Usable alone: `parse` a text or build a module, edit it, print it.
+"""HLO programs: parse or build a module, edit it, print it; independent of buffers.
 
     module = parse(text)
     for instruction in module.entry.instructions:
         print(instruction.name, instruction.shape, instruction.operands)
 
-Knows nothing of buffers. Mirrors `hlo/ir` and `hlo/parser` of XLA. The names below are imported
-when first used, so that whoever only parses does not load the printer.
+Mirrors `hlo/ir` and `hlo/parser` of XLA. The names below are imported on first use.
 """
 
 from __future__ import annotations

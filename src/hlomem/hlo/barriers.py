@@ -1,8 +1,7 @@
-"""A program as it is after XLA has dropped its optimisation barriers.
+"""A scheduled module without its optimization barriers.
 
-In: a scheduled module. Out: the same without `opt-barrier`s and the tuples that were only for them.
-Mirrors `OptimizationBarrierExpander` with the `TupleSimplifier` behind it; XLA runs them when the
-order is fixed, so that the memory planned for such a program is that of what is left.
+Mirrors `OptimizationBarrierExpander` and the `TupleSimplifier` after it, which XLA runs after
+scheduling, so that memory is planned without barriers.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ def has_barriers(module: HloModule) -> bool:
 
 
 def without_barriers(module: HloModule) -> HloModule:
-    """The module without its barriers, otherwise in the order it has."""
+    """The module without its barriers, in the same order."""
     while barriers := _barriers(module):
         rewriter = Rewriter(module)
         for barrier in barriers:
@@ -33,17 +32,16 @@ def without_barriers(module: HloModule) -> HloModule:
 
 
 def _barriers(module: HloModule) -> list[HloInstruction]:
-    """Those that no other barrier is behind, so that one edit does not undo another."""
+    """The barriers that do not depend on others, so that edits do not undo each other."""
     return [
         instruction
-        for computation in module.outer_computations
-        for instruction in computation.instructions
-        if instruction.opcode == _BARRIER and not _leads_to_barrier(instruction)
+        for instruction in module.iter_outer_instructions()
+        if instruction.opcode == _BARRIER and not _follows_barrier(instruction)
     ]
 
 
-def _leads_to_barrier(barrier: HloInstruction) -> bool:
-    """Whether its operand hands on what another barrier gave."""
+def _follows_barrier(barrier: HloInstruction) -> bool:
+    """Whether its operand forwards results of another barrier."""
     return any(
         source.opcode == "get-tuple-element" and source.operands[0].opcode == _BARRIER
         for source in barrier.operands[0].operands

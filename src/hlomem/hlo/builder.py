@@ -1,4 +1,4 @@
-"""Modules made in memory, without text: computations from the innermost out, callees first.
+"""Building modules in memory, callees first.
 
     builder = ModuleBuilder("double", is_scheduled=True)
     main = builder.computation("main")
@@ -6,12 +6,10 @@
     main.add("sum", "f32[8]{0}", "add", [x, x])
     module = builder.build(main.finish())
 
-In: names, shapes (values or their text), opcodes, operands and callees as links, attributes as the
-texts that would be printed. Out: an `HloModule` like the one `parse` makes of its printed text.
-What the grammar or `hlomem.hlo.verifier` would refuse raises `EditError`. An instruction exists
-from the moment it is added; its users are known when its computation is finished.
-
-Mirrors `HloComputation::Builder` and the constructors of `hlo/ir/hlo_instruction.cc`.
+The result equals what `parse` makes of its printed text. Anything that the grammar or
+`hlomem.hlo.verifier` refuses raises `EditError`. The users of instructions are known when their
+computation is finished. Mirrors `HloComputation::Builder` and the constructors of
+`hlo/ir/hlo_instruction.cc`.
 """
 
 from __future__ import annotations
@@ -45,7 +43,7 @@ _IN_QUOTES = repeated(r'[^"\\\n]++|\\[^\n]')
 _INSIDE = rf'''[^{{}}()\[\]"'\n]++|"{_IN_QUOTES}"'''
 _BRACES = repeated(rf"{_INSIDE}|\{{{repeated(_INSIDE)}\}}")
 _PLAIN_VALUE = lazy_pattern(rf'(?:[\w.%+\-]++|\{{{_BRACES}\}}|"[^"\\\n]*+")', re.ASCII)
-"""A word, a string, or braces in braces with strings: nothing that could end too early."""
+"""A word, a string, or nested braces with strings, which cannot end too early."""
 _GENERIC = frozenset(
     {
         CONTROL_PREDECESSORS,
@@ -59,13 +57,13 @@ _GENERIC = frozenset(
         "statistics",
     }
 )
-"""Attributes any opcode may have, printed behind its own."""
+"""Attributes of any opcode, printed after its own."""
 _BRANCHES_OF_PREDICATE = 2
 _MAX_REMEMBERED = 1024
 
 
 class ModuleBuilder:
-    """A module while it is made."""
+    """A module in construction."""
 
     def __init__(
         self,
@@ -76,7 +74,7 @@ class ModuleBuilder:
         stack_frame_tables: StackFrameTables = NO_TABLES,
         style: TextStyle | None = None,
     ) -> None:
-        """`attributes` are the header's, texts by name; `is_scheduled` is one of them."""
+        """`attributes` are those of the header; `is_scheduled` is one of them."""
         check_name(name, "a module")
         header = {"is_scheduled": "true"} if is_scheduled else {}
         header.update(attributes or {})
@@ -87,7 +85,7 @@ class ModuleBuilder:
         self._is_built = False
 
     def computation(self, name: str, *, execution_thread: str = MAIN_THREAD) -> ComputationBuilder:
-        """Begin a computation; what it calls is finished before it is."""
+        """Begin a computation; its callees must be finished before it."""
         check_name(name, "a computation")
         if self._is_built:
             raise EditError(f"module `{self._module.name}` is built: nothing can be added to it")
@@ -98,7 +96,7 @@ class ModuleBuilder:
         return ComputationBuilder(computation)
 
     def build(self, entry: HloComputation) -> HloModule:
-        """The module; raises `EditError` where its shapes do not agree."""
+        """The module; raises `EditError` if its shapes do not agree."""
         module = self._module
         if entry not in module.computations:
             raise EditError(f"entry `{entry.name}` is not a finished computation of this module")
@@ -109,7 +107,7 @@ class ModuleBuilder:
 
 
 class ComputationBuilder:
-    """A computation while it is made."""
+    """A computation in construction."""
 
     def __init__(self, computation: HloComputation) -> None:
         self._computation = computation
@@ -124,12 +122,10 @@ class ComputationBuilder:
         number: int | None = None,
         attributes: Mapping[str, str] | None = None,
     ) -> HloInstruction:
-        """Add a parameter; the next one unless its number is given."""
-        numbers = sum(
-            instruction.opcode == "parameter" for instruction in self._instructions.values()
-        )
-        payload = str(numbers if number is None else number)
-        return self.add(name, shape, "parameter", payload=payload, attributes=attributes)
+        """Add a parameter, by default with the next number."""
+        if number is None:
+            number = sum(added.opcode == "parameter" for added in self._instructions.values())
+        return self.add(name, shape, "parameter", payload=str(number), attributes=attributes)
 
     def constant(
         self,
@@ -139,7 +135,7 @@ class ComputationBuilder:
         *,
         attributes: Mapping[str, str] | None = None,
     ) -> HloInstruction:
-        """Add a constant; its literal as it is printed: `1`, `{1, 2}`, `{...}`."""
+        """Add a constant with its printed literal: `1`, `{1, 2}`, `{...}`."""
         return self.add(name, shape, "constant", payload=literal, attributes=attributes)
 
     def add(
@@ -154,16 +150,16 @@ class ComputationBuilder:
         control_predecessors: Sequence[HloInstruction] = (),
         payload: str = "",
     ) -> HloInstruction:
-        """Add an instruction behind those there are.
+        """Append an instruction.
 
-        `called` is in the order of `HloInstruction.called_computations`. The attributes that name
-        computations or control predecessors may be left out; where they are given, the links count.
+        `called` is in the order of `HloInstruction.called_computations`. Attributes that name
+        computations or control predecessors may be omitted; the links take precedence.
         """
         if self._is_finished:
             raise EditError(f"computation `{self._computation.name}` is finished")
         if name in self._instructions:
-            problem = f"`{name}` is defined twice in computation `{self._computation.name}`"
-            raise EditError(problem)
+            where = f"in computation `{self._computation.name}`"
+            raise EditError(f"`{name}` is defined twice {where}")
         instruction = make_instruction(
             self._computation,
             name,
@@ -181,7 +177,7 @@ class ComputationBuilder:
         return instruction
 
     def finish(self, root: HloInstruction | None = None) -> HloComputation:
-        """The computation, which others may call from now on; the last is the root unless given."""
+        """The computation, which others may call now; the default root is the last instruction."""
         computation = self._computation
         if self._is_finished or not self._instructions:
             what = "is finished" if self._is_finished else "has no instructions"
@@ -210,7 +206,7 @@ def make_instruction(
     payload: str,
     known: Mapping[str, HloInstruction],
 ) -> HloInstruction:
-    """An instruction that is in no list yet; `known` are those it may use, by name."""
+    """An instruction in no list yet, which may use the `known` ones, by name."""
     check_name(name, "an instruction")
     check_form(name, opcode, len(operands), payload)
     for operand in (*operands, *control_predecessors):
@@ -240,7 +236,7 @@ def make_instruction(
 
 
 def as_shape(shape: Shape | str, name: str) -> Shape:
-    """A shape, or the one a text spells."""
+    """A shape, or the one of a text."""
     if isinstance(shape, Shape):
         return shape
     try:
@@ -250,13 +246,13 @@ def as_shape(shape: Shape | str, name: str) -> Shape:
 
 
 def check_name(name: str, what: str) -> None:
-    """Raise unless the text of a module can have this name."""
+    """Raise unless a module can contain this name."""
     if _NAME.fullmatch(name) is None:
         raise EditError(f"{what} cannot be called `{name}`: use letters, digits, `_`, `.` and `-`")
 
 
 def check_form(name: str, opcode: Opcode, count: int, payload: str) -> None:
-    """Raise unless an opcode takes this many operands, or what stands in their place."""
+    """Raise unless an opcode takes this many operands, or this payload."""
     if _OPCODE.fullmatch(opcode) is None:
         raise EditError(f"`{name}` cannot have opcode `{opcode}`")
     traits = traits_of(opcode)
@@ -276,10 +272,8 @@ def check_form(name: str, opcode: Opcode, count: int, payload: str) -> None:
 
 
 def check_attribute_texts(attributes: Mapping[str, str], where: str) -> None:
-    """Raise unless attributes read as themselves once they are printed."""
-    if all(
-        _is_plain(name, text) or _is_read_again(name, text) for name, text in attributes.items()
-    ):
+    """Raise unless attributes survive printing and parsing."""
+    if all(_round_trips(name, text) for name, text in attributes.items()):
         return
     text = "".join([f", {name}={value}" for name, value in attributes.items()])
     try:
@@ -287,17 +281,14 @@ def check_attribute_texts(attributes: Mapping[str, str], where: str) -> None:
     except TextProblem as problem:
         raise EditError(f"{where}: {problem.problem} in `{text}`") from None
     if read != dict(attributes) or "\n" in text:
-        raise EditError(f"{where}: its attributes would not be read again as `{text}`")
-
-
-def _is_plain(name: str, text: str) -> bool:
-    """Whether an attribute is of those that need no closer look, as most are."""
-    return bool(_PLAIN_NAME.fullmatch(name) and _PLAIN_VALUE.fullmatch(text))
+        raise EditError(f"{where}: its attributes do not survive printing as `{text}`")
 
 
 @lru_cache(maxsize=_MAX_REMEMBERED)
-def _is_read_again(name: str, text: str) -> bool:
-    """Whether an attribute reads as itself; many instructions have the same."""
+def _round_trips(name: str, text: str) -> bool:
+    """Whether an attribute survives printing and parsing; many instructions have the same."""
+    if _PLAIN_NAME.fullmatch(name) and _PLAIN_VALUE.fullmatch(text):
+        return True
     printed = f", {name}={text}"
     try:
         found = [(key, printed[start:end]) for key, start, end in iter_attributes(printed)]
@@ -314,7 +305,7 @@ def link_attributes(
     control_predecessors: Sequence[HloInstruction],
     name: str,
 ) -> dict[str, str]:
-    """Attributes whose texts name what the links link; those left out come before generic ones."""
+    """Attributes that name the links; omitted ones are added before the generic ones."""
     has_links = called or control_predecessors or CONTROL_PREDECESSORS in attributes
     if not has_links and not _roles(opcode) and _in_printed_order(attributes):
         return dict(attributes)
@@ -352,14 +343,14 @@ def _calls_as_usual(
     called: Sequence[HloComputation],
     control_predecessors: Sequence[HloInstruction],
 ) -> bool:
-    """Whether one attribute, which is left out, names one callee, as for most that call any."""
+    """Whether the only attribute for callees is omitted and there is one callee, the usual case."""
     roles = _roles(opcode)
     has_control = control_predecessors or CONTROL_PREDECESSORS in attributes
     return len(called) == 1 == len(roles) and not has_control and roles[0] not in attributes
 
 
 def _in_printed_order(attributes: Mapping[str, str]) -> bool:
-    """Whether generic attributes stand behind the others."""
+    """Whether generic attributes come after the others."""
     generic = [key in _GENERIC for key in attributes]
     return generic == sorted(generic)
 
@@ -373,7 +364,7 @@ def _roles(opcode: Opcode) -> list[str]:
 def _usual_call_forms(
     opcode: Opcode, operands: Sequence[HloInstruction], count: int
 ) -> dict[str, str]:
-    """The attributes XLA prints for calls, with braces for lists; in the order it prints them."""
+    """The attributes XLA prints for calls, in order, with braces for lists."""
     if not count:
         return {}
     if opcode == "while":
@@ -394,7 +385,7 @@ def _count_names(text: str) -> int:
 
 
 def _format_names(names: Iterable[str], form: str) -> str:
-    """Names in braces or without, with the mark of names or without, as another text has them."""
+    """Names with braces and `%` as in another text."""
     mark = "%" if "%" in form or not form.strip("{}") else ""
     text = ", ".join([f"{mark}{name}" for name in names])
     return f"{{{text}}}" if form.startswith("{") else text
@@ -403,7 +394,7 @@ def _format_names(names: Iterable[str], form: str) -> str:
 def numbered_parameters(
     computation: HloComputation, instructions: Sequence[HloInstruction]
 ) -> list[HloInstruction]:
-    """The parameters by number, of which none may be missing or given twice."""
+    """The parameters by number; raises if one is missing or repeated."""
     parameters = [instruction for instruction in instructions if instruction.opcode == "parameter"]
     parameters.sort(key=lambda parameter: parameter.parameter_number)
     for number, parameter in enumerate(parameters):
@@ -414,7 +405,7 @@ def numbered_parameters(
 
 
 def verified(module: HloModule) -> HloModule:
-    """The module; raises `EditError` where its shapes do not agree."""
+    """The module; raises `EditError` if its shapes do not agree."""
     try:
         verify_module(module)
     except ParseError as error:

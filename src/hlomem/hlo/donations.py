@@ -1,9 +1,4 @@
-"""The memory that callers give away: checked, written into headers, changed for a whole program.
-
-In: a module and pairs of outputs and parameters (`input_output_alias`). Out: a module with these
-that shares all computations with the given one, which stays as it is: nothing is copied, so that a
-program can be asked about with any donation. Edits of programs donate by the same rules.
-"""
+"""Donations (`input_output_alias`): checked, and written into headers."""
 
 from __future__ import annotations
 
@@ -23,7 +18,7 @@ ALIASES, DONORS, SCHEDULED = "input_output_alias", "buffer_donor", "is_scheduled
 
 
 def with_donations(module: HloModule, aliases: Iterable[InputOutputAlias]) -> HloModule:
-    """The same program, given other memory; raises `EditError` where it cannot take it."""
+    """The program with other donations, sharing all computations; raises `EditError`."""
     parameters = {
         parameter.parameter_number: parameter.shape for parameter in module.entry.parameters
     }
@@ -44,20 +39,19 @@ def with_donations(module: HloModule, aliases: Iterable[InputOutputAlias]) -> Hl
 
 
 class Donations:
-    """Donations that go together."""
+    """A consistent set of donations."""
 
     def __init__(self, known: Iterable[InputOutputAlias] = ()) -> None:
-        """`known` are those of a header."""
         self._by_output = {alias.output_index: alias for alias in known}
         self._by_parameter = {_part(alias): alias for alias in self._by_output.values()}
 
     @property
     def aliases(self) -> tuple[InputOutputAlias, ...]:
-        """All of them, in the order in which they were made."""
+        """All donations, in order of addition."""
         return tuple(self._by_output.values())
 
     def add(self, alias: InputOutputAlias, parameters: Mapping[int, Shape], result: Shape) -> None:
-        """Make another one; raises `EditError` where it cannot be made."""
+        """Add a donation; raises `EditError` if it is impossible."""
         output, number = alias.output_index, alias.parameter_number
         if number not in parameters:
             raise EditError(f"there is no parameter {number}: the entry has {len(parameters)}")
@@ -89,7 +83,7 @@ def _check_shapes(alias: InputOutputAlias, parameter: Shape, result: Shape) -> N
 def write_donations(
     header: dict[str, str], aliases: tuple[InputOutputAlias, ...], donors: Iterable[BufferDonor]
 ) -> None:
-    """Let a header say what is donated; a parameter with an output is not any output's any more."""
+    """Write donations into a header; a parameter with an output is no longer a general donor."""
     donors = tuple(donors)
     taken = set(map(_part, aliases))
     left = [donor for donor in donors if tuple(donor) not in taken]
@@ -99,7 +93,7 @@ def write_donations(
 
 
 def set_attribute(header: dict[str, str], name: str, text: str | None) -> None:
-    """Set an attribute of a header, where XLA prints it; None removes it."""
+    """Set an attribute of a header at XLA's position; None removes it."""
     if text is None:
         header.pop(name, None)
     elif name in header or name not in {ALIASES, DONORS, SCHEDULED}:

@@ -1,17 +1,14 @@
-"""The opcodes, and all that is known of each: one table.
+"""The table of opcodes and their traits.
 
 Mirrors `hlo/ir/hlo_opcode.h` (arities), `HloInstruction::PrintExtraAttributes` and
 `MightHaveCalledComputations` (calls), `IsOpElementwise`, and the switches over opcodes of
-`hlo/analysis/hlo_dataflow_analysis.cc` and `alias_info.cc`. A trait says which rule an opcode
-follows; the rule itself is in the module that applies it. So a new opcode is a row here, and a
-rule only where it follows one that no other opcode does.
+`hlo/analysis/hlo_dataflow_analysis.cc` and `alias_info.cc`. A trait names a rule, which is in the
+module that applies it: most new opcodes are just a row here.
 
-An opcode is its text. `Opcode` lists the known ones for the type checker, which therefore finds
-a misspelt comparison. Text may hold others: they stay what they are, equal to none of the known.
-Their operands are not counted, any attribute that calls computations for some opcode calls them
-for theirs too, and their result is a new value.
+An opcode is its text; `Opcode` lists the known ones for the type checker. Unknown ones may have any
+number of operands and callees by any calling attribute, and define a new value.
 
-Only `hlomem.check` has tables of its own, so that a mistake here does not hide itself.
+Only `hlomem.check` has its own tables, so that a mistake here is found.
 """
 
 from __future__ import annotations
@@ -56,14 +53,16 @@ Opcode = Literal[
     "triangular-solve", "tuple", "while", "xor",
 ]
 # fmt: on
-"""The known opcodes. At run time any text: see `as_opcode`."""
+"""The known opcodes; any text at run time."""
 
 
 def as_opcode(text: str) -> Opcode:
-    """A text where an opcode stands, known or not: an unknown one is equal to no known one."""
+    """The text of an opcode, known or not."""
     return cast("Opcode", text)
 
 
+_CALL: Calls = (("to_apply", CallRole.CALL),)
+_FUSION: Calls = (("calls", CallRole.FUSION),)
 _TO_APPLY: Calls = (("to_apply", CallRole.TO_APPLY),)
 _ASYNC: Calls = (("calls", CallRole.ASYNC),)
 _LOOP: Calls = (("body", CallRole.BODY), ("condition", CallRole.CONDITION))
@@ -134,12 +133,7 @@ TRAITS: Mapping[Opcode, Traits] = {
     "bitcast": Traits(1, forwards="whole operand", keeps="places"),
     "bitcast-convert": Traits(1, elementwise="by width"),
     "broadcast": Traits(1),
-    "call": Traits(
-        None,
-        calls=(("to_apply", CallRole.CALL),),
-        runs_in_flow=True,
-        forwards="callee result",
-    ),
+    "call": Traits(None, calls=_CALL, runs_in_flow=True, forwards="callee result"),
     "cbrt": _UNARY,
     "ceil": _UNARY,
     "cholesky": Traits(1),
@@ -155,22 +149,12 @@ TRAITS: Mapping[Opcode, Traits] = {
     "complex": _BINARY,
     "concatenate": Traits(None),
     "conditional": Traits(
-        None,
-        calls=_BRANCHES,
-        runs_in_flow=True,
-        forwards="branch results",
-        shares="any operand",
+        None, calls=_BRANCHES, runs_in_flow=True, forwards="branch results", shares="any operand"
     ),
     "constant": Traits(0, has_payload=True, elementwise="no array read"),
     "convert": Traits(1, elementwise="yes", keeps="values"),
     "convolution": Traits(None),
-    "copy": Traits(
-        1,
-        elementwise="yes",
-        reads="top",
-        forwards="below top",
-        keeps="copied",
-    ),
+    "copy": Traits(1, elementwise="yes", reads="top", forwards="below top", keeps="copied"),
     "copy-done": Traits(1, stage="done", forwards="copy done", keeps="copied"),
     "copy-start": Traits(1, stage="start", forwards="copy start", keeps="copied"),
     "cosh": _UNARY,
@@ -185,22 +169,14 @@ TRAITS: Mapping[Opcode, Traits] = {
     "dynamic-reshape": Traits(None),
     "dynamic-slice": Traits(None),
     "dynamic-update-slice": Traits(
-        None,
-        elementwise="first operand",
-        writes="first operand",
-        shares="only first",
+        None, elementwise="first operand", writes="first operand", shares="only first"
     ),
     "erf": _UNARY,
     "exponential": _UNARY,
     "exponential-minus-one": _UNARY,
     "fft": Traits(1),
     "floor": _UNARY,
-    "fusion": Traits(
-        None,
-        calls=(("calls", CallRole.FUSION),),
-        elementwise="by body",
-        writes="by body",
-    ),
+    "fusion": Traits(None, calls=_FUSION, elementwise="by body", writes="by body"),
     "gather": Traits(2),
     "get-dimension-size": Traits(1),
     "get-tuple-element": Traits(1, reads="top", forwards="element"),
@@ -271,16 +247,10 @@ TRAITS: Mapping[Opcode, Traits] = {
     "triangular-solve": Traits(2, shares="only second"),
     "tuple": Traits(None, reads="nothing", forwards="elements"),
     "while": Traits(
-        1,
-        calls=_LOOP,
-        needs="all",
-        runs_in_flow=True,
-        forwards="loop",
-        shares="any operand",
+        1, calls=_LOOP, needs="all", runs_in_flow=True, forwards="loop", shares="any operand"
     ),
     "xor": _BINARY,
 }
-"""Every known opcode."""
 
 
 def opcodes_where(is_wanted: Callable[[Traits], object]) -> frozenset[Opcode]:
@@ -294,14 +264,14 @@ def opcodes_forwarding(*rules: Forwarding) -> frozenset[Opcode]:
 
 
 def opcodes_elementwise(*conditions: Elementwise) -> frozenset[Opcode]:
-    """The known opcodes that are elementwise on one of some conditions."""
+    """The known opcodes that are elementwise under one of some conditions."""
     return opcodes_where(lambda traits: traits.elementwise in conditions)
 
 
 def rules_by_opcode(
     trait: Callable[[Traits], Kind | None], rules: Mapping[Kind, Rule]
 ) -> dict[Opcode, Rule]:
-    """Rules by opcode, given the rules for the words of a trait."""
+    """Rules by opcode, from the rules for the values of a trait."""
     words = {opcode: trait(traits) for opcode, traits in TRAITS.items()}
     return {opcode: rules[word] for opcode, word in words.items() if word and word in rules}
 
@@ -309,16 +279,16 @@ def rules_by_opcode(
 KNOWN_OPCODES = frozenset(TRAITS)
 
 PAYLOAD_OPCODES = opcodes_where(lambda traits: traits.has_payload)
-"""Opcodes with something other than operands between their parentheses."""
+"""Opcodes with something other than operands in their parentheses."""
 
 ASYNC_OPCODES = opcodes_where(lambda traits: traits.is_async)
 """The three that wrap any computation."""
 
 COLLECTIVES = opcodes_where(lambda traits: traits.is_collective)
-"""Opcodes that devices run together, other than the stages of asynchronous ones."""
+"""Collective opcodes, without the stages of asynchronous ones."""
 
 RUN_IN_PLACE = opcodes_where(lambda traits: traits.runs_in_flow)
-"""Opcodes that run their callees in the flow of the program, in their place in the schedule."""
+"""Opcodes that run their callees as part of the schedule."""
 
 CALLING = opcodes_where(lambda traits: traits.calls)
 """Opcodes that may call computations."""
@@ -327,47 +297,38 @@ ELEMENTWISE = opcodes_elementwise("yes", "by width")
 """`HloInstruction::IsOpElementwise`."""
 
 MERGING = opcodes_forwarding("argument", "loop", "branch results")
-"""Opcodes at which values of different instructions may meet."""
+"""Opcodes that may merge values of different instructions."""
 
 DEFINE_NOTHING = opcodes_forwarding(
     "whole operand", "element", "callee result", "branch results", "loop", "copy done"
 )
-"""Opcodes whose whole result comes from elsewhere."""
+"""Opcodes whose whole result is forwarded."""
 
 HANDING_ON = opcodes_where(lambda traits: traits.forwards not in (None, "argument", "below top"))
-"""Opcodes whose result is, or holds, other instructions' arrays, in the layouts they have."""
+"""Opcodes whose result is, or contains, arrays of other instructions, in their layouts."""
 
 IN_EARLIER_MEMORY = opcodes_forwarding(
     "whole operand", "element", "elements", "loop", "branch results"
 ) | opcodes_where(lambda traits: traits.stage == "update" or traits.stage == "done")
-"""Opcodes that make no array of their own: views, and the ends of started operations."""
+"""Opcodes that define no array: views, and the ends of started operations."""
 
 COPYING = opcodes_where(lambda traits: traits.keeps == "copied" or traits.keeps == "reordered")
 """Opcodes that only move elements."""
 
 MOVES = opcodes_where(lambda traits: traits.keeps == "copied")
-"""The opcodes whose result is their operand again, in another place."""
+"""Opcodes whose result is a copy of their operand."""
 SAME_DATA = opcodes_where(lambda traits: traits.keeps)
-"""Opcodes that return their operand's data, in another layout or type at most."""
+"""Opcodes that return their operand's data, possibly in another layout or type."""
 
-CALL_ATTRIBUTE_NAMES = (
-    "calls",
-    "to_apply",
-    "body",
-    "condition",
-    "branch_computations",
-    "true_computation",
-    "false_computation",
-    "called_computations",
-    "select",
-    "scatter",
+CALL_ATTRIBUTE_NAMES = tuple(
+    dict.fromkeys([name for traits in TRAITS.values() for name, _ in traits.calls])
 )
 """Every attribute that can name a computation."""
 
 CALL_IN_TEXT = lazy_pattern(
     rf", ({'|'.join(CALL_ATTRIBUTE_NAMES)})=(?:\{{([^{{}}\n]*)\}}|%?([\w.\-]+))", re.ASCII
 )
-"""Such an attribute: its name, then the names in braces or the one without."""
+"""A calling attribute: its name, then the names in braces, or one without."""
 
 NAME_IN_TEXT = lazy_pattern(r"[\w.\-]+", re.ASCII)
 
@@ -387,12 +348,10 @@ def traits_of(opcode: Opcode) -> Traits:
 def call_role(opcode: Opcode, position: int) -> CallRole:
     """The role of the computation at a position of `called_computations`."""
     roles = traits_of(opcode).calls
-    if not roles:
-        return CallRole.UNKNOWN
-    return roles[min(position, len(roles) - 1)][1]
+    return roles[min(position, len(roles) - 1)][1] if roles else CallRole.UNKNOWN
 
 
 def communicates(opcode: str) -> bool:
-    """Whether devices exchange data in it, or in a stage of it: in `all-to-all-start`, too."""
+    """Whether an opcode, or the operation it is a stage of, exchanges data between devices."""
     operation = _STAGES.sub("", opcode)
     return operation in COLLECTIVES or operation == "send" or operation == "recv"

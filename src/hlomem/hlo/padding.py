@@ -1,20 +1,18 @@
-"""The size of a shape by its text alone: bytes without padding, bytes in tiles, bytes lost.
+"""The size of a shape: bytes without padding, and in tiles.
 
 Mirrors `ByteSizeOf`, `ByteSizeOfElements` and `ArraySize` of `xla/shape_util.cc` and
-`LayoutUtil::MaxSplitSize`. All that differs from backend to backend (tuple tables, untiled arrays
-on TPU) is in `hlomem.machines.machine`, which builds on this.
+`LayoutUtil::MaxSplitSize`. `hlomem.machines.machine` adds what depends on the backend.
 
-    f32[513,128]{1,0:T(8,128)}     513 rows lie in tiles of 8: 513 → 520, 3584 bytes lost
+    f32[513,128]{1,0:T(8,128)}     513 rows in tiles of 8: 513 → 520, 3584 bytes of padding
 """
 
 from __future__ import annotations
 
 from itertools import pairwise
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.base.errors import HlomemError
-from hlomem.base.named_tuples import NamedTuple
 from hlomem.hlo.shape import COMBINE, UNBOUNDED, default_layout
 
 if TYPE_CHECKING:
@@ -24,22 +22,22 @@ POINTER_SIZE = 8
 
 
 class UnknownSizeError(HlomemError):
-    """A shape with an unbounded dimension: no number of bytes can be given."""
+    """A shape with an unbounded dimension, which has no size."""
 
 
 class PaddedDimension(NamedTuple):
-    """One dimension of an array and the size it has in memory."""
+    """One dimension of an array and its size in memory."""
 
     dimension: int | None
-    """Its number in the shape; None for a dimension that only the tile has."""
+    """Its number in the shape; None for a dimension of the tile only."""
     size: int
     padded_size: int
 
 
 def unpadded_size(shape: Shape, pointer_size: int = POINTER_SIZE) -> int:
-    """Bytes of the elements alone, of the table for a tuple (`ShapeUtil::ByteSizeOf`).
+    """Bytes of the elements, or of a tuple's table (`ShapeUtil::ByteSizeOf`).
 
-    The peak list of a dump counts in these, on every backend with pointers of 8 bytes.
+    The peak list of a dump uses these, on every backend with 8-byte pointers.
     """
     if shape.is_tuple:
         return pointer_size * len(shape.elements)
@@ -51,23 +49,20 @@ def unpadded_size(shape: Shape, pointer_size: int = POINTER_SIZE) -> int:
 
 
 def element_count(shape: Shape) -> int:
-    """Elements of an array, dynamic dimensions at their bound (`ShapeUtil::ElementsIn`)."""
+    """Elements of an array, with dynamic dimensions at their bound (`ShapeUtil::ElementsIn`)."""
     if UNBOUNDED in shape.dimensions:
         raise UnknownSizeError(f"shape `{shape.text}` has an unbounded dimension, so no size")
     return prod(shape.dimensions)
 
 
 def size_of_elements(shape: Shape, count: int) -> int:
-    """Bytes of `count` elements of an array, packed to bits where the layout says `E(n)`."""
+    """Bytes of `count` elements of an array, packed to bits if the layout has `E(n)`."""
     bits = shape.layout.element_size_in_bits if shape.layout is not None else 0
     return round_up(count * bits, 8) // 8 if bits else count * shape.element_type.byte_width
 
 
 def padded_size(array: Shape) -> int:
-    """Bytes of an array in its tiles (`ShapeUtil::ArraySize`).
-
-    Only the outermost tile counts; inner ones reorder without adding.
-    """
+    """Bytes of an array in its tiles, of which only the outermost pads (`ShapeUtil::ArraySize`)."""
     count = prod(dimension.padded_size for dimension in padded_dimensions(array))
     if array.layout is not None:
         count = round_up(count, array.layout.tail_padding_alignment)
@@ -96,7 +91,7 @@ def _pad(size: int, tile_size: int) -> int:
 
 
 def _largest_piece(layout: Layout, physical_dimension: int, size: int) -> int:
-    """The longest stretch between two splits of a dimension; the whole where it is not split."""
+    """The longest piece between two splits of a dimension."""
     for split in layout.split_configs:
         if split.dimension == physical_dimension:
             bounds = (0, *split.split_indices, size)
@@ -105,5 +100,5 @@ def _largest_piece(layout: Layout, physical_dimension: int, size: int) -> int:
 
 
 def round_up(number: int, multiple: int) -> int:
-    """The smallest multiple that is not below a number."""
+    """The smallest multiple that is at least a number."""
     return -(-number // multiple) * multiple

@@ -1,10 +1,8 @@
 """Resizing a dimension everywhere: the sizes that follow, and the instructions that forbid it.
 
-In: the instructions of a module, and the two sizes. Out: the size of every dimension, by its old
-one. Sizes that an instruction makes of others follow: where a bitcast or reshape merges `[8,128]`
-into `[1024]` and 8 becomes 16, 1024 becomes 2048; likewise where collectives gather parts. Edits
-that would change the program are refused: a slice that cuts the dimension, a loop that walks over
-it, a window over it, a concatenation along it.
+Sizes that depend on it follow: if a bitcast or reshape merges `[8,128]` into `[1024]` and 8 becomes
+16, 1024 becomes 2048; likewise for collectives. Edits that would change the program are refused:
+partial slices, iterations, windows and concatenations of the dimension.
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ _ELIDED = "{...}"
 
 
 class Resize:
-    """One size that becomes another, and all that follow from it."""
+    """A change of one size, and of those that follow."""
 
     def __init__(self, old: int, new: int) -> None:
         self._old = old
@@ -49,16 +47,15 @@ class Resize:
                 for one, other in _kept_products(instruction):
                     self._balance(one, other, instruction)
         for instruction in instructions:
-            if instruction.opcode == "constant" and not self.sizes.keys().isdisjoint(
-                instruction.shape.dimensions
-            ):
+            is_resized = not self.sizes.keys().isdisjoint(instruction.shape.dimensions)
+            if instruction.opcode == "constant" and is_resized:
                 self._constants.add(instruction)
             check = _CHECKS.get(instruction.opcode)
             if check is not None:
                 check(self, instruction)
 
     def shape(self, array: Shape) -> Shape:
-        """An array with the new sizes; itself where it has none of the old ones."""
+        """An array with the new sizes, or itself if it has none of the old ones."""
         dimensions = self._resized(array.dimensions)
         if dimensions == array.dimensions:
             return array
@@ -67,35 +64,32 @@ class Resize:
         return Shape(array.element_type, dimensions, array.dynamic, array.layout)
 
     def finish(self, instruction: HloInstruction) -> None:
-        """Let attributes and literals say the sizes that the shapes have now."""
+        """Update the sizes in attributes and literals."""
         if instruction in self._constants:
             instruction.payload = _ELIDED
-        finish = _FINISH.get(instruction.opcode)
-        if finish is not None:
-            name, make = finish
-            text = instruction.attributes.get(name)
-            if text is not None:
-                attributes = {**instruction.attributes, name: make(self, text)}
-                instruction.set_attributes(attributes)
+        name, make = _FINISH.get(instruction.opcode, ("", None))
+        text = instruction.attributes.get(name) if make is not None else None
+        if make is not None and text is not None:
+            instruction.set_attributes({**instruction.attributes, name: make(self, text)})
 
     def _resized(self, dimensions: Sequence[int]) -> tuple[int, ...]:
         return tuple([self.sizes.get(size, size) for size in dimensions])
 
     def _balance(self, one: list[int], other: list[int], instruction: HloInstruction) -> None:
-        """Let two lists of dimensions whose products are equal have equal products again."""
+        """Restore the equality of two products of dimensions."""
         products = prod(self._resized(one)), prod(self._resized(other))
         if products[0] == products[1]:
             return
         lagging = one if (products[0] < products[1]) == (self._new > self._old) else other
         candidates = {size for size in lagging if size % self._old == 0 and size not in self.sizes}
         if len(candidates) != 1:
-            problem = f"{one} and {other} elements would not be as many any more"
+            problem = f"{one} and {other} would no longer have as many elements"
             raise EditError(f"`{instruction.name}`: {problem}, whichever dimension follows")
         [size] = candidates
         self.sizes[size] = size // self._old * self._new
 
     def check_slice(self, instruction: HloInstruction) -> None:
-        """A slice takes all of a dimension that is resized."""
+        """A slice must take all of a resized dimension."""
         ranges = _SLICE.findall(instruction.attributes.get("slice", ""))
         dimensions = instruction.operands[0].shape.dimensions
         for size, (start, limit, stride) in zip(dimensions, ranges, strict=False):
@@ -103,7 +97,7 @@ class Resize:
                 raise self._cut(instruction, size)
 
     def check_dynamic_slice(self, instruction: HloInstruction) -> None:
-        """So does a dynamic slice, and a dynamic update replaces all of it."""
+        """So must a dynamic slice, and a dynamic update must replace all of it."""
         whole = instruction.operands[0].shape
         is_update = instruction.opcode == "dynamic-update-slice"
         part = instruction.operands[1].shape if is_update else instruction.shape
@@ -112,25 +106,25 @@ class Resize:
                 raise self._cut(instruction, size)
 
     def check_concatenate(self, instruction: HloInstruction) -> None:
-        """Nothing is put behind something along it; neither is padding."""
+        """Nothing is concatenated or padded along it."""
         operand = instruction.operands[0].shape.dimensions
         for size, result in zip(operand, instruction.shape.dimensions, strict=False):
             if size != result and (size in self.sizes or result in self.sizes):
                 raise self._cut(instruction, size)
 
     def check_window(self, instruction: HloInstruction) -> None:
-        """No window is as large as it."""
+        """No window has its size."""
         match = _WINDOW_SIZE.search(instruction.attributes.get("window", ""))
         for size in match[1].split("x") if match else ():
             if int(size) in self.sizes:
                 raise self._cut(instruction, int(size))
 
     def _cut(self, instruction: HloInstruction, size: int) -> EditError:
-        what = f"`{instruction.opcode}` takes apart or joins a dimension of {size}"
+        what = f"`{instruction.opcode}` splits or joins a dimension of {size}"
         return EditError(f"`{instruction.name}`: {what}, which would be {self.sizes.get(size)}")
 
     def slice_text(self, text: str) -> str:
-        """The ranges of a slice."""
+        """The new ranges of a slice."""
         return _SLICE.sub(lambda match: self._range(*match.groups()), text)
 
     def _range(self, start: str, limit: str, stride: str | None) -> str:
@@ -139,15 +133,15 @@ class Resize:
         return f"[{start}:{end}]" if stride is None else f"[{start}:{end}:{stride}]"
 
     def sizes_text(self, text: str) -> str:
-        """A list of sizes."""
+        """A list of new sizes."""
         numbers = [int(number) for number in text.strip("{}").split(",") if number.strip()]
         return f"{{{','.join(map(str, self._resized(numbers)))}}}"
 
 
 def resized_arrays(module: HloModule, old: int, new: int) -> dict[Shape, Shape]:
-    """The arrays outside of fusions as `Rewriter.resize` would have them, by what they are now.
+    """The arrays outside fusions after `Rewriter.resize`, by the present ones.
 
-    For `Stages.resized`, which needs no other module. Raises `EditError` where that does.
+    For `Stages.resized`, without another module. Raises `EditError` as `Rewriter.resize` does.
     """
     resize = checked_resize(old, new)
     resize.find_sizes(list(module.iter_instructions()))
@@ -157,14 +151,14 @@ def resized_arrays(module: HloModule, old: int, new: int) -> dict[Shape, Shape]:
 
 
 def checked_resize(old: int, new: int) -> Resize:
-    """One size that becomes another; `EditError` for what cannot."""
-    if old < 2 or new < 1:  # of one element there are more dimensions than anybody means
+    """A change of one size; raises `EditError` if it is impossible."""
+    if old < 2 or new < 1:  # too many dimensions have size 1
         raise EditError(f"a dimension cannot be resized from {old} to {new}")
     return Resize(old, new)
 
 
 def _kept_products(instruction: HloInstruction) -> Iterator[tuple[list[int], list[int]]]:
-    """Pairs of dimensions, of an operand and of the result, with as many elements together."""
+    """Dimensions of an operand and of the result with equal products."""
     if instruction.opcode in _RESHAPES and instruction.shape.is_array:
         shapes = instruction.operands[0].shape, instruction.shape
         physical = instruction.opcode == "bitcast"
@@ -179,7 +173,7 @@ def _kept_products(instruction: HloInstruction) -> Iterator[tuple[list[int], lis
 
 
 def _major_to_minor(shape: Shape, *, physical: bool) -> list[int]:
-    """The dimensions with several elements; as they lie in memory, or as they are written."""
+    """The dimensions larger than 1, in the order of memory or of the text."""
     if not physical or shape.layout is None:
         return [size for size in shape.dimensions if size != 1]
     order = reversed(shape.layout.minor_to_major)
@@ -187,7 +181,7 @@ def _major_to_minor(shape: Shape, *, physical: bool) -> list[int]:
 
 
 def _groups(one: list[int], other: list[int]) -> Iterator[tuple[list[int], list[int]]]:
-    """Two lists of equal products, cut where the products so far are equal."""
+    """Two lists with equal products, split where the products so far are equal."""
     first: list[int] = []
     second: list[int] = []
     rest, others = iter(one), iter(other)

@@ -1,7 +1,6 @@
-"""The order in which the instructions of each computation run.
+"""The execution order of each computation.
 
-In: a module, or the orders a dump gives by name. Out: a `Schedule`. In a scheduled module the order
-of the text is the order of execution (`hlo/ir/hlo_schedule.h`, printed by `HloModule::Print`).
+In a scheduled module it is the order of the text (`hlo/ir/hlo_schedule.h`).
 """
 
 from __future__ import annotations
@@ -23,20 +22,19 @@ class Schedule:
         self._sequences = sequences
 
     def sequence(self, computation: HloComputation) -> list[HloInstruction]:
-        """The instructions of a computation in the order they run."""
+        """The instructions of a computation in execution order."""
         return self._sequences.get(computation) or computation.instructions
 
 
 def schedule_of(module: HloModule) -> Schedule | None:
-    """The schedule a module carries, None where it is not scheduled."""
+    """The schedule of a module; None if it has none."""
     return Schedule({}) if module.is_scheduled else None
 
 
 def schedule_from_names(module: HloModule, orders: Mapping[str, Iterable[str]]) -> Schedule:
-    """The schedule a dump spells: instruction names in order, by computation name.
+    """A schedule from instruction names by computation name.
 
-    Raises `KeyError` for a name the module does not have, `ValueError` for an order that leaves
-    instructions out.
+    Raises `KeyError` for an unknown name, `ValueError` for an incomplete order.
     """
     sequences: dict[HloComputation, list[HloInstruction]] = {}
     for computation_name, names in orders.items():
@@ -49,8 +47,8 @@ def schedule_from_names(module: HloModule, orders: Mapping[str, Iterable[str]]) 
     return Schedule(sequences)
 
 
-class SequenceProblem(Exception):  # noqa: N818 - not an error of the user until it has a place
-    """The reason why names are not a flattened schedule of a module."""
+class SequenceProblem(Exception):  # noqa: N818 - becomes an error once it has a position
+    """Why names are not a flattened schedule of a module."""
 
     def __init__(self, step: int, problem: str) -> None:
         super().__init__(problem)
@@ -58,11 +56,7 @@ class SequenceProblem(Exception):  # noqa: N818 - not an error of the user until
 
 
 def check_sequence(module: HloModule, names: Sequence[str]) -> None:
-    """Raise unless names are those of all instructions that run, each once and after its operands.
-
-    Computations that loops, conditionals and calls run have their instructions in the sequence;
-    those of fusions and reductions have not.
-    """
+    """Raise unless names are those of all scheduled instructions, each once, after its operands."""
     instruction_of = {
         instruction.name: instruction
         for computation in running_computations(module)
@@ -75,11 +69,9 @@ def check_sequence(module: HloModule, names: Sequence[str]) -> None:
             raise SequenceProblem(step, f"the module runs no instruction `{name}`")
         if name in seen:
             raise SequenceProblem(step, f"`{name}` appears twice in the sequence")
-        early = next(
-            (operand for operand in instruction.operands if operand.name not in seen), None
-        )
-        if early is not None:
-            raise SequenceProblem(step, f"`{name}` comes before its operand `{early.name}`")
+        for operand in instruction.operands:
+            if operand.name not in seen:
+                raise SequenceProblem(step, f"`{name}` comes before its operand `{operand.name}`")
         seen.add(name)
     missing = next((name for name in instruction_of if name not in seen), None)
     if missing is not None:
@@ -87,7 +79,7 @@ def check_sequence(module: HloModule, names: Sequence[str]) -> None:
 
 
 def running_computations(module: HloModule) -> Iterator[HloComputation]:
-    """The entry and every computation that runs in its flow."""
+    """The entry and every computation that is scheduled with it."""
     seen: set[HloComputation] = set()
     pending = [module.entry]
     while pending:

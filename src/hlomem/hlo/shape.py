@@ -1,21 +1,17 @@
-"""Shapes as values: element types, layouts, tuples, and the indices that name their parts.
+"""Shapes: immutable values with element types, layouts and tuples, printed as by XLA.
 
-Text goes in through `hlomem.hlo.text.shape_parser`; `Shape.text` brings it back, byte for byte as
-XLA prints it. Mirrors `xla/shape.h`, `xla/layout.h` and the printing half of `xla/shape_util.cc`.
-What a shape weighs is not here: `hlo/padding.py` counts bytes, `machines` knows the chips.
-
-Shapes are immutable, compare by value, and carry their hash. Nothing here recurses, so a tuple
-nested thousands deep is as harmless as a flat one.
+Mirrors `xla/shape.h`, `xla/layout.h` and the printing half of `xla/shape_util.cc`. Sizes are in
+`hlo/padding.py` and `machines`. Nothing here recurses, so deep tuples are harmless.
 """
 
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from hlomem.base.named_tuples import NamedTuple
+from msgspec import Struct
+
 from hlomem.base.quantities import MAIN_MEMORY, Color
-from hlomem.hlo.shape_tree import ShapeParts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -32,9 +28,9 @@ _INDEX_COMMENT_EVERY = 5  # `kAnnotationPrintInterval` of shape_util.cc
 
 
 class ElementType(Enum):
-    """The type of one element, and its width (`primitive_util::BitWidth`).
+    """The type of one element and its width (`primitive_util::BitWidth`).
 
-    `BUFFER` is the type of `b(...)`, an array handled by reference; `TUPLE` of `(...)`.
+    `BUFFER` is the type of `b(...)`, an array by reference; `TUPLE` of `(...)`.
     """
 
     PRED = "pred", 1
@@ -96,7 +92,7 @@ ELEMENT_TYPE_BY_TEXT: Mapping[str, ElementType] = {
     for element_type in ElementType
     if element_type not in (ElementType.TUPLE, ElementType.BUFFER)
 }
-"""The element types that are written by name."""
+"""The element types with names in text."""
 
 
 class ShapeIndex(tuple[int, ...]):
@@ -108,15 +104,15 @@ class ShapeIndex(tuple[int, ...]):
         return "{" + ",".join(map(str, self)) + "}"
 
     def child(self, number: int) -> ShapeIndex:
-        """The index of one element of the part this one names."""
+        """The index of one element of this part."""
         return ShapeIndex((*self, number))
 
 
 ROOT_INDEX = ShapeIndex()
 
 
-class SplitConfig(NamedTuple):
-    """A physical dimension and the places where it is cut (`SplitConfig` of layout.h)."""
+class SplitConfig(Struct, frozen=True):
+    """A physical dimension and its split indices (`SplitConfig` of layout.h)."""
 
     dimension: int
     split_indices: tuple[int, ...]
@@ -130,7 +126,7 @@ class Layout(NamedTuple):
 
     minor_to_major: tuple[int, ...]
     dim_level_types: tuple[str, ...] = ()
-    """`D(...)`, sparse arrays of XLA before 2025: D, C, S or H, each maybe followed by + or ~."""
+    """`D(...)`, sparse arrays of XLA before 2025: D, C, S or H, optionally followed by + or ~."""
     tiles: tuple[tuple[int, ...], ...] = ()
     """`T(...)(...)`: the outermost tile first; a dimension may be `COMBINE`."""
     tail_padding_alignment: int = 1
@@ -142,16 +138,16 @@ class Layout(NamedTuple):
     element_size_in_bits: int = 0
     """`E(n)`; 0 means the width of the element type in whole bytes."""
     memory_space: Color = MAIN_MEMORY
-    """`S(n)`; the color a value of this shape asks for."""
+    """`S(n)`, the color of a value of this shape."""
     split_configs: tuple[SplitConfig, ...] = ()
     """`SC(...)(...)`."""
     physical_shape: Shape | None = None
     """`P(...)`, sparse arrays."""
     metadata_prefix_bytes: int = 0
-    """`M(n)`: bytes in front of the data that hold the sizes of a dynamic shape."""
+    """`M(n)`: bytes before the data that hold the sizes of a dynamic shape."""
 
     def __str__(self) -> str:
-        """As `Layout::Print` writes it."""
+        """`Layout::Print`."""
         order = ",".join(map(str, self.minor_to_major))
         properties = "".join(
             (
@@ -171,7 +167,7 @@ class Layout(NamedTuple):
 
 
 def _wrap(letter: str, value: object, *, unless: object = 0) -> str:
-    """A property of a layout, or nothing where it is as usual."""
+    """A property of a layout; empty if it has its default."""
     return "" if value == unless or value == "" else f"{letter}({value})"
 
 
@@ -184,15 +180,42 @@ def _format_tile(tile: tuple[int, ...]) -> str:
 
 
 def default_layout(rank: int) -> Layout:
-    """Row-major, untiled: what a missing layout means (`LayoutUtil::GetDefaultLayoutForRank`)."""
+    """Row-major and untiled (`LayoutUtil::GetDefaultLayoutForRank`)."""
     return Layout(tuple(range(rank - 1, -1, -1)))
 
 
-class Shape:
-    """An array, tuple, buffer, token or opaque shape (`xla::Shape`); nobody changes one.
+class ShapeParts:
+    """The parts of one shape, numbered in the order of `ShapeUtil::ForEachSubshape`.
 
-    Equality is that of the printed text with layouts; a shape without a layout differs from the
-    same shape with the default one.
+    An element of a tuple with all its parts is one slice of the list:
+
+        ((f32[], s32[]), pred[])      0 {}   1 {0}   2 {0,0}   3 {0,1}   4 {1}
+    """
+
+    __slots__ = ("count", "element_starts", "indices", "number_of", "shapes")
+
+    def __init__(self, shape: Shape) -> None:
+        parts = list(shape.subshapes())
+        self.indices = [index for index, _ in parts]
+        self.shapes = [part for _, part in parts]
+        self.count = len(parts)
+        self.number_of: dict[tuple[int, ...], int] = {
+            index: number for number, index in enumerate(self.indices)
+        }
+        self.element_starts = [
+            *(number for number, index in enumerate(self.indices) if len(index) == 1),
+            self.count,
+        ]
+
+    def element(self, number: int) -> slice:
+        """The parts of one element of the tuple."""
+        return slice(self.element_starts[number], self.element_starts[number + 1])
+
+
+class Shape:
+    """An array, tuple, buffer, token or opaque shape (`xla::Shape`); immutable.
+
+    Equality is that of the printed text with layouts: a missing layout differs from the default.
     """
 
     __slots__ = (
@@ -218,9 +241,9 @@ class Shape:
     ) -> None:
         self.element_type = element_type
         self.dimensions = dimensions
-        """Sizes, upper bounds where dynamic, `UNBOUNDED` where printed `?`."""
+        """Sizes; upper bounds if dynamic, `UNBOUNDED` if printed `?`."""
         self.dynamic = dynamic
-        """Flags of the dynamic dimensions; empty when none is."""
+        """Flags of the dynamic dimensions; empty if all are static."""
         self.layout = layout
         self.elements = elements
         """The elements of a tuple; the one array of a buffer."""
@@ -256,21 +279,21 @@ class Shape:
         return self.text
 
     def __reduce__(self) -> tuple[object, ...]:
-        # As text: hashes differ between processes, and pickle would recurse.
+        # As text, since hashes differ between processes and pickle would recurse.
         from hlomem.hlo.text.shape_parser import parse_shape_text  # noqa: PLC0415 - it imports this
 
         return parse_shape_text, (self.text,)
 
     @property
     def text(self) -> str:
-        """As XLA prints it with layouts (`ShapeUtil::HumanStringWithLayout`)."""
+        """The text with layouts (`ShapeUtil::HumanStringWithLayout`)."""
         if not self._text:
             self._text = _format_shape(self, with_layout=True)
         return self._text
 
     @property
     def text_without_layout(self) -> str:
-        """As XLA prints it without layouts (`ShapeUtil::HumanString`)."""
+        """The text without layouts (`ShapeUtil::HumanString`)."""
         if not self._text_without_layout:
             self._text_without_layout = _format_shape(self, with_layout=False)
         return self._text_without_layout
@@ -304,12 +327,12 @@ class Shape:
 
     @property
     def rank(self) -> int:
-        """The number of its dimensions."""
+        """The number of dimensions."""
         return len(self.dimensions)
 
     @property
     def memory_space(self) -> Color:
-        """The color the layout asks for; 0 where there is no layout."""
+        """The color of the layout; 0 without a layout."""
         return MAIN_MEMORY if self.layout is None else self.layout.memory_space
 
     def with_layout(self, layout: Layout | None) -> Shape:
@@ -317,10 +340,9 @@ class Shape:
         return Shape(self.element_type, self.dimensions, self.dynamic, layout, self.elements)
 
     def subshapes(self) -> Iterator[tuple[ShapeIndex, Shape]]:
-        """The shape and all its parts, a tuple before its elements.
+        """The shape and all its parts, a tuple before its elements; a buffer is one part.
 
-        The order of `ShapeUtil::ForEachSubshape`. A buffer is one part: what is inside has no
-        index of its own.
+        `ShapeUtil::ForEachSubshape`.
         """
         pending = [(ROOT_INDEX, self)]
         while pending:
@@ -331,11 +353,11 @@ class Shape:
                 pending.extend((index.child(i), shape.elements[i]) for i in numbers)
 
     def leaves(self) -> Iterator[tuple[ShapeIndex, Shape]]:
-        """The parts that are not tuples, in the same order (`ShapeUtil::ForEachLeafShape`)."""
+        """The `subshapes` that are not tuples (`ShapeUtil::ForEachLeafShape`)."""
         return ((index, shape) for index, shape in self.subshapes() if not shape.is_tuple)
 
     def optional_subshape(self, index: Iterable[int]) -> Shape | None:
-        """The part at an index, None where there is none (`ShapeUtil::IndexIsValid`)."""
+        """The part at an index, if any (`ShapeUtil::IndexIsValid`)."""
         shape = self
         for number in index:
             if not shape.is_tuple or not 0 <= number < len(shape.elements):
@@ -344,7 +366,7 @@ class Shape:
         return shape
 
     def subshape(self, index: tuple[int, ...]) -> Shape:
-        """The part at an index (`ShapeUtil::GetSubshape`); IndexError where there is none."""
+        """The part at an index (`ShapeUtil::GetSubshape`); raises IndexError."""
         shape = self.optional_subshape(index) if index else self
         if shape is None:
             where = ShapeIndex(index)
@@ -353,7 +375,7 @@ class Shape:
 
 
 def tuple_shape(elements: Iterable[Shape]) -> Shape:
-    """The tuple of some shapes."""
+    """The tuple of shapes."""
     return Shape(ElementType.TUPLE, elements=tuple(elements))
 
 
@@ -363,7 +385,7 @@ def buffer_shape(array: Shape) -> Shape:
 
 
 def _same_node(one: Shape, two: Shape) -> bool:
-    """Whether two shapes agree in everything but their elements, and have as many of them."""
+    """Whether two shapes agree, except for the shapes of elements."""
     return (
         one.element_type is two.element_type
         and one.dimensions == two.dimensions
@@ -390,7 +412,7 @@ def _format_shape(shape: Shape, *, with_layout: bool) -> str:
             pending += (")", *item.elements)
         elif item is shape:
             pieces.append(_format_leaf(item, with_layout=with_layout))
-        else:  # parts are shared, and keep their text
+        else:  # parts are shared and cache their text
             pieces.append(item.text if with_layout else item.text_without_layout)
     return "".join(pieces)
 
@@ -407,7 +429,7 @@ def _format_leaf(shape: Shape, *, with_layout: bool) -> str:
     if not with_layout or shape.layout is None:
         return text
     layout = str(shape.layout)
-    return text if layout == "{}" else text + layout  # the layout of a plain scalar goes unsaid
+    return text if layout == "{}" else text + layout  # a scalar's default layout is not printed
 
 
 def _format_dimensions(shape: Shape) -> Iterator[str]:

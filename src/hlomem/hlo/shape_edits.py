@@ -1,4 +1,4 @@
-"""Shapes with something in the place of something else, for edits that change all of a module."""
+"""Changed shapes, for edits of a whole module."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NARROWEST_UNPACKED = 8
 
 
 def map_leaves(shape: Shape, change: Callable[[Shape], Shape]) -> Shape:
-    """A shape with another in the place of each of its arrays; itself where none changes."""
+    """A shape with each of its arrays replaced, or itself if none changes."""
     new: dict[Shape, Shape] = {}
     pending = [shape]
     while pending:

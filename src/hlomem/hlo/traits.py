@@ -1,8 +1,8 @@
-"""The traits of an opcode: the words in which `hlomem.hlo.opcodes` describes each.
+"""The traits of opcodes, whose values name rules.
 
-Every type answers one question about an opcode, and its words name rules. The rules are in the
-modules that apply them: forwarding in `hlomem.analysis.defined_parts` and `forwarding`, writing in
-place in `hlomem.analysis.alias_rules`, sharing in `overwriting`, shapes in `hlomem.hlo.verifier`.
+The rules are in the modules that apply them: forwarding in `hlomem.analysis.defined_parts` and
+`forwarding`, in-place writes in `alias_rules`, sharing in `overwriting`, shapes in
+`hlomem.hlo.verifier`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from msgspec import Struct
 
 
 class CallRole(Enum):
-    """The purpose for which an instruction calls a computation."""
+    """The purpose of a call."""
 
     FUSION = "fusion"
     CALL = "call"
@@ -30,38 +30,38 @@ class CallRole(Enum):
 
 
 Calls = tuple[tuple[str, CallRole], ...]
-"""Attribute and role, in the order XLA keeps called computations."""
+"""Attribute and role, in XLA's order of called computations."""
 
 Needs = Literal["any", "all", "nothing"]
-"""The attributes naming computations that an opcode must have."""
+"""The calling attributes that an opcode must have."""
 
 Stage = Literal["start", "update", "done"]
-"""The stage of an operation that is split over several instructions."""
+"""The stage of an operation that is split into several instructions."""
 
 Elementwise = Literal[
     "no",
     "yes",
-    "by width",  # if the elements keep their width
-    "by dimensions",  # if it goes over all dimensions in order
+    "by width",  # if the width of elements is unchanged
+    "by dimensions",  # if it maps all dimensions in order
     "by body",
-    "first operand",  # in no other
-    "no array read",  # always: there is none
+    "first operand",  # only in this one
+    "no array read",  # always
 ]
-"""The condition under which element i of the result needs only element i of every operand."""
+"""The condition under which element i of the result depends only on element i of every operand."""
 
 Reads = Literal["everything", "top", "nothing"]
-"""The parts of a tuple an opcode reads, rather than hands on (`MayUseOperandValue`)."""
+"""The parts of a tuple an opcode reads, not just forwards (`MayUseOperandValue`)."""
 
 Forwarding = Literal[
     "whole operand",
     "element",
-    "elements",  # the operands are; the table is new
-    "below top",  # of a tuple all but the table, which is copied; of an array nothing
+    "elements",  # the operands; the table is new
+    "below top",  # of a tuple, all but the table; of an array, nothing
     "callee result",
     "branch results",
     "loop",
     "argument",
-    "second element",  # what a start put there; the tables are new
+    "second element",  # a start's result; the tables are new
     "gather start",
     "permute start",
     "copy start",
@@ -71,16 +71,14 @@ Forwarding = Literal[
     "async operands",
     "async done",
 ]
-"""The way other instructions' values become part of the result; all the rest of it is new.
-
-`InitializeInstructionValueSets` and `UpdateInstructionValueSet` of hlo_dataflow_analysis.cc.
-"""
+"""The values of other instructions in the result; the rest of it is new
+(`InitializeInstructionValueSets` and `UpdateInstructionValueSet` of hlo_dataflow_analysis.cc)."""
 
 InPlace = Literal[
     "first operand",
     "second operand",
     "all operands",  # each into the element of its number
-    "updated operands",  # those a scatter updates, each into the element of its number
+    "updated operands",  # of a scatter, each into the element of its number
     "permuted slices",
     "declared",
     "async start",
@@ -93,37 +91,37 @@ Sharing = Literal[
     "any operand",
     "only first",
     "only second",
-    "only declared",  # none but what `InPlace` says
+    "only declared",  # only those of `InPlace`
     "same number",  # the operand with the number of the output, if nothing else reads it
 ]
-"""The operands of its shape the result may be written over, besides those `InPlace` and
-`Elementwise` name (`HloDataflowAnalysis::CanShareOperandBufferWithUser`)."""
+"""The operands of its shape that the result may overwrite, in addition to those of `InPlace` and
+`Elementwise` (`HloDataflowAnalysis::CanShareOperandBufferWithUser`)."""
 
 Elements = Literal[
     "places",
     "reordered",
     "copied",
-    "values",  # the numbers alone, in another type
+    "values",  # only the numbers, in another type
 ]
-"""The properties of its operand's elements that the result keeps, where it is the same data."""
+"""The properties of its operand's elements that the result keeps, if it is the same data."""
 
 
 class Traits(Struct, frozen=True):
-    """The facts about an opcode."""
+    """The traits of an opcode."""
 
     arity: int | None
-    """The number of its operands; None where it is not fixed."""
+    """The number of operands; None if it varies."""
     calls: Calls = ()
-    """The attributes that name the computations it calls."""
+    """The attributes that name callees."""
     needs: Needs = "any"
     has_payload: bool = False
-    """Whether it has something other than operands between its parentheses."""
+    """Whether it has something other than operands in its parentheses."""
     runs_in_flow: bool = False
-    """Whether it runs its callees in the flow of the program, in its own place."""
+    """Whether its callees are part of the schedule."""
     is_async: bool = False
-    """Whether it is a stage of any computation that runs asynchronously."""
+    """Whether it is a stage of an asynchronous computation."""
     is_collective: bool = False
-    """Whether devices run it together; false for the stages of such an operation."""
+    """Whether it is a collective; false for stages of one."""
     stage: Stage | None = None
     elementwise: Elementwise = "no"
     reads: Reads = "everything"

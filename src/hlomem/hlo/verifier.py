@@ -1,9 +1,7 @@
-"""Checks beyond the grammar that a plan relies on: shapes that agree.
+"""Checks of shapes that planning relies on, outside fusions.
 
-In: a module. Out: nothing, or the `ParseError` that points at the first instruction whose operands,
-callees or result do not fit together. Mirrors the part of `service/hlo_verifier.cc` that passing
-values on relies on: tuples, loops, conditionals and calls, asynchronous pairs, and the header's
-aliases. What an instruction computes is not checked, nor is anything inside fusions.
+Mirrors the part of `service/hlo_verifier.cc` about forwarding: tuples, loops, conditionals, calls,
+asynchronous pairs, and the header's aliases. Errors point at the first wrong instruction.
 """
 
 from __future__ import annotations
@@ -23,47 +21,42 @@ if TYPE_CHECKING:
     from hlomem.hlo.traits import Forwarding
 
 MAX_TUPLE_DEPTH = 100
-"""XLA reads tuples nested 8192 deep, but the dumps of n levels have n³ characters."""
+"""XLA accepts 8192 levels, but dumps of n levels have n³ characters."""
 
 _SHOWN = 60
 
 
-class _Disagreement(Exception):  # noqa: N818 - not an error of the user until it has a place
-    """A disagreement between an instruction and its operands, callees or result."""
+class _Disagreement(Exception):  # noqa: N818 - becomes an error once it has a position
+    """A mismatch between an instruction and its operands, callees or result."""
 
 
 def verify_module(module: HloModule) -> None:
-    """Raise `ParseError` unless the shapes of a module agree; `UnsupportedError` if too deep."""
+    """Raise `ParseError` unless shapes agree, `UnsupportedError` for too deep tuples."""
     verify_computations(module.outer_computations)
     _verify_contexts(module)
     _verify_aliases(module)
 
 
 def verify_computations(computations: Iterable[HloComputation]) -> None:
-    """Raise as `verify_module` does; for computations that are not reached outside fusions."""
-    fine = set[int]()  # shapes of equal text are one object, which the module keeps
-    for computation in computations:
-        _verify_computation(computation, fine)
-
-
-def _verify_computation(computation: HloComputation, fine: set[int]) -> None:
-    """Check every instruction; the shapes in `fine`, which grows, are known to be."""
+    """`verify_module` for some computations."""
+    fine = set[int]()  # ids of valid shapes; shapes of equal text are one object
     find_check = _CHECKS.get
-    for instruction in computation.instructions:
-        check = find_check(instruction.opcode)
-        if check is not None:
-            try:
-                check(instruction)
-            except _Disagreement as problem:
-                raise instruction.error(str(problem)) from None
-        shape = instruction.shape
-        if id(shape) not in fine:
-            _refuse_shape(instruction)
-            fine.add(id(shape))
+    for computation in computations:
+        for instruction in computation.instructions:
+            check = find_check(instruction.opcode)
+            if check is not None:
+                try:
+                    check(instruction)
+                except _Disagreement as problem:
+                    raise instruction.error(str(problem)) from None
+            shape = instruction.shape
+            if id(shape) not in fine:
+                _refuse_shape(instruction)
+                fine.add(id(shape))
 
 
 def _refuse_shape(instruction: HloInstruction) -> None:
-    """Raise for a shape that is nested too deep, or has a dimension without a bound."""
+    """Raise for a shape that is nested too deep or unbounded."""
     level, problem = [instruction.shape], ""
     for _ in range(MAX_TUPLE_DEPTH + 1):
         if any(UNBOUNDED in shape.dimensions for shape in level if shape.dynamic):
@@ -77,7 +70,7 @@ def _refuse_shape(instruction: HloInstruction) -> None:
 
 
 def _verify_contexts(module: HloModule) -> None:
-    """No computation runs both in the program's flow and inside an operation.
+    """No computation is both scheduled and embedded in an operation.
 
     `GatherComputationsByAllocationType` of buffer_assignment.cc.
     """
@@ -98,15 +91,11 @@ def _verify_contexts(module: HloModule) -> None:
                 raise instruction.error(problem)
             if callee not in seen and callee in outside:
                 seen.add(callee)
-                embedding += [
-                    instruction
-                    for instruction in callee.instructions
-                    if instruction.called_computations
-                ]
+                embedding += [call for call in callee.instructions if call.called_computations]
 
 
 def _verify_aliases(module: HloModule) -> None:
-    """The header's aliases and donors name parts that are there."""
+    """The header's aliases and donors name existing parts."""
     for what, shape, index in _aliased_parts(module):
         if shape is None or shape.optional_subshape(index) is None:
             problem = f"the header aliases or donates {what} {index}, which is not there"
@@ -136,7 +125,7 @@ def _require(is_right: bool, problem: str) -> None:
 
 
 def _agree(one: Shape, other: Shape, names: tuple[str, str]) -> None:
-    """Raise unless two shapes are the same but for layouts (`ShapeUtil::Compatible`)."""
+    """Raise unless two shapes differ at most in layouts (`ShapeUtil::Compatible`)."""
     if one is other or one.text_without_layout == other.text_without_layout:
         return
     first, second = (shape.text_without_layout[:_SHOWN] for shape in (one, other))
@@ -144,18 +133,15 @@ def _agree(one: Shape, other: Shape, names: tuple[str, str]) -> None:
 
 
 def _has_tree_of(instruction: HloInstruction, shape: Shape, name: str) -> None:
-    """Raise unless the result has the same tuples in it as `shape`, whatever the arrays are."""
+    """Raise unless the result has the same tuple structure as `shape`."""
     pairs = [(instruction.shape, shape)]
     while pairs:
         one, other = pairs.pop()
-        if one is other:
+        if one is other or not (one.is_tuple or other.is_tuple):
             continue
-        if one.is_tuple != other.is_tuple or (
-            one.is_tuple and len(one.elements) != len(other.elements)
-        ):
+        if one.is_tuple != other.is_tuple or len(one.elements) != len(other.elements):
             raise _Disagreement(f"the result does not have the tuples of {name}")
-        if one.is_tuple:
-            pairs += zip(one.elements, other.elements, strict=True)
+        pairs += zip(one.elements, other.elements, strict=True)
 
 
 def _verify_forwarded(instruction: HloInstruction) -> None:
@@ -170,7 +156,7 @@ def _verify_copy(instruction: HloInstruction) -> None:
 def _verify_tuple(instruction: HloInstruction) -> None:
     shape, operands = instruction.shape, instruction.operands
     count = len(shape.elements) if shape.is_tuple else -1
-    _require(count == len(operands), f"the result is no tuple of {len(operands)} elements")
+    _require(count == len(operands), f"the result is not a tuple of {len(operands)} elements")
     for element, operand in zip(shape.elements, operands, strict=True):
         if element is not operand.shape:
             _agree(element, operand.shape, ("an element", f"`{operand.name}`"))
@@ -217,7 +203,7 @@ def _verify_conditional(instruction: HloInstruction) -> None:
 
 def _has_elements(shape: Shape, count: int, name: str) -> None:
     is_right = shape.is_tuple and len(shape.elements) >= count
-    _require(is_right, f"{name} is no tuple of {count} elements")
+    _require(is_right, f"{name} is not a tuple of {count} elements")
 
 
 def _verify_copy_start(instruction: HloInstruction) -> None:
@@ -256,7 +242,7 @@ def _verify_gathering_start(instruction: HloInstruction) -> None:
 
 def _verify_gathering_done(instruction: HloInstruction) -> None:
     _has_elements(instruction.operands[0].shape, 2, "the operand")
-    _has_tree_of(instruction, instruction.operands[0].shape.elements[1], "what was started")
+    _has_tree_of(instruction, instruction.operands[0].shape.elements[1], "the started operation")
 
 
 _CHECK_OF_FORWARDING: Mapping[Forwarding, Callable[[HloInstruction], None]] = {
@@ -276,5 +262,4 @@ _CHECK_OF_FORWARDING: Mapping[Forwarding, Callable[[HloInstruction], None]] = {
     "whole operand": _verify_forwarded,
 }
 _CHECKS = rules_by_opcode(lambda traits: traits.forwards, _CHECK_OF_FORWARDING)
-"""Instructions that pass values on must have the shape for it; asynchronous operations are checked
-where they are taken apart, parameters where they are called."""
+"""Asynchronous operations are checked by dataflow analysis, parameters with their callers."""

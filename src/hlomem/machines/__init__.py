@@ -1,4 +1,4 @@
-"""How machines differ: one home for the numbers, chips, memory spaces and rules of each."""
+"""The differences between machines, as data: sizes, chips, memory spaces, releases."""
 
 from hlomem.base.submodules import find_submodules
 

@@ -1,9 +1,6 @@
-"""The memory of a device, given as a size or the name of a chip.
+"""The memory capacity of a device, given as a size (`16GiB`) or a chip (`v5e`).
 
-    16GiB  15.75G  v5e  h100
-
-Of a chip it is what the runtime gives to programs, where that is known; else the nominal size of
-one device as JAX counts them, which says so.
+A chip's capacity is what the runtime gives to programs or, where unknown, the nominal size.
 """
 
 from __future__ import annotations
@@ -16,7 +13,7 @@ from hlomem.base.source import visible
 from hlomem.machines.registry import CHIPS
 
 _SMALLEST = 1 << 20
-"""No device has less; who types less has left out the unit."""
+"""A smaller number without a unit is taken for a mistake."""
 
 
 class Capacity(Struct, frozen=True, kw_only=True):
@@ -24,11 +21,10 @@ class Capacity(Struct, frozen=True, kw_only=True):
 
     size: int
     name: str = ""
-    """The chip; empty where a size was given."""
+    """The chip; empty if a size was given."""
     is_nominal: bool = False
-    """Whether it is a data sheet's figure, of which the runtime keeps some."""
+    """Whether it is the data sheet's figure, part of which the runtime reserves."""
     note: str = ""
-    """More to know about it, in words."""
 
     @property
     def label(self) -> str:
@@ -37,7 +33,7 @@ class Capacity(Struct, frozen=True, kw_only=True):
 
 
 def capacity_of(chip: str) -> Capacity | None:
-    """The memory of a chip; None where there is no such chip."""
+    """The capacity of a chip; None for an unknown chip."""
     found = CHIPS.get(chip.strip().lower())
     if found is None:
         return None
@@ -50,12 +46,12 @@ def parse_capacity(text: str) -> Capacity:
         return of_chip
     size = parse_size(text)
     if size is None:
-        from difflib import get_close_matches  # noqa: PLC0415 - only a slip needs it
+        from difflib import get_close_matches  # noqa: PLC0415 - only for errors
 
         near = get_close_matches(text.strip().lower(), CHIPS, n=2, cutoff=0.5)
         hint = f"; did you mean {' or '.join(near)}?" if near else ""
         known = ", ".join(CHIPS)
-        problem = f"no capacity: `{visible(text)}`; give `16GiB` or a chip: {known}"
+        problem = f"not a capacity: `{visible(text)}`; give `16GiB` or a chip: {known}"
         raise CommandError(problem + hint)
     if size < _SMALLEST and text.strip().isdecimal():
         shown = visible(text.strip())

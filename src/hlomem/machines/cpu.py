@@ -1,4 +1,4 @@
-"""The CPU: its numbers, releases and marks.
+"""The CPU.
 
 Sizes follow `CpuExecutable::ShapeSizeBytes` (`xla/service/cpu/cpu_executable.cc`), the alignment
 `xla/backends/cpu/alignment.h`.
@@ -27,9 +27,8 @@ def _options(machine: Machine, release: Release) -> Options:
 
 
 _FLOPS_PER_BYTE = 4
-"""XLA's dots beside its additions and hyperbolic tangents, on two cores of a server: 2 to 8 for
-matrices of 1,024 and 2,048."""
-_NO_MARK = "its layouts are not tiled"
+"""XLA's dots relative to its additions and tanh, measured on two server cores: 2 to 8 for matrices
+of 1,024 and 2,048."""
 _MARKS = Marks(
     texts=(
         Mark("outer_dimension_partitions", "its fusions are split among threads"),
@@ -39,7 +38,7 @@ _MARKS = Marks(
         Mark('custom_call_target="lapack_', "it calls LAPACK"),
     ),
     file_names=r"(?:^|[._])cpu_after_optimizations",
-    absent_says=_NO_MARK,
+    absent_says="its layouts are not tiled",
 )
 
 CPU = Machine(
@@ -58,5 +57,4 @@ CPU = Machine(
 )
 
 MACHINES = (CPU,)
-"""The machines of this platform; none has a chip of its own."""
 OTHER_CHIPS = ()

@@ -1,30 +1,17 @@
-"""GPUs: their numbers, chips, memory spaces, releases, rules and marks.
+"""GPUs.
 
 Sizes follow CPU's rule, the alignment `kXlaAllocatedBufferAlignBytes` of
-`xla/service/gpu/gpu_constants.h`. All GPUs of NVIDIA plan alike; those of AMD have wider warps, and
-no dump of one was seen.
+`xla/service/gpu/gpu_constants.h`. All NVIDIA GPUs plan alike; no dump of an AMD GPU was seen.
 """
 
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from hlomem.machines.machine import DYNAMIC_SIZE_BYTES, Chip, Machine, Mark, Marks
 from hlomem.machines.options import jaxlib_options
-
-if TYPE_CHECKING:
-    from hlomem.machines.alias import AliasRules
-    from hlomem.machines.options import Options
-
-
-def _alias_rules(options: Options) -> AliasRules:
-    from hlomem.machines.gpu_alias import rules_for  # noqa: PLC0415 - the others start sooner
-
-    return rules_for(options)
-
 
 _MARKS = Marks(
     texts=(
@@ -55,7 +42,7 @@ GPU = Machine(
     known_releases=((0, 11, 2),),
     make_options=jaxlib_options,
     scheduler="least of three",
-    alias_rules=_alias_rules,
+    alias_rules="gpu_alias",
     marks=_MARKS,
 )
 
@@ -75,6 +62,6 @@ MACHINES = (
     GPU,
     *(replace(GPU, chip=Chip(name, gib, note=_PREALLOCATION)) for name, gib in _GIB.items()),
 )
-"""The platform as such, then its chips."""
+"""The platform in general, then its chips."""
 OTHER_CHIPS = (Chip("mi300x", 192, note=_PREALLOCATION),)
-"""Chips whose memory is known, but not how XLA plans for them."""
+"""Chips of known capacity but unknown planning rules."""

@@ -1,8 +1,7 @@
-"""The facts XLA must know of a GPU to compile for it where there is none.
+"""GPU descriptions for compiling without a device.
 
-In: a GPU's name. Out: the text of a `GpuTargetConfigProto`
-(`stream_executor/device_description.proto`) with the numbers of its data sheet, which are also
-those of XLA's own targets (`xla/backends/gpu/target_config/specs`).
+The text of a `GpuTargetConfigProto` (`stream_executor/device_description.proto`) with the data
+sheet's numbers, which are also those of `xla/backends/gpu/target_config/specs`.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from typing import NamedTuple
 
 
 class GpuFacts(NamedTuple):
-    """The numbers that tell one GPU from another."""
+    """The numbers in which GPUs differ."""
 
     title: str
     compute_capability: int
@@ -33,7 +32,7 @@ GPUS = {
         "NVIDIA B200", 10, 148, 1.965, 191_514_411_008, 7_672_320_000_000, 132_644_864
     ),
 }
-"""The GPUs that can be compiled for without one, by their names as targets."""
+"""By the names of targets."""
 _CONFIG = """gpu_device_info {{
   threads_per_block_limit: 1024
   threads_per_warp: 32
@@ -80,5 +79,5 @@ device_description_str: "{facts.title}"
 
 
 def target_config(gpu: str) -> str:
-    """The text that describes a GPU to XLA."""
+    """The `GpuTargetConfigProto` of a GPU, as text."""
     return _CONFIG.format(facts=GPUS[gpu])

@@ -1,24 +1,24 @@
-"""Releases of XLA: how they are named, which wrote which era, which libtpu is of a jaxlib's time.
+"""Releases of XLA (`jaxlib-0.7.2`, `libtpu-0.0.51`) and the era of the dump format of each.
 
-In: a name (`jaxlib-0.7.2`, `0.7.2`, `K`). Out: a `Release`. XLA comes in two packages, jaxlib and,
-for TPU, libtpu, which count their versions apart. What a release does differently stands with the
-machines (`hlomem.machines.options`, `hlomem.machines.tpu`), what it writes in `hlomem.dump.eras`.
+Rules that differ between releases are in `machines/options.py` and `machines/tpu.py`, formats in
+`dump/eras.py`.
 """
 
 from __future__ import annotations
 
 import re
 
+from msgspec import Struct
+
 from hlomem.base.errors import CommandError
-from hlomem.base.named_tuples import NamedTuple
 from hlomem.base.source import visible
 
 JAXLIB = "jaxlib"
 LIBTPU = "libtpu"
 
 
-class Release(NamedTuple):
-    """A version of the package XLA came in."""
+class Release(Struct, frozen=True, order=True):
+    """A version of a package that contains XLA."""
 
     package: str
     """`jaxlib`, or `libtpu` on TPU."""
@@ -28,12 +28,12 @@ class Release(NamedTuple):
         return f"{self.package}-{'.'.join(map(str, self.version))}"
 
 
-class EraReleases(NamedTuple):
-    """The releases whose dumps have the format of one era."""
+class EraReleases(Struct, frozen=True):
+    """The releases that write one era of the dump format."""
 
     letter: str
     jaxlib: tuple[str, str]
-    """First and last."""
+    """The first and the last."""
     libtpu: tuple[str, ...] = ()
     """The releases seen."""
 
@@ -62,9 +62,9 @@ def parse_version(text: str) -> tuple[int, ...]:
 
 
 def find_release(name: str, package: str = JAXLIB) -> Release:
-    """The release with a version (`jaxlib-0.7.2`, `0.7.2`), or the last of an era (`K`).
+    """The release of a version (`jaxlib-0.7.2`, `0.7.2`), or the last of an era (`K`).
 
-    `package` is meant where the name does not say, or the era has none of the package it says.
+    `package` is the default; an era without releases of it gives jaxlib's.
     """
     for era in ERA_RELEASES:
         if name.upper() == era.letter:
@@ -72,13 +72,13 @@ def find_release(name: str, package: str = JAXLIB) -> Release:
     match = re.match(_RELEASE, name)
     if match is None:
         letters = ", ".join(era.letter for era in ERA_RELEASES)
-        shown = visible(name)
-        raise CommandError(f"no era `{shown}`: give one of {letters}, or a release: jaxlib-0.7.2")
+        problem = f"unknown era `{visible(name)}`"
+        raise CommandError(f"{problem}: give one of {letters}, or a release: jaxlib-0.7.2")
     return Release(match[1] or package, parse_version(match[2]))
 
 
 def releases_of_era(era: EraReleases, package: str) -> list[Release]:
-    """Releases of an era, the newest first: all seen, or the last and the first of jaxlib."""
+    """Releases of an era, newest first: every libtpu seen, or the last and first jaxlib."""
     if package == LIBTPU and era.libtpu:
         return [Release(package, parse_version(version)) for version in reversed(era.libtpu)]
     first, last = era.jaxlib
@@ -86,7 +86,7 @@ def releases_of_era(era: EraReleases, package: str) -> list[Release]:
 
 
 def era_number(release: Release) -> int:
-    """The era a release is of, by its place in `ERA_RELEASES`; outside of them all, the nearest."""
+    """The index of a release's era in `ERA_RELEASES`; the nearest for unknown releases."""
     firsts = [
         (parse_version(names[0]), number)
         for number, era in enumerate(ERA_RELEASES)
@@ -97,7 +97,7 @@ def era_number(release: Release) -> int:
 
 
 def nearest_libtpu(release: Release) -> Release:
-    """The libtpu of a release's time: the last one seen of its era, or of an era before."""
+    """The last libtpu seen of a release's era, or of an earlier one."""
     if release.package == LIBTPU:
         return release
     until = ERA_RELEASES[: era_number(release) + 1]

@@ -1,7 +1,7 @@
-"""TPUs: their numbers, chips, memory spaces, releases, rules and marks.
+"""TPUs.
 
-The compiler is not public: the numbers are read off the value lines of dumps of libtpu 0.0.2 to
-0.0.51, all of which they reproduce; docs/tpu-rules.md has the evidence.
+The compiler is not public: the numbers are inferred from dumps of libtpu 0.0.2 to 0.0.51, all of
+which they reproduce (docs/tpu-rules.md).
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from hlomem.machines.options import Options
 from hlomem.machines.releases import LIBTPU
 
 if TYPE_CHECKING:
-    from hlomem.machines.alias import AliasRules
     from hlomem.machines.releases import Release
 
 _SIZED_SPACES = frozenset({0, 6})
@@ -37,12 +36,6 @@ def _options(machine: Machine, release: Release) -> Options:
         fast_merge=fast_merge,
         fast_merge_colors=_SIZED_SPACES if fast_merge else frozenset(),
     )
-
-
-def _alias_rules(options: Options) -> AliasRules:
-    from hlomem.machines.tpu_alias import rules_for  # noqa: PLC0415 - the others start sooner
-
-    return rules_for(options)
 
 
 _TILED = r"\{[0-9,]*:(?:[A-Z]+\([^()]*\))*T\([0-9]"
@@ -89,10 +82,10 @@ def _tpu(
     fast_color: int = _VMEM,
     not_marks: tuple[Mark, ...] = (),
 ) -> Machine:
-    """A TPU: pointers of 4 bytes, 1024 elements (one 8×128 register) where no tile is given.
+    """A TPU; memory-space assignment moves values into `fast_color`.
 
-    Tiles of 128 lanes make a scalar in HBM 512 bytes; sync flags (2) and those of the sparse core
-    (8, 10) have their own width. Memory-space assignment moves values into `fast_color`.
+    Untiled arrays fill multiples of 1024 elements (one 8×128 register). Tiles of 128 lanes make a
+    scalar in HBM 512 bytes; the flags of spaces 2, 8 and 10 are not padded.
     """
     return Machine(
         platform="tpu",
@@ -111,7 +104,7 @@ def _tpu(
         package=LIBTPU,
         known_releases=known_releases,
         make_options=_options,
-        alias_rules=_alias_rules,
+        alias_rules="tpu_alias",
         marks=_MARKS,
         not_marks=not_marks,
         allocations_flag='LIBTPU_INIT_ARGS="--tpu_log_allocations_on_oom=true"',
@@ -119,12 +112,11 @@ def _tpu(
 
 
 def _chip(name: str, gibibytes: float, nominal: int, device_kind: str, one_host: str) -> Chip:
-    """A chip whose memory is what libtpu 0.0.51 says is available when a program needs more."""
+    """A chip with the capacity that libtpu 0.0.51 reports when a program needs more."""
     note = f"what libtpu 0.0.51 gives to programs; the data sheet says {nominal} GB"
     return Chip(name, gibibytes, False, note, device_kind, one_host)
 
 
-_NO_CMEM = (_IN_CMEM, _TALL_TILES)
 _FIRST, _SECOND, _NEWEST = (0, 0, 2), (0, 0, 4), (0, 0, 51)
 
 TPU_V4 = _tpu(
@@ -154,4 +146,4 @@ TPU_7X = _tpu(
 
 MACHINES = (TPU_V4, TPU_V5E, TPU_V5P, TPU_V6E, TPU_7X)
 OTHER_CHIPS = (Chip("v2", 8), Chip("v3", 16))
-"""Chips whose memory is known, but not how XLA plans for them."""
+"""Chips of known capacity but unknown planning rules."""

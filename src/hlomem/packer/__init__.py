@@ -1,4 +1,4 @@
 """Offsets for buffers with lifetimes: small heaps, and proofs that none is smaller.
 
-Knows no XLA: buffers go in, offsets come out. `hlomem.api.pack` adds XLA's own heap.
+Independent of XLA; `hlomem.api.pack` adds XLA's own heap.
 """

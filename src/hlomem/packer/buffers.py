@@ -1,8 +1,4 @@
-"""Buffers to place and what becomes of them.
-
-In: anything with `id`, `lower`, `upper`, `size`. Out: the same in one order, whatever order they
-came in, so that every method gives one answer for one set of buffers.
-"""
+"""Buffers to pack, and packings."""
 
 from __future__ import annotations
 
@@ -23,20 +19,20 @@ Status = Literal[
 
 
 class Buffer(Struct, frozen=True):
-    """Bytes that are needed from `lower` until before `upper`."""
+    """Bytes that are live in [lower, upper)."""
 
     id: int | str
     lower: int
     upper: int
     size: int
     alignment: int = 1
-    """The offset is a multiple of it."""
+    """Of the offset."""
     more_lives: tuple[tuple[int, int], ...] = ()
-    """Further times, half-open as well, at which the same bytes are in use."""
+    """Other half-open intervals in which the bytes are live."""
 
     @property
     def lives(self) -> list[tuple[int, int]]:
-        """The times at which the bytes are in use, in order; those that touch are merged."""
+        """The intervals in which the bytes are live, in order; adjacent ones are merged."""
         joined: list[tuple[int, int]] = []
         for lower, upper in sorted(((self.lower, self.upper), *self.more_lives)):
             if joined and lower <= joined[-1][1]:
@@ -47,26 +43,24 @@ class Buffer(Struct, frozen=True):
 
 
 class Packing(Struct, frozen=True):
-    """A place for every buffer, and how good it is known to be."""
+    """The offset of every buffer, and a statement of quality."""
 
     status: Status
-    """Without a capacity: "at the bound" (as high as the bytes alive at one time), "proven
-    optimal" (an exhaustive search found nothing lower) or "unknown within effort" (it may go
-    lower). With one: "fits", "proven not to fit" or "unknown within effort"; the offsets are then
-    those of the lowest packing that was found."""
+    """Without a capacity: "at the bound" (no higher than the most live bytes), "proven optimal"
+    (nothing lower exists) or "unknown within effort". With one: "fits", "proven not to fit" or
+    "unknown within effort"; the offsets are then those of the lowest packing found."""
     height: int
     """Bytes of the heap."""
     lower_bound: int
-    """Bytes that no packing can do without, as far as is known."""
+    """The best known lower bound of any heap."""
     offset_of: Mapping[int | str, int]
     method: str
-    """The method that found it."""
     steps: int
-    """Decisions of the exact search, of which `effort` is the most."""
+    """Decisions of the exact search, at most the effort."""
 
 
 def in_order(buffers: Iterable[Buffer]) -> list[Buffer]:
-    """The buffers by id, numbers before names; refuses what cannot be placed."""
+    """The buffers by id, numbers before names, so that results do not depend on their order."""
     ordered = sorted(buffers, key=lambda buffer: (isinstance(buffer.id, str), buffer.id))
     for buffer in ordered:
         if problem := problem_of(buffer):
@@ -78,7 +72,7 @@ def in_order(buffers: Iterable[Buffer]) -> list[Buffer]:
 
 
 def problem_of(buffer: Buffer) -> str:
-    """The problem with a buffer that cannot be placed; empty if it can."""
+    """Why a buffer is invalid; empty if it is valid."""
     for lower, upper in ((buffer.lower, buffer.upper), *buffer.more_lives):
         if lower >= upper:
             return f"lives from {lower} to before {upper}, which is never"

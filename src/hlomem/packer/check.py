@@ -1,8 +1,6 @@
-"""A check of packings that knows nothing of how they were made.
+"""An independent check of packings.
 
-In: buffers and their offsets. Out: every problem in words, none if the packing is right. Walks
-through the times at which a buffer begins, and at each compares neighbours among all that are alive
-then, by address: slow, and short enough to be believed.
+At each time at which a buffer begins, the live buffers are compared by address: slow and obvious.
 """
 
 from __future__ import annotations
@@ -18,32 +16,38 @@ if TYPE_CHECKING:
 def find_problems(
     buffers: Sequence[Buffer], offset_of: Mapping[int | str, int], height: int
 ) -> list[str]:
-    """Buffers without place, misplaced ones, those above `height`, and pairs that collide."""
+    """Buffers without an offset, misaligned ones, those above `height`, and overlapping pairs."""
     problems = [
         problem for buffer in buffers if (problem := _problem_of(buffer, offset_of, height))
     ]
     strangers = set(offset_of) - {buffer.id for buffer in buffers}
-    problems += [f"{name} has a place but is no buffer" for name in sorted(map(str, strangers))]
+    problems += [
+        f"{name} has an offset, but is not a buffer" for name in sorted(map(str, strangers))
+    ]
     placed = [buffer for buffer in buffers if buffer.id in offset_of and buffer.size > 0]
     return problems + list(dict.fromkeys(_collisions(placed, offset_of)))
 
 
 def _problem_of(buffer: Buffer, offset_of: Mapping[int | str, int], height: int) -> str:
     if buffer.id not in offset_of:
-        return f"{buffer.id} has no place"
+        return f"{buffer.id} has no offset"
     offset = offset_of[buffer.id]
     if offset < 0:
-        return f"{buffer.id} lies at {offset}, below 0"
+        return f"{buffer.id} is at {offset}, below 0"
     if offset % buffer.alignment:
-        return f"{buffer.id} lies at {offset}, not a multiple of {buffer.alignment}"
+        return f"{buffer.id} is at {offset}, not a multiple of {buffer.alignment}"
     if offset + buffer.size > height:
         return f"{buffer.id} ends at {offset + buffer.size}, above {height}"
     return ""
 
 
 def _collisions(placed: Sequence[Buffer], offset_of: Mapping[int | str, int]) -> list[str]:
-    """Two buffers that share bytes at a time share them when the later of the two begins."""
-    lives = [(*life, buffer) for buffer in placed for life in _lives(buffer)]
+    """Pairs that share bytes when the later of the two begins."""
+    lives = [
+        (*life, buffer)
+        for buffer in placed
+        for life in ((buffer.lower, buffer.upper), *buffer.more_lives)
+    ]
     lives.sort(key=lambda entry: entry[:2])
     problems = []
     alive: list[tuple[int, Buffer]] = []
@@ -64,7 +68,3 @@ def _collisions(placed: Sequence[Buffer], offset_of: Mapping[int | str, int]) ->
             ):
                 highest = above
     return problems
-
-
-def _lives(buffer: Buffer) -> list[tuple[int, int]]:
-    return [(buffer.lower, buffer.upper), *buffer.more_lives]

@@ -1,11 +1,10 @@
-"""Buffers as the methods want them: numbered, in units, time cut into sections.
+"""Numbered buffers of positive size, in units, with time divided into sections.
 
-In: buffers in order, none of size 0. Out: sizes and alignments in units of the greatest length that
-divides all of them, and sections, the largest sets of buffers that are alive together. Two buffers
-meet exactly if they share a section, and a moment that is no section has fewer buffers than one.
+The unit is the greatest common divisor of sizes and alignments. Sections are the maximal sets of
+buffers that are live together: two buffers overlap in time exactly if they share a section.
 
-Where all alignments have a common divisor, every buffer but the topmost takes a multiple of it:
-sizes are rounded up, and what that adds (`padding`) may stick out of the heap once.
+If all alignments have a common divisor, every buffer but the topmost takes a multiple of it: sizes
+are rounded up, and the added `padding` may protrude from the heap once.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Instance:
-    """The facts about a problem that no capacity and no method changes."""
+    """The facts about a problem that do not depend on capacity or method."""
 
     def __init__(self, buffers: Sequence[Buffer]) -> None:
         self.buffers = buffers
@@ -46,12 +45,12 @@ class Instance:
 
     @cached_property
     def lower_bound(self) -> int:
-        """Bytes no packing can do without: the most that are alive at one time."""
+        """A lower bound of any heap: the most live bytes at one time."""
         lives = sorted(
             (first, end, b) for b, ranges in enumerate(self.ranges) for first, end in ranges
         )
-        ends: list[tuple[int, int]] = []  # a heap: when a life ends, whose it is
-        paddings: list[tuple[int, int]] = []  # a heap: the largest padding first, when it ends
+        ends: list[tuple[int, int]] = []  # a heap of ends, with buffers
+        paddings: list[tuple[int, int]] = []  # a heap of paddings, the largest first, with ends
         load = bound = 0
         for first, end, b in lives:
             while ends and ends[0][0] <= first:
@@ -66,7 +65,7 @@ class Instance:
 
     @cached_property
     def meetings(self) -> int:
-        """The number of lives that begin during another: about the number of pairs that meet."""
+        """The number of lives that begin during others, about the number of overlapping pairs."""
         ends: list[int] = []
         met = 0
         for first, end in sorted(life for ranges in self.ranges for life in ranges):
@@ -88,12 +87,12 @@ class Instance:
 
     @cached_property
     def loads(self) -> list[int]:
-        """The sizes in each section together."""
+        """The total size in each section."""
         return [sum(self.size[b] for b in section) for section in self.sections]
 
     @cached_property
     def masks(self) -> list[int]:
-        """The sections of each buffer, a bit for each."""
+        """The sections of each buffer, as bits."""
         return [sum((1 << end) - (1 << first) for first, end in ranges) for ranges in self.ranges]
 
     @cached_property
@@ -111,21 +110,21 @@ class Instance:
         return [sorted(others - {b}) for b, others in enumerate(found)]
 
     def next_height(self, height: int) -> int:
-        """The lowest height above `height` that a packing can have."""
+        """The next possible height of a packing."""
         unit = self.unit
         return min(b.size + ((height - b.size) // unit + 1) * unit for b in self.buffers)
 
     def duration(self, b: int) -> int:
-        """How long a buffer lives."""
+        """The total time in which a buffer is live."""
         return sum(upper - lower for lower, upper in self.buffers[b].lives)
 
     def width(self, b: int) -> int:
-        """How many sections a buffer lives through."""
+        """The number of a buffer's sections."""
         return sum(end - first for first, end in self.ranges[b])
 
 
 def _unit(sizes: Sequence[int], alignments: set[int]) -> int:
-    """The largest length that sizes are multiples of, and alignments too, unless they divide it."""
+    """The largest divisor of all sizes that divides each alignment, or is a multiple of it."""
     unit = gcd(*sizes) or 1
     while wrong := [alignment for alignment in alignments if unit % alignment]:
         smaller = gcd(unit, *wrong)
@@ -136,16 +135,16 @@ def _unit(sizes: Sequence[int], alignments: set[int]) -> int:
 
 
 def _moments(buffers: Sequence[Buffer]) -> list[int]:
-    """One time of each of the largest sets of buffers alive together."""
+    """One time of each section."""
     begins, ends = set[int](), set[int]()
     for buffer in buffers:
         for lower, upper in buffer.lives:
             begins.add(lower)
             ends.add(upper)
     moments: list[int] = []
-    newest: int | None = None  # when something began, if nothing has ended since
+    newest: int | None = None  # the last begin without an end since
     for time in sorted(begins | ends):
-        # A set that came by a beginning and goes by an end is in no larger one.
+        # A set between a begin and an end is maximal.
         if time in ends and newest is not None:
             moments.append(newest)
             newest = None

@@ -1,15 +1,10 @@
-"""Exact search: do the buffers fit into a capacity?
+"""Exact search for a packing within a capacity (docs/packing.md has a picture).
 
-In: an instance and a capacity. Out: offsets, or the proof that there are none, or neither when the
-steps are used up. docs/packing.md explains the method with a picture; in short:
-
-Among all packings that fit, one is such that no buffer can be moved to a lower free place, and no
-long buffer lies on shorter ones that it could trade places with (the sum of size × life × offset is
-the smallest). Only such packings are looked for. A step takes a buffer that has nothing unplaced
-left below it and decides: it lies as low as it can, or it does not. If it does not, some buffer
-that is still unplaced must be in its way, and it lies above that one. So every unplaced buffer has
-an earliest offset that rises in both cases, and a section is hopeless as soon as the buffers that
-lie at or above some height take more bytes than there are above that height.
+If any packing fits, one minimizes the sum of size × life × offset: no buffer can move down, and no
+long buffer is on shorter ones that it could be swapped with. Only such packings are searched. A
+step takes a buffer with no unplaced buffer below it and decides: it is as low as it can be, or it
+is above a buffer that is still unplaced. Either way the earliest offsets of unplaced buffers rise,
+and a section is infeasible once the buffers at or above some height exceed the bytes above it.
 
 Sections are lanes of one long integer, so that one addition and one `&` check all of them.
 """
@@ -26,25 +21,25 @@ if TYPE_CHECKING:
 Outcome = Literal["fits", "does not fit", "unknown"]
 
 _STEP_WORK = 1 << 14
-"""Buffers × sections that one step may look at; a decision on more counts as several steps."""
+"""Buffers × sections per step; a larger decision counts as several steps."""
 
 
 def decision_steps(unplaced: int, sections: int) -> int:
-    """The number of steps a decision counts as."""
+    """The number of steps of a decision."""
     return 1 + unplaced * sections // _STEP_WORK
 
 
 class _State(NamedTuple):
-    """The search's knowledge of buffers that live together and are not placed yet."""
+    """A group of unplaced buffers that overlap in time, directly or indirectly."""
 
     unplaced: list[int]
-    """In the order of rank."""
+    """By rank."""
     earliest: list[int]
-    """Offset below which a buffer does not lie, by number."""
+    """A lower bound of each offset, by number."""
     support: list[int]
-    """The offset at which a buffer would rest on those placed, by number."""
+    """The lowest offset above the placed buffers, by number."""
     delayed: dict[int, int]
-    """Buffers that do not lie on their support: something must begin below this height."""
+    """Buffers above their support: another must begin below this height."""
     ordered: list[int]
     """The unplaced by earliest offset, then rank."""
 
@@ -53,7 +48,7 @@ _Key = tuple[object, ...]
 
 
 def _key_of(state: _State) -> _Key:
-    """A key of all the search below a state depends on, but for trades with placed buffers."""
+    """A key of everything the search from a state depends on, except swaps with placed buffers."""
     unplaced, earliest, support, delayed, _ = state
     return (
         tuple(unplaced),
@@ -73,7 +68,7 @@ def _part_of(state: _State, members: set[int]) -> _State:
 
 
 class _Choice(NamedTuple):
-    """A buffer was placed; the other possibility is left."""
+    """A placed buffer, whose alternative is open."""
 
     state: _State
     buffer: int
@@ -81,18 +76,18 @@ class _Choice(NamedTuple):
     """The number of buffers placed before."""
     goals: _Goals | None
     key: _Key
-    """The key of what was left after it."""
+    """The key of the remaining state."""
     group: tuple[_Key, int]
-    """The group the buffer is in: its key, and how many choices there were before it."""
+    """The key of the buffer's group, and the number of choices before it."""
 
 
 class _Goals(NamedTuple):
-    """Other groups that are left to place when this one is done."""
+    """Other groups to place after this one."""
 
     state: _State
     key: _Key
     choices: int
-    """How many choices there were before this group and its siblings."""
+    """The number of choices before this group and its siblings."""
     rest: _Goals | None
 
 
@@ -104,7 +99,7 @@ class Search:
     ) -> None:
         self.steps = 0
         self.conflicts = [0] * instance.section_count
-        """How often each section turned out to be hopeless."""
+        """The number of times each section was infeasible."""
         self.offsets = [-1] * instance.count
         self._instance = instance
         self._ranking = ranking
@@ -112,18 +107,16 @@ class Search:
         for rank, b in enumerate(ranking):
             self._rank[b] = rank
         self._follows_conflicts = follows_conflicts
-        self._focus = -1  # the section that was hopeless last
+        self._focus = -1  # the last infeasible section
         self._placed: list[int] = []
         self._choices: list[_Choice] = []
         self._goals: _Goals | None = None
         self._group: tuple[_Key, int] = (), 0
-        self._failed: set[_Key] = set()  # what was searched in vain
-        self._when = [0] * instance.count  # how many were placed before a buffer
-        self._traded: list[
-            int
-        ] = []  # for each choice, the first buffer trades since then are about
+        self._failed: set[_Key] = set()  # keys searched without success
+        self._when = [0] * instance.count  # the number of buffers placed before each
+        self._traded: list[int] = []  # by choice, the first buffer of swaps since then
         self._state: _State | None = None
-        self._witness: list[int] = [-1] * instance.count  # what was seen in the way of a buffer
+        self._witness: list[int] = [-1] * instance.count  # a buffer seen below each
         self._set_capacity(capacity)
         self._find_twins()
 
@@ -132,7 +125,7 @@ class Search:
         unit = instance.unit
         self._units = units = capacity // unit
         self._last = [(capacity - buffer.size) // unit for buffer in instance.buffers]
-        # Padding may stick out of the heap, which gives the topmost buffer a unit more.
+        # Padding may protrude from the heap, which gives the topmost buffer one more unit.
         self._sticks_out = [(capacity + padding) // unit > units for padding in instance.padding]
         self._may_stick_out = any(self._sticks_out)
         bits = self._bits = (units + 1).bit_length() + 1
@@ -149,25 +142,23 @@ class Search:
         self._is_hopeless = max(instance.loads, default=0) > units + self._may_stick_out
 
     def _find_twins(self) -> None:
-        """Equal buffers, which lie one above the other in the order of rank."""
+        """Link equal buffers, which are stacked in the order of rank."""
         instance = self._instance
         self._lower_twin = [-1] * instance.count
         self._upper_twin = [-1] * instance.count
+        facts = list(
+            zip(instance.masks, instance.size, instance.padding, instance.alignment, strict=True)
+        )
         newest: dict[tuple[int, int, int, int], int] = {}
         for b in self._ranking:
-            key = (
-                instance.masks[b],
-                instance.size[b],
-                instance.padding[b],
-                instance.alignment[b],
-            )
+            key = facts[b]
             if key in newest:
                 self._lower_twin[b] = newest[key]
                 self._upper_twin[newest[key]] = b
             newest[key] = b
 
     def run(self, max_steps: int) -> Outcome:
-        """Searches until there is an answer or the steps are used up."""
+        """Search until there is an answer or the steps are exhausted."""
         if not self._instance.count:
             return "fits"
         self._begin()
@@ -193,7 +184,7 @@ class Search:
         return "does not fit"
 
     def _begin(self) -> None:
-        """Nothing is placed; twins lie above each other."""
+        """Start with nothing placed; twins are above each other."""
         if self._is_hopeless or min(self._last) < 0:
             return
         count = self._instance.count
@@ -208,25 +199,24 @@ class Search:
             self._enter(state, _key_of(state))
 
     def _enter(self, state: _State, key: _Key) -> None:
-        """Goes on with what is left, or when nothing is, with the next group."""
+        """Continue with the remaining buffers, or with the next group."""
         self._state = None
         if state.unplaced:
             self._divide(state, key)
         elif self._goals is not None:
-            # A group that is done is independent of the next: its choices are not looked at again.
+            # Groups are independent: the choices of a finished one are final.
             self._state, key, choices, self._goals = self._goals
             del self._choices[choices:]
             del self._traded[choices:]
             self._group = key, choices
 
     def _take_back(self) -> None:
-        """Turns to the other possibility of the last choice."""
+        """Backtrack to the alternative of the last choice."""
         group_key, choices = self._group
         is_group_done = choices == len(self._choices)
         state, b, placed, self._goals, key, self._group = self._choices.pop()
         traded = self._traded.pop()
-        # Below a trade that is about an earlier buffer, another arrangement of what is placed might
-        # have led to a packing.
+        # After a swap with an earlier buffer, another arrangement of placed buffers might succeed.
         if traded > placed:
             self._failed.add(key)
             if is_group_done:
@@ -239,7 +229,7 @@ class Search:
         self._state = self._delay(state, b)
 
     def _divide(self, state: _State, key: _Key) -> None:
-        """Goes on with the smallest of the groups that share no time; the others become goals."""
+        """Continue with the smallest group that is disjoint in time; the others become goals."""
         if key in self._failed:
             return
         groups = self._groups(state.unplaced)
@@ -270,7 +260,7 @@ class Search:
         return groups
 
     def _pick(self, state: _State) -> int:
-        """The buffer to decide on: the one that can lie lowest, overall or where the focus is."""
+        """The buffer to decide on: the lowest possible one, overall or in the focus."""
         if not self._follows_conflicts or self._focus < 0:
             return state.ordered[0]
         members = set(state.unplaced)
@@ -284,7 +274,7 @@ class Search:
                 return b
 
     def _first_to_decide(self, state: _State, b: int) -> list[int]:
-        """Buffers that may come to lie below a buffer, or must; none if it can be decided on."""
+        """Buffers that may or must be below a buffer, and have to be decided before it."""
         earliest, offsets, size = state.earliest, self.offsets, self._instance.size
         offset = earliest[b]
         unplaced = [d for d in self._instance.neighbours[b] if offsets[d] < 0]
@@ -296,7 +286,7 @@ class Search:
         return [self._lower_twin[b]] if offset > state.support[b] else []
 
     def _place(self, state: _State, b: int) -> _State | None:
-        """The state after placing the buffer on its support; None if it cannot lie there."""
+        """The state after placing the buffer on its support; None if that is infeasible."""
         offset = state.support[b]
         if self._could_trade(b, offset):
             return None
@@ -316,7 +306,7 @@ class Search:
         return None
 
     def _raise_neighbours(self, state: _State, b: int) -> bool:
-        """Lifts the buffers alive with one above it; whether all of them end below the capacity."""
+        """Raise the neighbours above a buffer; whether all of them end below the capacity."""
         _, earliest, support, delayed, _ = state
         offsets, last, alignment = self.offsets, self._last, self._instance.alignment
         offset = offsets[b]
@@ -336,12 +326,12 @@ class Search:
         return True
 
     def _delay(self, state: _State, b: int) -> _State | None:
-        """The state in which the buffer does not lie on its support; None if it must."""
+        """The state with the buffer above its support; None if that is infeasible."""
         state.delayed[b] = state.support[b] + self._instance.size[b]
         return self._settled(state)
 
     def _settled(self, state: _State) -> _State | None:
-        """The state with earliest offsets raised as delays demand; None if it is hopeless."""
+        """The state with earliest offsets raised by delays; None if it is infeasible."""
         earliest, delayed = state.earliest, state.delayed
         is_changed = True
         while is_changed:
@@ -361,12 +351,12 @@ class Search:
         return self._bounded(state)
 
     def _lowest_end(self, earliest: list[int], b: int, height: int) -> int | None:
-        """The lowest end of anything that can be in a buffer's way, if anything can."""
+        """The lowest end of a buffer that can be below a delayed one, if any."""
         offsets, size = self.offsets, self._instance.size
         seen = self._witness[b]
         if seen >= 0 and offsets[seen] < 0 and earliest[seen] < height:
             end = earliest[seen] + size[seen]
-            if end <= earliest[b]:  # no other can raise it
+            if end <= earliest[b]:  # no other raises it
                 return end
         ends = [
             (earliest[d] + size[d], d)
@@ -379,7 +369,7 @@ class Search:
         return end
 
     def _raise_twins(self, earliest: list[int], b: int) -> bool:
-        """Raises those above a buffer that was raised; whether all end below the capacity."""
+        """Raise the twins above a buffer; whether all end below the capacity."""
         size, last = self._instance.size[b], self._last[b]
         above = self._upper_twin[b]
         while above >= 0 and earliest[above] < earliest[b] + size:
@@ -388,12 +378,12 @@ class Search:
         return earliest[b] <= last
 
     def _bounded(self, state: _State) -> _State | None:
-        """The state, its buffers in order; None if some section is hopeless."""
+        """The state with its buffers in order; None if some section is infeasible."""
         earliest, lanes, weights = state.earliest, self._lanes, self._weights
         overflow, total = self._overflow, self._spare
         may_stick_out, sticks_out = self._may_stick_out, self._sticks_out
         ordered = sorted(state.unplaced, key=earliest.__getitem__)
-        topmost = 0  # a unit less in each section where padding may stick out
+        topmost = 0  # a unit less in each section whose padding may protrude
         for b in reversed(ordered):
             total += weights[b]
             if may_stick_out and sticks_out[b]:
@@ -408,7 +398,7 @@ class Search:
         self.conflicts[section] += 1
 
     def _could_trade(self, b: int, offset: int) -> bool:
-        """Whether a buffer would lie on shorter ones alone that could as well lie on it."""
+        """Whether a buffer would be on shorter ones that could as well be on it."""
         instance = self._instance
         if not offset or instance.is_aligned or offset + instance.size[b] > self._units:
             return False

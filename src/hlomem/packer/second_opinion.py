@@ -1,8 +1,6 @@
-"""OR-tools' CP-SAT on the same question, as an independent proof.
+"""An independent solution by CP-SAT of OR-tools (`pip install hlomem[solver]`).
 
-In: an instance and what is known. Out: offsets if it finds better ones, and a lower bound if it
-proves a better one. Needs `pip install hlomem[solver]`. Its work is limited by its own
-deterministic clock and done by one worker, so that the answer does not depend on the machine.
+One worker and CP-SAT's deterministic clock make the result independent of the machine.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ if TYPE_CHECKING:
     from hlomem.packer.instance import Instance
 
 _STEPS_PER_TICK = 10_000
-"""Steps of ours that count as one unit of CP-SAT's deterministic time, about a second each."""
+"""Our steps per unit of CP-SAT's deterministic time, about a second."""
 _MAX_UNITS = 1 << 40
 """CP-SAT multiplies lengths and counts in 64 bits."""
 
@@ -40,9 +38,9 @@ def ask_cp_sat(
     if limit < lower_bound:
         return Opinion((), lower_bound)
     if (limit + max(instance.padding)) // instance.unit > _MAX_UNITS:
-        raise CommandError("these sizes are beyond CP-SAT's 64 bits; leave the second opinion out")
+        raise CommandError("these sizes exceed CP-SAT's 64 bits; omit the second opinion")
     model = cp_model.CpModel()
-    places, top = _state(model, instance, lower_bound, limit)
+    offsets, top = _state(model, instance, lower_bound, limit)
     if capacity is None:
         model.minimize(top)
     solver = cp_model.CpSolver()
@@ -54,12 +52,11 @@ def ask_cp_sat(
         return Opinion((), instance.next_height(limit))
     if outcome not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return Opinion((), lower_bound)
-    offsets = [
-        solver.value(place) * step for place, step in zip(places, instance.alignment, strict=True)
-    ]
-    if capacity is not None:
-        return Opinion(offsets, lower_bound)
-    return Opinion(offsets, max(lower_bound, round(solver.best_objective_bound)))
+    pairs = zip(offsets, instance.alignment, strict=True)
+    found = [solver.value(offset) * step for offset, step in pairs]
+    if capacity is None:
+        lower_bound = max(lower_bound, round(solver.best_objective_bound))
+    return Opinion(found, lower_bound)
 
 
 def _import() -> Any:
@@ -71,22 +68,20 @@ def _import() -> Any:
 
 
 def _state(model: Any, instance: Instance, lowest: int, limit: int) -> tuple[list[Any], Any]:
-    """The places, in steps of each buffer's alignment, and the height in bytes."""
-    unit = instance.unit
+    """The offsets, in multiples of each buffer's alignment, and the height in bytes."""
+    unit, interval = instance.unit, model.new_fixed_size_interval_var
     capacity = (limit + max(instance.padding)) // unit
     top = model.new_int_var(lowest, limit, "height")
-    places, times, spaces, demands = [], [], [], []
+    offsets, times, spaces, demands = [], [], [], []
     for b, buffer in enumerate(instance.buffers):
-        step = instance.alignment[b]
-        place = model.new_int_var(0, (limit - buffer.size) // unit // step, f"place {b}")
-        model.add(place * (step * unit) + buffer.size <= top)
-        places.append(place)
+        step, size = instance.alignment[b], instance.size[b]
+        offset = model.new_int_var(0, (limit - buffer.size) // unit // step, f"offset {b}")
+        model.add(offset * (step * unit) + buffer.size <= top)
+        offsets.append(offset)
         for first, end in instance.ranges[b]:
-            times.append(model.new_fixed_size_interval_var(first, end - first, f"life {b} {first}"))
-            spaces.append(
-                model.new_fixed_size_interval_var(place * step, instance.size[b], f"{b} {first}")
-            )
-            demands.append(instance.size[b])
+            times.append(interval(first, end - first, f"life {b} {first}"))
+            spaces.append(interval(offset * step, size, f"{b} {first}"))
+            demands.append(size)
     model.add_no_overlap_2d(times, spaces)
     model.add_cumulative(times, demands, capacity)
-    return places, top
+    return offsets, top

@@ -1,8 +1,7 @@
-"""Greedy methods: skyline and best fit.
+"""Greedy methods: skyline and best fit, with offsets in units.
 
-In: an instance. Out: offsets in units, by number. The skyline method always places the buffer that
-can lie lowest, on top of all that is placed; what it buries is lost. Best fit goes through the
-buffers in a fixed order and puts each into the smallest gap that holds it.
+Skyline places the buffer with the lowest possible offset on top of all placed ones, wasting the
+space below. Best fit places buffers in a fixed order, each into the smallest sufficient gap.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def skyline_keys(instance: Instance) -> dict[str, Key]:
-    """Five ways to choose among buffers that can lie equally low."""
+    """Orders among buffers with equal offsets."""
     size, width, ranges = instance.size, instance.width, instance.ranges
     return {
         "area": lambda b: -size[b] * width(b),
@@ -37,11 +36,11 @@ def best_fit_keys(instance: Instance) -> dict[str, Key]:
 
 
 def place_by_skyline(instance: Instance, key: Key) -> list[int]:
-    """The buffer that can lie lowest first; of several, the smallest by `key`."""
+    """The lowest possible buffer first; of several, the smallest by `key`."""
     size, alignment, ranges = instance.size, instance.alignment, instance.ranges
     offsets = [0] * instance.count
     floors = [0] * instance.section_count
-    # Entries may be lower than the truth: floors rise. The lowest that is true is the lowest.
+    # Entries may be outdated, since floors rise.
     waiting = [(0, key(b), b) for b in range(instance.count)]
     heapify(waiting)
     while waiting:
@@ -59,7 +58,7 @@ def place_by_skyline(instance: Instance, key: Key) -> list[int]:
 
 
 def place_by_best_fit(instance: Instance, key: Key) -> list[int]:
-    """In the order of `key`, each into the smallest gap that holds it, the lowest of equal ones."""
+    """In the order of `key`, each into the smallest sufficient gap, the lowest of equal ones."""
     size, neighbours = instance.size, instance.neighbours
     offsets = [-1] * instance.count
     for b in sorted(range(instance.count), key=lambda b: (key(b), b)):
@@ -75,7 +74,7 @@ def place_by_best_fit(instance: Instance, key: Key) -> list[int]:
 
 
 def _gaps(taken: list[tuple[int, int]], alignment: int) -> Iterator[tuple[int, int | None]]:
-    """The offsets at which a buffer may begin, each with its room; the last gap is endless."""
+    """The possible offsets of a buffer, each with its room; the last gap is unbounded."""
     top = 0
     for begin, end in taken:
         first = -(-top // alignment) * alignment

@@ -1,8 +1,7 @@
-"""The smallest heap that can be found, and what is known about smaller ones.
+"""The smallest heap within an effort, or one that fits a capacity.
 
-In: buffers, a capacity or none, a number of steps, heaps that somebody else can make. Out: a
-`Packing`. Heaps, skyline and best fit come first; where they do not reach the lower bound (or the
-capacity), the exact search follows, and then CP-SAT if it is asked.
+Given heaps, skyline and best fit come first; if they do not reach the lower bound or the capacity,
+the exact search follows, then optionally CP-SAT.
 """
 
 from __future__ import annotations
@@ -31,10 +30,9 @@ if TYPE_CHECKING:
 
 DEFAULT_EFFORT = 200_000
 MAX_MEETINGS = 4_000_000
-"""Pairs of buffers that are alive together; with more, one method has to do."""
+"""Overlapping pairs of buffers; with more, only one method is tried."""
 _FIRST_SHARE = 2
-"""The first try, at the lower bound, may take one part in so many of the effort; so may each of the
-following, of what is left."""
+"""Each try may take one part in so many of the remaining effort."""
 
 
 def solve(
@@ -45,7 +43,7 @@ def solve(
     second_opinion: bool = False,
     heaps: Mapping[str, Heap] | None = None,
 ) -> Packing:
-    """A packing that fits `capacity`, or without one, the lowest that is found."""
+    """A packing that fits `capacity`, or the lowest one found."""
     solver = _Solver(in_order(buffers), effort)
     goal = solver.lower_bound if capacity is None else max(capacity, solver.lower_bound)
     solver.try_simple(goal, heaps or {})
@@ -60,7 +58,7 @@ def solve(
 
 
 class _Solver:
-    """The best so far, and the bound so far."""
+    """The best packing and bound so far."""
 
     def __init__(self, buffers: Sequence[Buffer], effort: int) -> None:
         self._buffers = buffers
@@ -94,7 +92,7 @@ class _Solver:
             yield f"best fit by {name}", self._named(place_by_best_fit(instance, key))
 
     def _named(self, offsets: Sequence[int]) -> Offsets:
-        """Offsets in bytes by id; buffers of no bytes lie at 0."""
+        """Offsets in bytes by id; empty buffers are at 0."""
         instance = self._instance
         offset_of = {buffer.id: 0 for buffer in self._buffers}
         for buffer, offset in zip(instance.buffers, offsets, strict=True):
@@ -107,7 +105,7 @@ class _Solver:
             self.height, self._offset_of, self._method = height, offset_of, method
 
     def decide(self, capacity: int, steps: int) -> Decision:
-        """Decide whether the buffers fit, improving the packing or the bound on the way."""
+        """Decide whether the buffers fit; improves the packing or the bound."""
         decision = decide(self._instance, capacity, steps)
         self._steps += decision.steps
         if decision.outcome == "fits":
@@ -117,44 +115,36 @@ class _Solver:
         return decision
 
     def minimise(self) -> None:
-        """Tries the lower bound, then heights between what is open and what is found."""
+        """Try the lower bound, then heights between open and found ones."""
         capacity = open_from = self.lower_bound
         while self.height > self.lower_bound and open_from < self.height:
             share = (self._effort - self._steps) // _FIRST_SHARE
             decision = self.decide(capacity, share)
             if decision.outcome == "unknown" and not decision.steps:
-                break  # too little is left to find anything
+                break  # too little effort is left
             if decision.outcome != "fits":
                 open_from = self._instance.next_height(capacity)
             capacity = (open_from + self.height - 1) // 2
 
     def ask(self, capacity: int | None) -> None:
-        """CP-SAT's answer."""
+        """Ask CP-SAT."""
         opinion = ask_cp_sat(self._instance, capacity, self.lower_bound, self.height, self._effort)
         if opinion.offsets:
             self._offer(self._named(opinion.offsets), "CP-SAT")
         self.lower_bound = max(self.lower_bound, opinion.lower_bound)
 
     def is_settled(self, capacity: int | None) -> bool:
-        """Whether nothing is left to find out."""
+        """Whether the question is answered."""
         if capacity is None:
             return self.height <= self.lower_bound
         return self.height <= capacity or capacity < self.lower_bound
 
     def result(self, capacity: int | None) -> Packing:
-        """The answer as far as it is known."""
-        return Packing(
-            self._status(capacity),
-            self.height,
-            self.lower_bound,
-            self._offset_of,
-            self._method,
-            self._steps,
-        )
-
-    def _status(self, capacity: int | None) -> Status:
-        if not self.is_settled(capacity):
-            return "unknown within effort"
+        """The best packing, with its status."""
+        status: Status = "at the bound" if self.height <= self.load else "proven optimal"
         if capacity is not None:
-            return "fits" if self.height <= capacity else "proven not to fit"
-        return "at the bound" if self.height <= self.load else "proven optimal"
+            status = "fits" if self.height <= capacity else "proven not to fit"
+        if not self.is_settled(capacity):
+            status = "unknown within effort"
+        bound, offset_of = self.lower_bound, self._offset_of
+        return Packing(status, self.height, bound, offset_of, self._method, self._steps)

@@ -1,8 +1,7 @@
 """Packing problems as CSV, in the format of MiniMalloc.
 
-In: text with a header that names `id`, `lower`, `upper` and `size`, in any order, perhaps
-`alignment`, and columns that are kept but not understood. Out: buffers, and the same text with a
-column `offset`. Lives are half-open. Numbers are decimal integers of any length.
+A header names `id`, `lower`, `upper`, `size` and optionally `alignment`, in any order; columns of
+other names are kept. The solution adds a column `offset`. Lives are half-open.
 """
 
 from __future__ import annotations
@@ -33,20 +32,19 @@ class Row(NamedTuple):
     text: str
     """Without the line end."""
     fields: list[Span]
-    """Relative to the beginning of the source, quotes included."""
+    """In the source, quotes included."""
 
 
 class Problem(NamedTuple):
-    """A table that was read."""
+    """A parsed table, with a buffer per row."""
 
     header: Row
     rows: list[Row]
     buffers: list[Buffer]
-    """One for each row."""
 
 
 def read_problem(source: Source) -> Problem:
-    """The buffers of a table; raises ParseError at the first field that is wrong."""
+    """The buffers of a table; raises ParseError at the first wrong field."""
     rows = list(_rows(source))
     if not rows:
         raise ParseError(source, source.first_line, "no table here", _hint())
@@ -60,8 +58,8 @@ def read_problem(source: Source) -> Problem:
             raise ParseError(source, _whole(row), problem)
         buffer = _buffer(source, row, columns)
         if buffer.id in seen:
-            first = source.place(seen[buffer.id]).line
-            problem = f"the id `{buffer.id}` is that of line {first} as well"
+            first = source.position(seen[buffer.id]).line
+            problem = f"the id `{buffer.id}` is also that of line {first}"
             raise ParseError(source, row.fields[columns["id"]], problem)
         seen[buffer.id] = row.start
         if problem := problem_of(buffer):
@@ -71,7 +69,7 @@ def read_problem(source: Source) -> Problem:
 
 
 def write_solution(problem: Problem, offset_of: Mapping[int | str, int]) -> Iterator[str]:
-    """The lines of the table with the offsets; a column of that name is replaced."""
+    """The lines of the table with offsets; an existing column is replaced."""
     names = [_text(problem.header, field) for field in problem.header.fields]
     old = names.index(OFFSET) if OFFSET in names else None
     yield _with_field(problem.header, old, OFFSET)
@@ -108,13 +106,12 @@ def _fields(source: Source, start: int, end: int) -> list[Span]:
         if match.end() == end:
             return fields
         if source.text[match.end()] != ",":
-            problem = "a quote that nothing closes, or text beside a quoted field"
+            problem = "an unclosed quote, or text next to a quoted field"
             raise ParseError(source, Span(match.start(), end), problem)
         start = match.end() + 1
 
 
 def _text(row: Row, field: Span) -> str:
-    """The text of a field."""
     text = row.text[field.start - row.start : field.end - row.start].strip()
     if text.startswith('"'):
         return text[1:-1].replace('""', '"').strip()
@@ -122,7 +119,7 @@ def _text(row: Row, field: Span) -> str:
 
 
 def _columns(source: Source, header: Row) -> dict[str, int]:
-    """The positions of the columns that are understood."""
+    """The indices of columns by name."""
     columns: dict[str, int] = {}
     for index, field in enumerate(header.fields):
         name = _text(header, field)
@@ -149,7 +146,7 @@ def _buffer(source: Source, row: Row, columns: Mapping[str, int]) -> Buffer:
         if name == "alignment" and not text:
             continue
         if re.fullmatch(_NUMBER, text) is None:
-            raise ParseError(source, field, f"`{text}` is no number for `{name}`")
+            raise ParseError(source, field, f"`{text}` is not a number for `{name}`")
         numbers[name] = int(text)
     name = _text(row, row.fields[columns["id"]])
     lower, upper, size = (numbers[column] for column in NEEDED[1:])

@@ -26,9 +26,8 @@ from hlomem.base.quantities import ValueId
 from hlomem.base.source import visible
 from hlomem.dump.dump import Dump, Note
 from hlomem.dump.eras import NEWEST
-from hlomem.dump.file_names import FILE_NAMES
+from hlomem.dump.file_names import FILE_NAMES, author_name
 from hlomem.dump.parts import Part, Wrapping
-from hlomem.dump.program_name import author_name
 from hlomem.hlo.schedule import schedule_of
 from hlomem.hlo.shape import ShapeIndex
 from hlomem.machines.options import options_for

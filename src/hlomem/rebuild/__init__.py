@@ -1,1 +1,1 @@
-"""Dump → its program, as far as it tells; `module.py` shows all steps on one screen."""
+"""A dump → its program, as far as it shows; `module.py` has all steps."""

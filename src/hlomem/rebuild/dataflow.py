@@ -1,7 +1,7 @@
-"""The values a dump lists → the dataflow stage of a plan.
+"""A dump's values → the dataflow stage of a plan.
 
-Ids, positions and uses are taken as the dump has them: they depend on the history of XLA's lists
-and on the bodies of fusions, of which the dump shows nothing else.
+Ids, positions and uses are the dump's: they depend on XLA's lists and on the bodies of fusions,
+which a dump does not show.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _make_value(record: UsedValue, by_name: Instructions) -> HloValue:
 
 
 def recorded_order(values: Sequence[UsedValue], call_graph: CallGraph) -> ListOrder:
-    """The order of a rebuilt module's lists, users as the dump has them."""
+    """The order of a rebuilt module's lists, with the dump's order of users."""
     instructions = listed_instructions(call_graph.module.computations, call_graph)
     by_name = {instruction.name: instruction for instruction in instructions}
     seen: dict[HloInstruction, set[tuple[HloInstruction, ...]]] = {}
@@ -68,7 +68,7 @@ def recorded_order(values: Sequence[UsedValue], call_graph: CallGraph) -> ListOr
 def _merged(
     lists: set[tuple[HloInstruction, ...]], users: list[HloInstruction]
 ) -> list[HloInstruction]:
-    """All users in an order that agrees with every list: each after the one before it there."""
+    """All users in an order consistent with every list."""
     merged: list[HloInstruction] = []
     rank = {user: number for number, user in enumerate(users)}
     for listed in sorted(lists, key=lambda listed: (-len(listed), [rank[user] for user in listed])):

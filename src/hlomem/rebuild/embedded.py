@@ -1,10 +1,9 @@
-"""Telling the computations inside operations apart.
+"""Names for the computations inside operations.
 
-The dump shows their instructions, but not their names, nor who calls those that only bodies of
-fusions call. Names are matched by what the caller demands: the types of the parameters. XLA numbers
-values and names computations in the order in which they were made, so of several that fit the first
-in the one order is the first in the other. What such a computation calls itself, as that of a
-sparse core does, hands its result on, so the values tell.
+A dump shows their instructions, but not their names, nor callers inside fusions. Names are matched
+by the parameter types that a caller demands; XLA numbers values and names computations in creation
+order, which decides among several that fit. Callees of such computations are found by the values
+they return.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ def name_embedded(
     joined: JoinedDump,
     shapes: Shapes,
 ) -> list[Computation]:
-    """Name the computations; returns those that only bodies of fusions can call."""
+    """Name the computations; returns those that only bodies of fusions call."""
     _name_called(embedded, drafts, joined)
     unclaimed = [computation for computation in embedded if not computation.caller]
     known = known | {computation.name for computation in embedded}
@@ -51,7 +50,7 @@ def name_embedded(
 def _name_called(
     embedded: list[Computation], drafts: Mapping[str, Draft], joined: JoinedDump
 ) -> None:
-    """Name those that others among them call, whose result is the callee's."""
+    """Name those that others among them call, by their results."""
     home_of = {name: computation for computation in embedded for name in computation.instructions}
     starts_first = sorted(home_of, key=lambda name: not drafts[name].opcode.endswith("-start"))
     for name in starts_first:
@@ -59,7 +58,7 @@ def _name_called(
         is_start = draft.opcode.endswith("-start")
         if not is_start and (draft.opcode != "call" or draft.line is not None):
             continue
-        root = _root_behind(name, (1,) if is_start else (), joined)
+        root = _root_of_callee(name, (1,) if is_start else (), joined)
         callee = home_of.get(root or "")
         if root is None or callee is None or callee is own:
             continue
@@ -70,14 +69,14 @@ def _name_called(
             draft.runner = draft
             draft.bound = draft.operands
             if draft.line is not None and drafts[root].line is None:
-                # `call-start` says what the call it is short for calls.
+                # `call-start` names the callee of the call that it is short for.
                 drafts[root].callees = [
                     name for names in draft.line.callees.values() for name in names
                 ][:1]
 
 
-def _root_behind(name: str, index: ShapeIndex, joined: JoinedDump) -> str | None:
-    """The instruction that hands a result on to its caller: the position before the caller's."""
+def _root_of_callee(name: str, index: ShapeIndex, joined: JoinedDump) -> str | None:
+    """The root that returns a result to its caller: the position before the caller's."""
     ids = joined.held[name].get(index, ())
     before = None
     for position in joined.used_by_id[ids[0]].positions if len(ids) == 1 else ():
@@ -88,7 +87,7 @@ def _root_behind(name: str, index: ShapeIndex, joined: JoinedDump) -> str | None
 
 
 def _references(drafts: Mapping[str, Draft], known: set[str]) -> Iterator[tuple[str, Draft]]:
-    """Names of computations that are called inside an operation, once each."""
+    """The distinct names of computations that are called inside an operation."""
     seen = set(known)
     for draft in drafts.values():
         if draft.line is not None and draft.opcode != "fusion" and not draft.is_async:
@@ -100,9 +99,9 @@ def _references(drafts: Mapping[str, Draft], known: set[str]) -> Iterator[tuple[
 
 
 def _fits(computation: Computation, caller: Draft, joined: JoinedDump, shapes: Shapes) -> bool:
-    """Whether a computation takes two of every type in the caller's result, as adders do.
+    """Whether a computation takes two of every type in the caller's result, as reducers do.
 
-    One that is mapped takes an operand each, one of a custom call the operands themselves.
+    A mapped one takes an element of each operand, one of a custom call the operands themselves.
     """
     assert caller.line is not None
     printed = [joined.printed[name] for name in computation.instructions if name in joined.printed]
@@ -120,10 +119,10 @@ def _fits(computation: Computation, caller: Draft, joined: JoinedDump, shapes: S
 
 
 def embedded_computations(joined: JoinedDump, nest: CallNest) -> list[Computation]:
-    """The computations inside reductions, sorts and the like, outside the schedule; by id."""
+    """The computations inside reductions, sorts and the like, by id."""
 
     def rank(name: str) -> tuple[int, int]:
-        """By id; what has none comes right after its operands."""
+        """By id; instructions without ids directly follow their operands."""
         own = joined.own_id.get(name)
         if own is not None:
             return own, 0
@@ -135,7 +134,7 @@ def embedded_computations(joined: JoinedDump, nest: CallNest) -> list[Computatio
         members.setdefault(nest.families.find(name), []).append(name)
     computations: list[list[str]] = []
     for group in reversed(members.values()):
-        # A parameter nobody reads stands alone, before the computation it belongs to.
+        # An unread parameter is a group of its own, before the computation it belongs to.
         if computations and _is_missing_parameter(group, computations[-1], joined):
             computations[-1][:0] = group
         else:
@@ -144,7 +143,7 @@ def embedded_computations(joined: JoinedDump, nest: CallNest) -> list[Computatio
 
 
 def _is_missing_parameter(group: list[str], others: list[str], joined: JoinedDump) -> bool:
-    """Whether a group is nothing but a parameter with a number no other has."""
+    """Whether a group is a single parameter whose number is free among others."""
     printed = joined.printed
     number = printed[group[0]].number if len(group) == 1 and group[0] in printed else None
     return number is not None and all(

@@ -1,9 +1,8 @@
-"""Bodies for fusions, which a dump does not show: as much of them as planning needs.
+"""Bodies for fusions, which a dump does not show, as far as planning needs them.
 
-Planning asks which operand a fusion may, or must, write its result over. A dump that shows a result
-in the place of an operand it is the last to read tells that it may; where it shows no such thing,
-the body made here allows nothing. Such a body has its parameters, one opaque operation for each
-part of the result, and operations between a part and the operands in whose place it may lie.
+Planning needs the operands that a fusion may or must overwrite: those that a result overwrites in
+the dump. The body has one opaque operation for each part of the result, and elementwise operations
+between a part and the operands it may overwrite.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _OPAQUE = 'custom_call_target="opaque"'
 
 
 class Sharing(NamedTuple):
-    """A part of a fusion's result that was written over a part of an operand."""
+    """A part of a fusion's result that overwrites a part of an operand."""
 
     output_index: ShapeIndex
     operand: int
@@ -36,19 +35,19 @@ class Sharing(NamedTuple):
 
 
 def find_sharing(fusion: str, joined: JoinedDump) -> list[Sharing]:
-    """The results a fusion wrote over its operands."""
+    """The results that overwrite a fusion's operands."""
     own = [joined.used_by_id[value_id] for ids in joined.held[fusion].values() for value_id in ids]
     return [
         Sharing(value.index or (), read.operand, read.shape_index or ())
         for value in own
         if value.name == fusion
         for read in joined.reads.get(fusion, ())
-        if _is_written_over(value, read, joined)
+        if _overwrites(value, read, joined)
     ]
 
 
-def _is_written_over(value: UsedValue, read: Read, joined: JoinedDump) -> bool:
-    if value.name not in joined.time_of:  # values inside operations share only what they must
+def _overwrites(value: UsedValue, read: Read, joined: JoinedDump) -> bool:
+    if value.name not in joined.time_of:  # values inside operations share only where they must
         return joined.share_bytes(value, read.value)
     life = joined.find_life(read.value.name, read.value.index)
     time = joined.time_of[value.name]
@@ -56,40 +55,39 @@ def _is_written_over(value: UsedValue, read: Read, joined: JoinedDump) -> bool:
 
 
 def find_in_place(joined: JoinedDump) -> set[str]:
-    """The fusions whose result must lie where an operand does, as an update's must.
+    """The fusions whose result must overwrite an operand, as an update does.
 
-    Some are named for what they do. Others tell by their place: XLA lets a result have an
-    operand's place in the heap of temporaries for free only if neither is one of several values
-    that must share it (`HeapSimulator::Run`), so that along a chain of values in one place either
-    all of them must, or none. They must if one of them is of a loop's state, or if what could have
-    had its place for free has another.
+    Some are recognized by name. In the heap of temporaries XLA lets a result overwrite an operand
+    only if neither must share its offset with other values (`HeapSimulator::Run`), so along a chain
+    of values at one offset all must share, or none. They must if one belongs to a loop's state, or
+    if a value that could have overwritten one did not.
     """
-    places = DisjointSets["PlacedValue"]()
+    chains = DisjointSets["PlacedValue"]()
     fusions: dict[str, list[PlacedValue]] = {}
     bound: set[PlacedValue] = set()
     for name, line in joined.printed.items():
         pairs = _pairs_in_heap(name, joined) if line.opcode == "fusion" else []
         for value, operand in pairs:
-            places.unite(value, operand)
+            chains.unite(value, operand)
         fusions[name] = [placed for pair in pairs for placed in pair]
         if _IN_PLACE.search(line.name + line.tail):
             bound.update(fusions[name])
     families = find_alias_classes(joined, find_structure(joined))
     families_of = families.members(joined.placed).values()
     several = {placed for family in families_of for placed in family}
-    bound |= several | set(_not_given_away(joined, several))
-    heads = {places.find(placed) for placed in bound}
+    bound |= several | set(_not_overwritten(joined, several))
+    heads = {chains.find(placed) for placed in bound}
     return {
         name
         for name, held in fusions.items()
-        if any(places.find(placed) in heads for placed in held)
+        if any(chains.find(placed) in heads for placed in held)
         or _IN_PLACE.search(joined.printed[name].name + joined.printed[name].tail)
         or name not in joined.time_of
     }
 
 
-def _not_given_away(joined: JoinedDump, several: set[PlacedValue]) -> Iterator[PlacedValue]:
-    """Values that end where something of their shape begins that could be written over them."""
+def _not_overwritten(joined: JoinedDump, several: set[PlacedValue]) -> Iterator[PlacedValue]:
+    """Values that their last user could have overwritten, but did not."""
     for name, line in joined.printed.items():
         reads = joined.reads.get(name, ())
         if line.opcode not in ELEMENTWISE or line.opcode == "copy" or len(reads) != 1:
@@ -111,7 +109,7 @@ def _not_given_away(joined: JoinedDump, several: set[PlacedValue]) -> Iterator[P
 
 
 def _pairs_in_heap(fusion: str, joined: JoinedDump) -> list[tuple[PlacedValue, PlacedValue]]:
-    """The results a fusion wrote in the heap of temporaries, each with what it was written over."""
+    """The results of a fusion in the heap of temporaries, each with the operand it overwrites."""
     if fusion not in joined.time_of:
         return []
     pairs = [
@@ -120,7 +118,7 @@ def _pairs_in_heap(fusion: str, joined: JoinedDump) -> list[tuple[PlacedValue, P
         for value in ids
         if joined.used_by_id[value].name == fusion
         for read in joined.reads.get(fusion, ())
-        if _is_written_over(joined.used_by_id[value], read, joined)
+        if _overwrites(joined.used_by_id[value], read, joined)
     ]
     return [pair for pair in pairs if pair[0].allocation.is_preallocated_temp]
 
@@ -134,7 +132,7 @@ def write_body(
     *,
     is_in_place: bool,
 ) -> str:
-    """The text of a body; `called` are computations it calls somewhere."""
+    """The text of a body that calls the computations `called`."""
     body = _Body(name, operand_shapes, is_in_place=is_in_place)
     if called:
         names = ", ".join(f"%{callee}" for callee in called)
@@ -160,7 +158,7 @@ class _Body:
         return name
 
     def add_result(self, shape: Shape, index: ShapeIndex, sharing: Sequence[Sharing]) -> str:
-        """A part of the result with all below it."""
+        """A part of the result with its elements."""
         if shape.is_tuple:
             elements = [
                 self.add_result(element, (*index, number), sharing)
@@ -180,7 +178,7 @@ class _Body:
         return result
 
     def _take(self, sharing: Sharing) -> str:
-        """The part of an operand that is written over."""
+        """The part of an operand that is overwritten."""
         operand, shape = self._parameters[sharing.operand], self._shapes[sharing.operand]
         for number in sharing.operand_index:
             shape = shape.elements[number]

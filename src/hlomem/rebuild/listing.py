@@ -1,8 +1,8 @@
-"""The order in which XLA lists computations, which decides between equal buffers; no text shows it.
+"""XLA's order of computations, which breaks ties between buffers and is not in the text.
 
-Up to jaxlib 0.5.0 that is the order of ids. Since then it is the order in which the instructions
-were made that call them. Of those in the schedule the names tell; of those in bodies of fusions
-nothing does but the order of thread-local allocations, of which each value has one of its own.
+Up to jaxlib 0.5.0 it is the order of ids, since then the creation order of calling instructions.
+That of scheduled ones follows from their names, that of callees in fusions only from the order of
+thread-local allocations.
 """
 
 from __future__ import annotations
@@ -30,21 +30,18 @@ def lists_by_id(options: Options) -> bool:
 
 
 def age(caller: Draft) -> tuple[bool, bool, list[tuple[int, str]]]:
-    """The age of a caller: the program's own loops, then rewritten ones, then calls.
-
-    Passes number the instructions they make; those that make calls are the last.
-    """
+    """The creation order of callers: the program's own loops, then rewritten ones, then calls."""
     is_rewritten = any(CLONE in callee for callee in caller.callees)
     return caller.opcode == "call", is_rewritten, natural_key(caller.name)
 
 
 def natural_key(name: str) -> list[tuple[int, str]]:
-    """A key to sort names by in which numbers count as numbers."""
+    """A sort key for names that compares numbers numerically."""
     return [(int(part) if part.isdecimal() else -1, part) for part in re.split(r"(\d+)", name)]
 
 
 def list_embedded(embedded: list[Computation], joined: JoinedDump) -> list[Computation]:
-    """Computations inside operations in XLA's order, as their allocations tell; callees first."""
+    """Computations inside operations in the order of their allocations, callees first."""
     home_of = {name: computation for computation in embedded for name in computation.instructions}
     sorter: TopologicalSorter[Computation] = TopologicalSorter(dict.fromkeys(embedded, ()))
     for values in _by_size(_as_made(joined, home_of)).values():
@@ -58,11 +55,10 @@ def list_embedded(embedded: list[Computation], joined: JoinedDump) -> list[Compu
 
 
 def _as_made(joined: JoinedDump, home_of: Mapping[str, Computation]) -> list[AssignedValue]:
-    """The values inside operations in the order in which they got their allocations.
+    """The values inside operations in the order of assignment.
 
-    These are made last, until temporaries change places with the last of all (`std::partition`).
-    How many did is unknown; but large values came first, and of one size those of a computation
-    were together, by id.
+    They are assigned last, but `std::partition` swaps temporaries with an unknown number of the
+    last. The original order is by decreasing size, then by computation and id.
     """
     kept = [allocation for allocation in joined.allocations if not allocation.is_preallocated_temp]
     values = [

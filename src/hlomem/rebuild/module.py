@@ -1,8 +1,4 @@
-"""A dump → its module: values → operands → instructions → computations → HLO text.
-
-In: a joined dump. Out: a module that the planner takes, with a body for every fusion, and
-notes about what the dump does not tell.
-"""
+"""A dump → its module: values → operands → instructions → computations → HLO text."""
 
 from __future__ import annotations
 
@@ -26,15 +22,15 @@ if TYPE_CHECKING:
 
 
 class Rebuilt(NamedTuple):
-    """A program made of a dump."""
+    """The program of a dump."""
 
     module: HloModule
     notes: tuple[str, ...]
-    """Facts missing from the dump, and the assumptions made instead."""
+    """Assumptions made for missing facts."""
 
 
 def require_parts(joined: JoinedDump) -> None:
-    """Raises `InputError` where a dump lacks a part, or has a line that is not an instruction."""
+    """Raises `InputError` if a dump lacks a part, or has a malformed instruction."""
     dump = joined.dump
     if dump.assignment is None or dump.values is None or dump.live_ranges is None:
         problem = "needs allocations, values and live ranges to plan again"
@@ -57,7 +53,7 @@ def _require_rebuildable(nest: CallNest) -> None:
 
 
 def rebuild(joined: JoinedDump, options: Options) -> Rebuilt:
-    """The program of a dump, as far as it tells; `options` are those of its release."""
+    """The program of a dump; `options` are those of its release."""
     nest = find_computations(joined, _entry_name(joined))
     _require_rebuildable(nest)
     take_printed_shapes(joined, nest.drafts)
@@ -69,7 +65,7 @@ def rebuild(joined: JoinedDump, options: Options) -> Rebuilt:
 
 
 def _entry_name(joined: JoinedDump) -> str:
-    """The root of the stack trace; any name where there is none."""
+    """The root of the stack trace, or a default."""
     peak = joined.peak
     if peak is not None and peak.stack_trace is not None and peak.stack_trace.nodes:
         return peak.stack_trace.nodes[0].name

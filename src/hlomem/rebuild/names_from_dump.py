@@ -1,8 +1,6 @@
-"""Names for the get-tuple-elements that XLA's compact text leaves out.
+"""The get-tuple-elements that XLA's compact text omits, named and ordered as in a dump.
 
-In: a module whose text says `%fusion#1` where XLA has an instruction, and a dump of that module.
-Out: the module with its get-tuple-elements, called and placed as in the dump. Their names and slots
-are all that such a text (`HloPrintOptions::print_compact_gte`) lacks for a plan.
+Compact text (`HloPrintOptions::print_compact_gte`) has `%fusion#1` instead of an instruction.
 """
 
 from __future__ import annotations
@@ -31,9 +29,9 @@ def unnamed_elements(module: HloModule) -> list[HloInstruction]:
 
 
 def expand(module: HloModule, dump: Dump) -> HloModule:
-    """The module as its explicit text would have it, with the names and the order of a dump of it.
+    """The module with explicit get-tuple-elements, named and ordered as in a dump of it.
 
-    A module whose text is explicit, or a dump without values or sequence, changes nothing.
+    Unchanged if its text is explicit, or the dump has no values or sequence.
     """
     if not unnamed_elements(module) or dump.live_ranges is None or dump.values is None:
         return module
@@ -54,7 +52,7 @@ def expand(module: HloModule, dump: Dump) -> HloModule:
 def _name_elements(
     module: HloModule, values: Values, time_of: Mapping[str, int]
 ) -> dict[HloInstruction, str]:
-    """Each element is the instruction that holds its value between its operand and its users."""
+    """The names of the instructions that hold each element between its operand and its users."""
     elements = unnamed_elements(module)
     name_of: dict[HloInstruction, str] = {}
     value_at = {
@@ -68,7 +66,7 @@ def _name_elements(
         for instruction in module.iter_outer_instructions()
         if instruction not in implied
     }
-    for element in elements:  # in the order of the text: an operand has its name before
+    for element in elements:  # in the order of the text: operands are named first
         [whole] = element.operands
         of = name_of.get(whole, whole.name)
         value = value_at.get((of, (element.tuple_index,)))
@@ -83,7 +81,7 @@ def _name_elements(
 def _holders(
     value: UsedValue, operand: str, element: HloInstruction, time_of: Mapping[str, int]
 ) -> list[str]:
-    """The instructions that are a value, not a tuple with it, after one and before others."""
+    """The instructions that hold a value at the top, after its operand and before its users."""
     start = time_of.get(operand, -1)
     ends = [time_of[user.name] for user in element.users if user.name in time_of]
     end = min(ends, default=len(time_of))

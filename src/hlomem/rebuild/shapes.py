@@ -1,8 +1,4 @@
-"""The shapes of every instruction, also where no text shows them.
-
-In: the drafts of a dump's instructions. Out: their shapes, those that are not printed inferred from
-what the instructions hold.
-"""
+"""The shapes of every instruction, inferred from values where they are not printed."""
 
 from __future__ import annotations
 
@@ -22,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Shapes:
-    """The shapes of instructions, those that are not printed inferred from what they hold."""
+    """The shapes of instructions, printed or inferred."""
 
     def __init__(self, joined: JoinedDump, drafts: dict[str, Draft]) -> None:
         self._joined = joined
@@ -32,7 +28,7 @@ class Shapes:
             for operand in draft.operands:
                 self._users.setdefault(operand, []).append(draft)
         self.guessed: list[str] = []
-        """Bitcasts whose shape nothing tells."""
+        """Bitcasts of unknown shape."""
 
     def __getitem__(self, name: str) -> Shape:
         draft = self._drafts[name]
@@ -46,13 +42,12 @@ class Shapes:
             return whole.elements[int(draft.attributes.removeprefix(", index="))]
         if draft.opcode == "bitcast":
             return self._infer_bitcast(draft)
-        # The table of a tuple is a value, too, so the top level tells the whole.
+        # A tuple's table is a value, too, so the top level has the whole shape.
         value = self._joined.used_by_id[self._joined.held[draft.name][()][0]]
         return self._joined.printed[value.name].shape.subshape(value.index or ())
 
     def _infer_bitcast(self, bitcast: Draft) -> Shape:
-        """The shape a user's text contains, or that of a user that was or may be written in its
-        place; else that of its source."""
+        """The shape in a user's text, or that of a user that may overwrite it, or its source's."""
         source = self[bitcast.operands[0]]
         users = self._users.get(bitcast.name, ())
         for user in users:
@@ -72,7 +67,7 @@ class Shapes:
 
 
 def _shape_told_by(user: Draft, number: int) -> Shape | None:
-    """The shape of an operand, where the result contains it."""
+    """The shape of an operand, if the result contains it."""
     if user.shape is None or not user.shape.is_tuple:
         return None
     if user.opcode == "tuple":
@@ -90,7 +85,7 @@ _KEEPING_SHAPE = ELEMENTWISE | opcodes_where(
 
 
 def _shape_kept_by(user: Draft, number: int) -> Shape | None:
-    """The shape of the result that may be written over an operand, where it has the operand's."""
+    """The shape of the result that may overwrite an operand of the same shape."""
     if user.opcode not in _KEEPING_SHAPE or user.shape is None:
         return None
     elements = user.shape.elements if user.shape.is_tuple else ()
@@ -98,7 +93,7 @@ def _shape_kept_by(user: Draft, number: int) -> Shape | None:
 
 
 def _are_alike(one: Shape | None, other: Shape) -> TypeGuard[Shape]:
-    """Whether two arrays hold equally many elements of one type."""
+    """Whether two arrays have as many elements of one type."""
     return (
         one is not None
         and one.is_array
@@ -109,17 +104,12 @@ def _are_alike(one: Shape | None, other: Shape) -> TypeGuard[Shape]:
 
 
 def take_printed_shapes(joined: JoinedDump, drafts: Mapping[str, Draft]) -> None:
-    """Give the drafts the shapes that lines print: their own, or, older ones, beside operands."""
-    shown = _shapes_of_operands(joined)
-    for name, draft in drafts.items():
-        draft.shape = draft.line.shape if draft.line is not None else shown.get(name)
-
-
-def _shapes_of_operands(joined: JoinedDump) -> dict[str, Shape]:
-    """The shapes older versions print beside operands."""
-    return {
+    """Set the printed shapes of drafts; older versions also print those of operands."""
+    shown = {
         name: parse_shape_text(shape)
         for line in joined.printed.values()
         for name, shape in zip(line.operands, line.operand_shapes, strict=True)
         if shape and name not in joined.printed
     }
+    for name, draft in drafts.items():
+        draft.shape = draft.line.shape if draft.line is not None else shown.get(name)

@@ -1,14 +1,14 @@
-"""Names that only the stack trace of the peak shows: those of calls and of their callees.
+"""Names of calls and callees that only the stack trace of the peak shows.
 
-A path of the trace leads from the entry computation through callers and callees, by turns, to an
-instruction. One that agrees with all names known on the way to a value tells those that are not.
+A path of the trace alternates between callers and callees, from the entry computation to an
+instruction. A path that matches all known names on the way to a value supplies the unknown ones.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hlomem.dump.trace_names import split_name
+from hlomem.dump.live_range import split_name
 from hlomem.hlo.text.attributes import read_metadata
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def take_names(joined: JoinedDump, in_flow: list[Computation], drafts: dict[str, Draft]) -> None:
-    """Give computations and calls whose names no text shows those of the stack trace."""
+    """Name computations and calls that no text names."""
     peak = joined.peak
     if peak is None or peak.stack_trace is None:
         return
@@ -43,9 +43,9 @@ def take_names(joined: JoinedDump, in_flow: list[Computation], drafts: dict[str,
 
 
 def _agreeing(path: list[str], known: list[list[str] | None], taken: set[str]) -> list[str]:
-    """The names of a path, one for each that is to be known; empty where one of them differs.
+    """The names of a path, one for each entry of `known`; empty if one of them differs.
 
-    None of them may be that of another computation. A name may be several on the path.
+    An unknown name must not be that of another computation. A name may be several on the path.
     """
     names: list[str] = []
     position = 0
@@ -61,7 +61,7 @@ def _agreeing(path: list[str], known: list[list[str] | None], taken: set[str]) -
 
 
 def _paths(trace: StackTrace) -> list[list[str]]:
-    """The names on the way to every node."""
+    """The names on the path to every node."""
     paths: list[list[str]] = []
     way: list[str] = []
     for node in trace.nodes:
@@ -71,7 +71,7 @@ def _paths(trace: StackTrace) -> list[list[str]]:
 
 
 def _chain(computation: Computation, home_of: dict[str, Computation]) -> list[Computation]:
-    """The called computations on the way to one, itself last."""
+    """The called computations on the path to one, itself last."""
     chain: list[Computation] = []
     while computation.caller:
         chain.append(computation)
@@ -92,14 +92,14 @@ def _known_names(
 
 
 def _starter(caller: Draft, drafts: dict[str, Draft]) -> Draft:
-    """The start of an asynchronous chain an update of which runs a computation: it is shown."""
+    """The start of an asynchronous chain, which is printed."""
     while caller.opcode.endswith("-update"):
         caller = drafts[caller.operands[0]]
     return caller
 
 
 def _is_nameless(caller: Draft) -> bool:
-    """Whether the name of its callee was made up."""
+    """Whether the name of its callee is invented."""
     return caller.callees == [f"{caller.name}.callee"]
 
 

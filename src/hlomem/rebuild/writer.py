@@ -1,16 +1,20 @@
-"""Drafts and computations → HLO text, callees before callers."""
+"""Drafts and computations → HLO text, callees before callers.
+
+Parameters are numbered by the operands whose values they hold. Roots are found by shape and values:
+a tuple that uses its operands is a root, otherwise the root is an unread instruction.
+"""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING
 
+from hlomem.base.errors import InputError
 from hlomem.hlo.opcodes import traits_of
+from hlomem.hlo.text.shape_parser import parse_shape_text
 from hlomem.rebuild.embedded import name_embedded
 from hlomem.rebuild.fusions import find_in_place, find_sharing, write_body
 from hlomem.rebuild.listing import age, list_embedded, lists_by_id
-from hlomem.rebuild.parameters import number_parameters
-from hlomem.rebuild.roots import Roots
 from hlomem.rebuild.shapes import Shapes
 
 if TYPE_CHECKING:
@@ -41,7 +45,7 @@ class ModuleWriter:
         self._drafts = drafts
         self._entry = in_flow[0]
         self._shapes = Shapes(joined, drafts)
-        self._roots = Roots(joined, drafts, self._shapes)
+        self._read = {operand for draft in drafts.values() for operand in draft.operands}
         self._by_name = {computation.name: computation for computation in in_flow}
         self._unseen: list[str] = []  # computations without values
         self._sharing: dict[str, list[Sharing]] = {}
@@ -49,20 +53,18 @@ class ModuleWriter:
         known = set(self._by_name)
         self._in_fusions = name_embedded(embedded, drafts, known, joined, self._shapes)
         self._by_name.update({computation.name: computation for computation in embedded})
-        # Whichever fusions call those, in the last one they are called late enough.
+        # Which fusions call those is unknown; the last one is late enough.
         fusions = [name for name in joined.time_of if drafts[name].opcode == "fusion"]
         self._last_fusion = max(fusions, key=joined.own_id.__getitem__, default="")
         self._embedded = embedded
         self._texts: dict[str, str] = {}
-        number_parameters(self._by_name.values(), drafts, self._shapes, joined)
+        self._number_parameters()
 
     def text(self, options: Options) -> str:
-        """The module; its computations as this XLA lists them."""
+        """The module, with computations in the order of this XLA."""
         listed = [*self._embedded, self._entry]
         if lists_by_id(options):
-            listed = sorted(
-                self._by_name.values(), key=lambda computation: self._rank(computation.name)
-            )
+            listed = sorted(self._by_name.values(), key=lambda listed: self._rank(listed.name))
         elif options.sorts_thread_local_buffers:
             listed = [*list_embedded(self._embedded, self._joined), self._entry]
         for computation in listed:
@@ -83,8 +85,8 @@ class ModuleWriter:
         return max(map(self._rank, callees), default=-1)
 
     def _aliases(self) -> str:
-        """Parameters the caller gave away, seen by a result in their place."""
-        root = self._roots.of_entry(self._entry)
+        """The donated parameters: those whose allocation holds a result."""
+        root = self._entry_root()
         pairs = []
         for allocation in self._joined.allocations:
             parameter = allocation.parameter
@@ -100,12 +102,12 @@ class ModuleWriter:
         return f", input_output_alias={{ {', '.join(pairs)} }}" if pairs else ""
 
     def notes(self) -> Iterator[str]:
-        """The assumptions behind the text."""
+        """The assumptions of the text."""
         if self._sharing:
             seen = sum(map(bool, self._sharing.values()))
             yield (
-                f"bodies of {len(self._sharing)} fusions are unknown: {seen} were seen to write "
-                "over an operand, the others are taken not to"
+                f"bodies of {len(self._sharing)} fusions are unknown: {seen} overwrite an operand, "
+                "the others are assumed not to"
             )
         if self._shapes.guessed:
             yield f"shapes of {len(self._shapes.guessed)} bitcasts are unknown"
@@ -115,7 +117,7 @@ class ModuleWriter:
     # Computations.
 
     def _write(self, computation: Computation) -> None:
-        """Write a computation after its callees, in the order in which the calls were made."""
+        """Write a computation after its callees, in the creation order of calls."""
         if computation.name in self._texts:
             return
         calls = self._calls(computation)
@@ -133,7 +135,7 @@ class ModuleWriter:
         self._texts[computation.name] = "\n".join([head, *lines, f"}}{self._thread(computation)}"])
 
     def _thread(self, computation: Computation) -> str:
-        """The words for the thread that runs a computation, where it is not the main one."""
+        """The attribute for the thread that runs a computation, if it is not the main one."""
         draft = self._drafts.get(computation.caller)
         while draft is not None and draft.opcode.endswith("-update"):
             draft = self._drafts.get(draft.operands[0])
@@ -154,15 +156,8 @@ class ModuleWriter:
                 calls += [(draft, callee) for callee in callees.get(attribute, ())]
         return calls
 
-    def _root_of(self, computation: Computation) -> str:
-        if computation is self._entry:
-            return self._roots.of_entry(computation)
-        if computation.caller:
-            return self._roots.of_called(computation)
-        return self._roots.of_embedded(computation)
-
     def _write_hidden(self, draft: Draft, callee: str) -> None:
-        """Write a computation of which the dump shows nothing."""
+        """Write a computation that the dump does not show."""
         if draft.line is None or draft.is_async:
             return
         if draft.opcode != "fusion":
@@ -182,6 +177,77 @@ class ModuleWriter:
             is_in_place=draft.name in self._in_place,
         )
 
+    # Parameters and roots.
+
+    def _number_parameters(self) -> None:
+        """Set the numbers and shapes of parameters that are not printed."""
+        for computation in self._by_name.values():
+            members = [self._drafts[name] for name in computation.instructions]
+            unknown = [member for member in members if member.opcode == "parameter"]
+            unknown = [member for member in unknown if member.line is None]
+            if not unknown or not computation.caller:
+                continue
+            operands = _arguments(self._drafts[computation.caller], computation.name)
+            arguments = dict(enumerate(operands))
+            for draft in unknown:
+                number = self._argument_of(draft, arguments)
+                draft.attributes = str(number)
+                draft.shape = self._shapes[arguments.pop(number)]
+
+    def _argument_of(self, draft: Draft, arguments: dict[int, str]) -> int:
+        """The number of the first remaining argument with the same values, or of the first."""
+        if not arguments:
+            raise InputError(f"no operand is left for `{draft.name}`; the dump contradicts itself")
+        held = self._joined.held
+        fitting = (n for n, name in arguments.items() if held.get(name) == held[draft.name])
+        return next(fitting, min(arguments))
+
+    def _root_of(self, computation: Computation) -> str:
+        if computation is self._entry:
+            return self._entry_root()
+        if not computation.caller:
+            return self._choose_root(computation.instructions, None)
+        caller, held = self._drafts[computation.caller], self._joined.held
+        if caller.opcode == "call":
+            for name in reversed(computation.instructions):
+                if held[name] == held[caller.name]:
+                    return name
+        wanted = None
+        if caller.is_async and caller.shape is not None:
+            wanted = caller.shape.elements[1].text_without_layout
+        elif caller.shape is not None:
+            wanted = caller.shape.text_without_layout
+            if caller.opcode == "while" and computation.name == caller.callees[0]:
+                wanted = "pred[]"
+        return self._choose_root(computation.instructions, wanted)
+
+    def _entry_root(self) -> str:
+        """The root of the program: it has the shape and the allocation of the output."""
+        names = self._entry.instructions
+        output = next((a for a in self._joined.allocations if a.output_shape), None)
+        if output is None or output.output_shape is None:
+            return self._choose_root(names, None)
+        here = {value.id for value in output.values}
+        held = self._joined.held
+        fitting = [name for name in names if not here.isdisjoint(held[name].get((), ()))]
+        root = self._choose_root(fitting or names, output.output_shape)
+        if self._drafts[root].opcode == "bitcast":
+            self._drafts[root].shape = parse_shape_text(output.output_shape)
+        return root
+
+    def _choose_root(self, names: list[str], wanted: str | None) -> str:
+        """The last best match: a tuple that uses its operands, the wanted shape, unread."""
+        ranked = [
+            (
+                self._drafts[name].opcode == "tuple" and bool(self._joined.reads.get(name)),
+                wanted is None or self._shapes[name].text_without_layout == wanted,
+                name not in self._read,
+                number,
+            )
+            for number, name in enumerate(names)
+        ]
+        return names[max(ranked)[-1]]
+
     # Instructions.
 
     def _line(self, draft: Draft) -> str:
@@ -196,15 +262,24 @@ class ModuleWriter:
         return f"%{draft.name} = {shape.text} {draft.opcode}({inner}){attributes}"
 
     def _printed_line(self, draft: Draft, line: PrintedInstruction) -> str:
-        """The text of the dump; `slice-start(x)` in full, because what it wraps is known."""
+        """The text of the dump, with `slice-start(x)` and the like expanded."""
         if draft.opcode.endswith("-done") and self._drafts[draft.operands[0]].is_async:
             return line.text.replace(f" {draft.opcode}(", " async-done(", 1)
-        if not draft.is_async or draft.wrapped not in self._by_name:
+        wrapped = "" if draft.runner is None else draft.runner.callees[0]
+        if wrapped not in self._by_name:
             return line.text
         operands = ", ".join(f"%{name}" for name in draft.operands)
-        # What the wrapped instruction calls is said there.
-        attributes = _CALLS.sub("", line.tail)
+        attributes = _CALLS.sub("", line.tail)  # callees of the wrapped instruction
         if draft.opcode.endswith("-update"):
             return f"%{draft.name} = {line.shape.text} async-update({operands}){attributes}"
-        attributes = f", calls=%{draft.wrapped}{attributes}"
+        attributes = f", calls=%{wrapped}{attributes}"
         return f"%{draft.name} = {line.shape.text} async-start({operands}){attributes}"
+
+
+def _arguments(caller: Draft, callee: str) -> list[str]:
+    """The operands that are bound to a callee's parameters."""
+    if caller.opcode == "conditional":
+        return [caller.operands[1 + caller.callees.index(callee)]]
+    if caller.is_async:
+        return caller.bound
+    return caller.operands[:1] if caller.opcode == "while" else caller.operands

@@ -8,9 +8,7 @@ in `report/screens/padding_text.py`, imported on demand. A row below makes it a 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-from hlomem.base.named_tuples import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable

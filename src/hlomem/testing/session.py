@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hlomem.base.errors import HlomemError
-from hlomem.base.limits import parse_limit
+from hlomem.base.growth_limit import parse_limit
 from hlomem.base.sizes import format_bytes
 from hlomem.machines.capacity import parse_capacity
 from hlomem.report.data.diff import build_diff

@@ -1,1 +1,1 @@
-"""A dump, joined: every value with its place, its life and its instruction; nothing is judged."""
+"""Dumps joined by value and instruction, and the program they show."""

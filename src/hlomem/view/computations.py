@@ -1,19 +1,17 @@
 """The computations of a dump: their instructions and their callers.
 
-XLA prints the schedule flattened: a callee's instructions stand before the caller's own line. Read
-backwards, it is a nest: after a caller come its callees, the last one first, each whole. The
-instructions of one computation are recognised by operands, and by ids: XLA numbers the values of
-one computation in one stretch.
+XLA prints the flattened schedule, in which callees precede their caller. Read backwards it nests:
+after a caller come its callees, the last one first. Instructions of one computation are recognized
+by operands, and by ids, which are contiguous within a computation.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct, field
 
 from hlomem.base.disjoint_sets import DisjointSets
-from hlomem.base.named_tuples import NamedTuple
 from hlomem.view.drafts import draft_instructions
 from hlomem.view.operands import find_operands
 
@@ -25,25 +23,25 @@ if TYPE_CHECKING:
 
 
 class Computation(Struct, eq=False):
-    """Names of instructions, in the order they run."""
+    """Names of instructions, in execution order."""
 
     name: str
     instructions: list[str] = field(default_factory=list)
     caller: str = ""
-    """Empty for the entry, and for computations that no visible instruction calls."""
+    """Empty for the entry, and for computations without a visible caller."""
 
 
 class CallNest(NamedTuple):
-    """A dump's program, taken apart again."""
+    """The computations of a dump's program."""
 
     computations: list[Computation]
-    """The computations in the schedule, the entry first."""
+    """The scheduled computations, the entry first."""
     drafts: dict[str, Draft]
     """Every instruction, by name."""
     families: DisjointSets[str]
-    """Instructions that are known to be of one computation."""
+    """Instructions known to be of one computation."""
     problems: tuple[str, ...]
-    """Contradictions of the dump with itself."""
+    """Contradictions in the dump."""
 
     def is_parameter(self, name: str) -> bool:
         """Whether an instruction is a parameter; one without a draft is not."""
@@ -57,16 +55,17 @@ def find_computations(joined: JoinedDump, entry_name: str = "main") -> CallNest:
     problems: list[str] = []
     operands = find_operands(joined, families, problems)
     drafts = draft_instructions(joined, operands)
-    _unite_stretches(joined, families)
-    _unite_entry_parameters(joined, families)
-    parameters = {draft.name for draft in drafts.values() if draft.opcode == "parameter"}
-    callees = {draft.name: draft.callees for draft in drafts.values() if draft.callees}
-    computations = _unflatten(joined, families, callees, parameters, entry_name)
+    _unite_by_id(joined, families)
+    for name in joined.sequence:  # parameters of called computations have no values of their own
+        line = joined.printed.get(name)
+        if line is not None and line.opcode == "parameter" and name in joined.own_id:
+            families.unite(name, joined.sequence[-1])
+    computations = _unflatten(joined, families, drafts, entry_name)
     return CallNest(computations, drafts, families, tuple(problems))
 
 
-def _unite_stretches(joined: JoinedDump, families: DisjointSets[str]) -> None:
-    """Unite the instructions within one stretch of ids."""
+def _unite_by_id(joined: JoinedDump, families: DisjointSets[str]) -> None:
+    """Unite the instructions whose ids are between those of one family."""
     ordered = sorted(joined.own_id.items(), key=lambda item: item[1])
     last_of = {families.find(name): number for number, (name, _) in enumerate(ordered)}
     open_until = -1
@@ -78,33 +77,20 @@ def _unite_stretches(joined: JoinedDump, families: DisjointSets[str]) -> None:
         open_until = last_of[families.find(name)] = last
 
 
-def _unite_entry_parameters(joined: JoinedDump, families: DisjointSets[str]) -> None:
-    """Unite the parameters with values of their own: those of called computations have none."""
-    sequence = joined.sequence
-    for name in sequence:
-        line = joined.printed.get(name)
-        if line is not None and line.opcode == "parameter" and name in joined.own_id:
-            families.unite(name, sequence[-1])
-
-
 class _Frame(Struct, eq=False):
-    """A computation whose end has been read, but not yet its beginning."""
+    """A computation that is partly read, from its end."""
 
     computation: Computation
     family: str
     has_parameter: bool = False
     waiting: list[str] = field(default_factory=list)
-    """Callees of the instruction read last, in the order they run."""
+    """Callees of the instruction read last, in execution order."""
 
 
 def _unflatten(
-    joined: JoinedDump,
-    families: DisjointSets[str],
-    callees: Mapping[str, list[str]],
-    parameters: set[str],
-    entry_name: str,
+    joined: JoinedDump, families: DisjointSets[str], drafts: Mapping[str, Draft], entry_name: str
 ) -> list[Computation]:
-    """Take the flattened schedule apart; `callees` are those of each caller, as they run."""
+    """Split the flattened schedule into computations."""
     sequence = joined.sequence
     if not sequence:
         return [Computation(entry_name)]
@@ -125,8 +111,11 @@ def _unflatten(
                 families.unite(name, frame.family)
                 frame.family = families.find(name)
         frame.computation.instructions.append(name)
-        frame.has_parameter = frame.has_parameter or name in parameters
-        frame.waiting = [callee for callee in callees.get(name, ()) if callee not in done]
+        draft = drafts.get(name)
+        if draft is not None and draft.opcode == "parameter":
+            frame.has_parameter = True
+        callees = draft.callees if draft is not None else ()
+        frame.waiting = [callee for callee in callees if callee not in done]
     for computation in done.values():
         computation.instructions.reverse()
     return list(done.values())
@@ -138,7 +127,7 @@ def _open(name: str, caller: str, family: str, done: dict[str, Computation]) -> 
 
 
 def _is_over(frames: list[_Frame], family: str) -> bool:
-    """Whether the next name to the front is not of the innermost computation."""
+    """Whether the previous instruction is not of the innermost computation."""
     *outer, frame = frames
     if family == frame.family or frame.waiting:
         return False

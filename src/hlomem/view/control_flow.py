@@ -1,13 +1,12 @@
-"""Loops and branches, found in a dump alone.
+"""Loops and conditionals, found in a dump alone.
 
-In: a joined dump. Out: its `Structure`. XLA flattens a program into one sequence: condition and
-body of a loop, and the branches of a conditional one after another, stand directly before the
-instruction that runs them (`HloLiveRange::FlattenSchedule`):
+In the flattened sequence, the condition and body of a loop and the branches of a conditional
+directly precede the instruction that runs them (`HloLiveRange::FlattenSchedule`):
 
     tuple   P  ...  Q  ...  T   W           a loop W: condition from P, body from Q, root T
             P  ... R  Q ... T   C           a conditional C: branches from P and Q, roots R and T
 
-`view.computations` says which instruction belongs where; a root is known by its shape.
+A root is recognized by its shape.
 """
 
 from __future__ import annotations
@@ -25,21 +24,21 @@ if TYPE_CHECKING:
 
 
 class Loop(Struct, frozen=True):
-    """A while, the parameters of its condition and body, and what the body returns."""
+    """A while, the parameters of its condition and body, and the body's root."""
 
     instruction: str
     condition_parameter: str
     body_parameter: str
     body_root: str | None
-    """None where the dump does not tell."""
+    """None if the dump does not show it."""
 
 
 class Branch(Struct, frozen=True):
-    """One branch of a conditional: the moments it takes, and what it returns."""
+    """One branch of a conditional: its steps and its root."""
 
     start: Step
     end: Step
-    """One past its last moment."""
+    """One past the last step."""
     root: str | None
 
 
@@ -50,7 +49,7 @@ class Conditional(Struct, frozen=True):
     branches: tuple[Branch, ...]
 
     def branch_at(self, moment: Step) -> int | None:
-        """The number of the branch that runs at a moment."""
+        """The number of the branch that runs at a step."""
         for number, branch in enumerate(self.branches):
             if branch.start <= moment < branch.end:
                 return number
@@ -58,7 +57,7 @@ class Conditional(Struct, frozen=True):
 
 
 class Structure(Struct, frozen=True):
-    """The control flow of a program, as far as it is known."""
+    """The known control flow of a program."""
 
     loops: tuple[Loop, ...] = ()
     conditionals: tuple[Conditional, ...] = ()
@@ -66,7 +65,7 @@ class Structure(Struct, frozen=True):
     """Loops and conditionals whose parts were not found."""
 
     def are_exclusive(self, one: Step, two: Step) -> bool:
-        """Whether two moments lie in different branches of one conditional."""
+        """Whether two steps are in different branches of one conditional."""
         for conditional in self.conditionals:
             branches = {conditional.branch_at(one), conditional.branch_at(two)}
             if None not in branches and len(branches) > 1:
@@ -75,11 +74,9 @@ class Structure(Struct, frozen=True):
 
 
 def find_structure(joined: JoinedDump) -> Structure:
-    """The loops and conditionals a dump shows."""
+    """The loops and conditionals of a dump."""
     opcodes = joined.names_of_opcode
     branching = {*opcodes.get("while", ()), *opcodes.get("conditional", ())}
-    if not branching:
-        return Structure()
     callers = [name for name in joined.time_of if name in branching]
     if not callers:
         return Structure()
@@ -128,5 +125,5 @@ def _root(joined: JoinedDump, computation: Computation) -> str | None:
 
 
 def _shapes(joined: JoinedDump, name: str) -> set[str]:
-    """The shapes of the values that are all of an instruction's result."""
+    """The shapes of the values at the top of an instruction's result."""
     return {placed.value.shape for placed in joined.values_at.get((name, ()), ())}

@@ -1,8 +1,7 @@
-"""Every instruction of a dump's program: opcode and callees, also where no line shows them.
+"""The opcode and callees of every instruction of a dump, also of unprinted ones.
 
-In: a joined dump and the operands of its instructions. Out: a `Draft` each. The opcode of an
-unprinted instruction follows from the values it holds: those of its operand are passed on by a
-bitcast, those of one element by a get-tuple-element, others come out of a call.
+The opcode of an unprinted instruction follows from the values it holds: a bitcast forwards those of
+its operand, a get-tuple-element those of one element, and other values come from a call.
 """
 
 from __future__ import annotations
@@ -21,34 +20,28 @@ if TYPE_CHECKING:
 
 
 class Draft(Struct, eq=False):
-    """An instruction to be written."""
+    """An instruction of a dump's program."""
 
     name: str
     opcode: Opcode
     operands: list[str]
     line: PrintedInstruction | None = None
-    """Its text, where the dump shows it."""
+    """Its text, if the dump shows it."""
     shape: Shape | None = None
     attributes: str = ""
     callees: list[str] = field(default_factory=list)
-    """The computations it runs in its own place in the schedule, as they run."""
+    """The scheduled computations it runs, in execution order."""
 
     runner: Draft | None = None
-    """For a start or update, also one that is short for it as `slice-start` is: the operation of
-    its chain that runs the computation they wrap, the start or the update that has all operands."""
+    """For an asynchronous start or update, `slice-start` and the like included: the operation of
+    its chain that has all operands, which runs the wrapped computation."""
     bound: list[str] = field(default_factory=list)
-    """The operands of the computation it wraps, as far as they are known when it runs."""
+    """The operands of the wrapped computation so far."""
 
     @property
     def is_async(self) -> bool:
-        """Whether it starts or updates something that runs asynchronously."""
+        """Whether it is a start or update of an asynchronous computation."""
         return self.runner is not None
-
-    @property
-    def wrapped(self) -> str:
-        """The name of the computation its chain runs."""
-        assert self.runner is not None
-        return self.runner.callees[0]
 
 
 def draft_instructions(joined: JoinedDump, operands: dict[str, list[str]]) -> dict[str, Draft]:
@@ -69,9 +62,9 @@ def draft_instructions(joined: JoinedDump, operands: dict[str, list[str]]) -> di
 def _bind(
     draft: Draft, line: PrintedInstruction, joined: JoinedDump, drafts: dict[str, Draft]
 ) -> None:
-    """Note the operands of what an asynchronous operation wraps, and where that runs.
+    """Set the bound operands and the runner of an asynchronous operation.
 
-    It runs before the first operation of its chain that has all operands (`IsFirstFullyBound` of
+    The runner is the first of its chain with all operands (`IsFirstFullyBound` of
     `hlo/ir/hlo_instruction_utils.cc`).
     """
     suffix = _suffix(line)
@@ -86,18 +79,15 @@ def _bind(
         draft.runner = draft
         while before is not None:
             before.runner = draft
-            before = drafts.get(before.operands[0]) if _is_update(before) else None
-
-
-def _is_update(draft: Draft) -> bool:
-    return draft.opcode.endswith(_UPDATE) and bool(draft.operands)
+            is_update = before.opcode.endswith(_UPDATE) and bool(before.operands)
+            before = drafts.get(before.operands[0]) if is_update else None
 
 
 _START, _UPDATE = "-start", "-update"
 
 
 def _suffix(line: PrintedInstruction) -> str:
-    """`-start` or `-update`, for what may be part of an asynchronous chain."""
+    """`-start` or `-update`, if an instruction may be part of an asynchronous chain."""
     if line.opcode == "copy-start":
         return ""
     return next((suffix for suffix in (_START, _UPDATE) if line.opcode.endswith(suffix)), "")
@@ -106,8 +96,8 @@ def _suffix(line: PrintedInstruction) -> str:
 def _wraps_another(draft: Draft, line: PrintedInstruction, joined: JoinedDump) -> bool:
     """Whether `slice-start` is short for an async-start: then a slice defines its result.
 
-    What writes over an operand shows its result only when it is done. Then it is the wrapped
-    instruction's place that tells: a callee stands right before its caller.
+    In-place operations show their result only when done; their wrapped instruction directly
+    precedes them.
     """
     name = draft.name
     results = [ids for index, ids in joined.held.get(name, {}).items() if index[:1] == (1,)]
@@ -119,7 +109,7 @@ def _wraps_another(draft: Draft, line: PrintedInstruction, joined: JoinedDump) -
 
 
 def _reads_through_parameters(draft: Draft, joined: JoinedDump) -> bool:
-    """Whether the instruction before reads other names for just what this one reads."""
+    """Whether the previous instruction reads the same values under other names."""
     time = joined.time_of.get(draft.name, 0)
     before = joined.printed.get(joined.sequence[time - 1]) if time else None
     if before is None or len(before.operands) != len(draft.bound):
@@ -131,7 +121,7 @@ def _reads_through_parameters(draft: Draft, joined: JoinedDump) -> bool:
 
 
 def _callees_in_order(line: PrintedInstruction) -> list[str]:
-    """The computations an instruction runs in its place; a loop's condition runs first."""
+    """The scheduled computations an instruction runs; a loop's condition first."""
     if line.opcode not in RUN_IN_PLACE:
         return []
     callees = line.callees
@@ -164,11 +154,11 @@ def _draft_unprinted(
 def _draft_of_one(
     name: str, operands: list[str], joined: JoinedDump, operand: Draft | None
 ) -> Draft | None:
-    """An instruction that hands on what its one operand holds, or a part of it."""
+    """An instruction that forwards the values of its operand, or of a part of it."""
     held, operand_held = joined.held[name], joined.held.get(operands[0], {})
     element = _element_held(held, operand_held)
     is_element = element is not None and _reads_only(element, joined.reads.get(name, []))
-    if operand is not None and not (is_element and element == 0):  # else the start's own operands
+    if operand is not None and not (is_element and element == 0):  # 0 holds the start's operands
         if operand.is_async:
             return Draft(name, "async-done", operands)
         if operand.opcode.endswith(_START):
@@ -183,9 +173,9 @@ def _draft_of_one(
 
 
 def _is_started(held: Parts) -> bool:
-    """Whether a tuple has the form of what is started: operands in a tuple, a result, a context.
+    """Whether a tuple has the form of an async-start: a tuple of operands, a result, a context.
 
-    A loop carries such a one in its state from one turn to the next.
+    A loop may carry such a tuple from one iteration to the next.
     """
     elements = {index[0] for index in held if index}
     return elements == {0, 1, 2} and (0, 0) in held
@@ -201,7 +191,7 @@ def _element_held(held: Parts, operand_held: Parts) -> int | None:
 
 
 def _reads_only(element: int, reads: list[Read]) -> bool:
-    """Whether nothing below the top is read but one element."""
+    """Whether only one element is read below the top."""
     return all(
         read.shape_index is not None and read.shape_index[:1] in ((), (element,)) for read in reads
     )

@@ -1,9 +1,8 @@
-"""Families of values that must share one place: XLA's HloBuffers, found in a dump.
+"""Families of values that must share one slice: XLA's HloBuffers, found in a dump.
 
-In: a joined dump and its control flow. Out: `AliasClasses`. A loop carries one value in many
-versions (`HloAliasAnalysis: ComputeWhileAliasedBuffers`): its operand, the parameters of condition
-and body, the body's result and its own. The results of a conditional's branches are its
-result; an output that is declared to alias an operand is that operand.
+A family holds a loop's operand, the parameters of condition and body, the body's result and the
+loop's own (`HloAliasAnalysis: ComputeWhileAliasedBuffers`); the results of a conditional and its
+branches; an operand and the output declared to alias it.
 """
 
 from __future__ import annotations
@@ -25,18 +24,18 @@ UPDATES = frozenset[Opcode]({"dynamic-update-slice", "scatter"})
 
 
 class AliasClasses:
-    """Values joined into families; `reason` says why a value was joined to another."""
+    """Families of values; `reason` tells why a value was joined to another."""
 
     def __init__(self) -> None:
         self._sets = DisjointSets["PlacedValue"]()
         self.reason: dict[PlacedValue, str] = {}
 
     def head(self, placed: PlacedValue) -> PlacedValue:
-        """The value that stands for the family."""
+        """The representative of a value's family."""
         return self._sets.find(placed)
 
     def join(self, values: Iterable[PlacedValue], reason: str) -> None:
-        """Makes one family of the families of these values."""
+        """Merge the families of these values."""
         first: PlacedValue | None = None
         for placed in values:
             self.reason.setdefault(placed, reason)
@@ -48,13 +47,13 @@ class AliasClasses:
         return self._sets.are_together(one, two)
 
     def members(self, values: Iterable[PlacedValue]) -> dict[PlacedValue, list[PlacedValue]]:
-        """The values of each family of more than one."""
+        """The families with several of these values."""
         found = self._sets.groups(placed for placed in values if placed in self.reason)
         return {head: family for head, family in found.items() if len(family) > 1}
 
 
 def find_alias_classes(joined: JoinedDump, structure: Structure) -> AliasClasses:
-    """The families a dump shows."""
+    """The families of a dump."""
     families = AliasClasses()
     for loop in structure.loops:
         _join_loop(joined, loop, families)
@@ -85,7 +84,7 @@ def _join_loop(joined: JoinedDump, loop: Loop, families: AliasClasses) -> None:
 
 
 def _join_in_place(joined: JoinedDump, name: str, families: AliasClasses) -> None:
-    """Join a result with the operand it always overwrites: one it declares, or updates."""
+    """Join a result with the operand that it declares to alias, or updates."""
     printed = joined.printed[name]
     for output, operand, inside in printed.operand_pairs:
         read = joined.read_by.get((name, operand), ())

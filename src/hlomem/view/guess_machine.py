@@ -1,22 +1,20 @@
-"""The machine a dump or a module is of: given, or inferred from what it shows.
+"""The machine of a dump or module: given, or inferred with a reason.
 
-Neither names its machine. In: a joined dump, or an HLO module; both are searched for the marks
-that the files of `hlomem.machines` list (tiles, operation queues, calls of libraries). Out: the
-machine and the reason. Among the chips of a dump those remain whose sizes fit most values; they
-differ in the size of a tuple table and in the color of fast memory, and where a dump shows
-neither, any of them gives the same answers. Of a module, all chips remain that nothing speaks
-against, and sometimes nothing tells even the platform.
+Both are searched for the marks in `hlomem.machines` (tiles, operation queues, library calls). Chips
+are told apart by sizes of values in a dump, by marks in a module; if several remain, plans do not
+depend on the choice.
 """
 
 from __future__ import annotations
 
 import re
 from functools import cache, partial
+from os.path import basename
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from hlomem.base.errors import HlomemError
-from hlomem.base.named_tuples import NamedTuple
-from hlomem.base.paths import file_name
 from hlomem.dump.eras import releases_of
 from hlomem.hlo.padding import unpadded_size
 from hlomem.machines.options import options_for
@@ -33,39 +31,37 @@ if TYPE_CHECKING:
 
 _POINTER_SIZE = 8
 _MAX_WRONG_SHARE = 0.2
-"""The share of values whose sizes may be wrong before it is the machine that is."""
+"""Above this share of wrong sizes, the machine is wrong, not the sizes."""
 _PIECES = 32
 _PIECE = 8192
-"""The characters of each piece of a program that is searched first."""
+"""The number and length of pieces of a program that are searched first."""
 _LAST_VALUES = 300
-"""The number of values of a dump that are searched first: the last of the entry computation."""
 _VALUE_PIECE = 2000
-"""The characters of each that are searched: the tuple of all results has tens of thousands."""
+"""The number of values of a dump that are searched first, and the searched length of each."""
 _PRINTED_BY_XLA = "entry_computation_layout="
-"""In the first line of every module that XLA prints; hand-written ones leave it out."""
+"""In the first line of modules that XLA prints; hand-written ones omit it."""
 
 
-class MachineGuess(NamedTuple):
-    """A machine and how it is known."""
+class MachineGuess(Struct, frozen=True):
+    """A machine and the reason for it."""
 
     machine: Machine
     reason: str
-    """Empty when it was given."""
+    """Empty if it was given."""
     explains_sizes: bool = True
-    """Whether it gives the size of nearly every value, so that the others are wrong."""
+    """Whether nearly all sizes are right for it, so that other sizes are errors."""
 
 
-class MachineCandidates(NamedTuple):
-    """The machines a program may be for, and how they are known."""
+class MachineCandidates(Struct, frozen=True):
+    """The possible machines of a program, and the reason."""
 
     machines: tuple[Machine, ...]
-    """Every machine that nothing speaks against."""
     reason: str
-    """Empty where the platform cannot be told."""
+    """Empty if the platform is unknown."""
 
 
 def size_on(machine: Machine, placed: PlacedValue) -> int | None:
-    """The bytes a value's shape takes; None where the shape does not say."""
+    """The bytes of a value's shape; None if unknown."""
     shape = parse_shape_or_none(placed.value.shape)
     if shape is None:
         return None
@@ -78,7 +74,7 @@ def size_on(machine: Machine, placed: PlacedValue) -> int | None:
 
 
 def unpadded_size_of(text: str) -> int | None:
-    """The bytes of a shape without padding, with pointers of 8, as XLA counts at the peak."""
+    """The unpadded bytes of a shape with 8-byte pointers, as XLA counts at the peak."""
     shape = parse_shape_or_none(text)
     try:
         return None if shape is None else unpadded_size(shape, _POINTER_SIZE)
@@ -87,12 +83,12 @@ def unpadded_size_of(text: str) -> int | None:
 
 
 def choose_machine(joined: JoinedDump, given: Machine | None) -> MachineGuess:
-    """The machine a plan is for."""
+    """The machine of a plan."""
     if given is not None:
-        return MachineGuess(_at_its_time(given, joined), "")
+        return MachineGuess(_as_of_era(given, joined), "")
     fitting = guess_for_dump(joined)
     best, reason = fitting.machines[0], fitting.reason
-    machine = _at_its_time(best, joined)
+    machine = _as_of_era(best, joined)
     if machine != best:
         reason += ", its format is old"
     wrong = (1 - _share_explained(joined, machine)) * len(joined.placed)
@@ -100,22 +96,20 @@ def choose_machine(joined: JoinedDump, given: Machine | None) -> MachineGuess:
 
 
 def guess_for_dump(joined: JoinedDump) -> MachineCandidates:
-    """The machines a plan may be for: those whose sizes fit best."""
+    """The possible machines of a plan: those whose sizes fit best."""
     platform, reason = platform_of_dump(joined.dump)
     machines = machines_of(platform)
     if len(machines) == 1:
         return MachineCandidates(machines, reason)
-    scores = [_chip_score(joined, machine) for machine in machines]
-    best = [
-        machine for machine, score in zip(machines, scores, strict=True) if score == max(scores)
-    ]
-    return MachineCandidates(tuple(best), reason)
+    score_of = {machine.name: _chip_score(joined, machine) for machine in machines}
+    best = max(score_of.values())
+    return MachineCandidates(tuple(m for m in machines if score_of[m.name] == best), reason)
 
 
 def platform_of_dump(dump: Dump) -> tuple[str, str]:
-    """The platform of a dump and the reason; the one without marks where there are none.
+    """The platform of a dump and the reason.
 
-    Where the dump itself has no mark, XLA's name for its file tells, or the program beside it.
+    Without a mark in the dump, XLA's file name decides, then the program next to it.
     """
     always, _ = _marking_platforms()
     values = dump.values.values[-_LAST_VALUES:] if dump.values else ()
@@ -132,15 +126,15 @@ def platform_of_dump(dump: Dump) -> tuple[str, str]:
 
 
 def platform_of_names(dump: Dump) -> str | None:
-    """The platform in XLA's names for the files of a dump; None where they have none."""
+    """The platform in the names of a dump's files; None if they have none."""
     for name in (dump.name, *(part.name for part in dump.parts)):
-        if (named := _platform_of_name(file_name(name))) is not None:
+        if (named := _platform_of_name(basename(name))) is not None:
             return named[0]
     return None
 
 
 def _printed_text(dump: Dump) -> str:
-    """All shapes and instructions that a dump prints."""
+    """The shapes and instructions of a dump."""
     allocations = dump.assignment.allocations if dump.assignment else ()
     shapes = {value.shape for allocation in allocations for value in allocation.values}
     values = dump.values.values if dump.values else ()
@@ -149,7 +143,7 @@ def _printed_text(dump: Dump) -> str:
 
 
 def _program_text(dump: Dump) -> str:
-    """The text of the program beside a dump; empty where it cannot be read."""
+    """The text of a dump's program; empty if it cannot be read."""
     try:
         return "" if dump.module is None else dump.module.searchable_text
     except HlomemError:
@@ -157,13 +151,20 @@ def _program_text(dump: Dump) -> str:
 
 
 def _find_mark(whole: Callable[[], str], part: str) -> tuple[str, str] | None:
-    """The platform whose mark is in a text, and what the surest mark says.
+    """The platform whose mark is in a text, and the surest mark as a reason.
 
-    No compiler leaves marks of two platforms, and most leave one on every other line: a part of the
-    text tells the platform, and only where it does not all marks are looked for in the whole.
+    No compiler leaves marks of two platforms, and most leave many, so a part of the text usually
+    determines the platform.
     """
     platforms = [platform for kind in _marking_platforms() for platform in kind]
-    likely = next((platform for platform in platforms if _marks_in(part, platform)), None)
+    likely = next(
+        (
+            platform
+            for platform in platforms
+            if any(mark.is_in(part) for mark in _marks_of(platform).texts)
+        ),
+        None,
+    )
     whole = cache(whole)
     for platform in platforms if likely is None else (likely,):
         for mark in _marks_of(platform).texts:
@@ -173,15 +174,11 @@ def _find_mark(whole: Callable[[], str], part: str) -> tuple[str, str] | None:
 
 
 def _pieces(text: str) -> str:
-    """A part of a program: pieces from all over it, as long stretches may have no mark."""
+    """Pieces from all over a program, as long sections may have no mark."""
     if len(text) <= _PIECES * _PIECE:
         return text
     starts = range(0, len(text), len(text) // _PIECES)
     return "\n".join([text[start : start + _PIECE] for start in starts])
-
-
-def _marks_in(text: str, platform: str) -> bool:
-    return any(mark.is_in(text) for mark in _marks_of(platform).texts)
 
 
 def _marking_platforms() -> tuple[list[str], list[str]]:
@@ -197,14 +194,14 @@ def _marks_of(platform: str) -> Marks:
 
 
 def _unmarked() -> tuple[str, str]:
-    """The platform whose compiler need not leave a mark."""
+    """The platform of programs without marks, and the reason."""
     return next(
         (platform, says) for platform in PLATFORMS if (says := _marks_of(platform).absent_says)
     )
 
 
-def _at_its_time(machine: Machine, joined: JoinedDump) -> Machine:
-    """A machine as the oldest release that can have written a dump planned for it."""
+def _as_of_era(machine: Machine, joined: JoinedDump) -> Machine:
+    """A machine as of the oldest release that writes a dump's format."""
     era = joined.dump.eras[0]
     if era.jaxlib is None:
         return machine
@@ -212,7 +209,7 @@ def _at_its_time(machine: Machine, joined: JoinedDump) -> Machine:
 
 
 def _chip_score(joined: JoinedDump, chip: Machine) -> tuple[float, int]:
-    """The number of fitting sizes, then of allocations, even empty ones, in its fast memory."""
+    """The share of fitting sizes, then the number of allocations in its fast memory."""
     in_fast = sum(allocation.color == chip.preset_color for allocation in joined.allocations)
     return (_share_explained(joined, chip), in_fast)
 
@@ -232,14 +229,14 @@ def _share_explained(joined: JoinedDump, machine: Machine) -> float:
 def guess_for_module(
     module: HloModule, path: str = "", platform: str = "", chip: str = ""
 ) -> MachineCandidates:
-    """The machines a module may be for; `platform` and `chip` are as far as they are given.
+    """The possible machines of a module; `platform` and `chip` may be given.
 
-    A module that XLA has compiled for a GPU or a TPU always has a mark, so that one without is for
-    the CPU; a text that XLA did not print may be for any machine.
+    Modules compiled for a GPU or TPU always have a mark, so one without is for the CPU; a text that
+    XLA did not print may be for any machine.
     """
-    reason = ""
+    reason, file = "", basename(path)
     if not platform:
-        platform, reason, named = _platform_of_module(module, file_name(path))
+        platform, reason, named = _platform_of_module(module, file)
         chip = chip or named
     if not platform:
         return MachineCandidates(
@@ -247,11 +244,11 @@ def guess_for_module(
         )
     if chip:
         return MachineCandidates((find_machine(platform, chip),), reason)
-    return _chips_of_module(module, file_name(path), machines_of(platform), reason)
+    return _chips_of_module(module, file, machines_of(platform), reason)
 
 
 def _platform_of_module(module: HloModule, file: str) -> tuple[str, str, str]:
-    """The platform, the reason and, where the file's name has it, the chip."""
+    """The platform, the reason and, if the file's name has it, the chip."""
     text = module.searchable_text
     named = _platform_of_name(file)
     marked = _find_mark(lambda: text, _pieces(text))
@@ -262,12 +259,12 @@ def _platform_of_module(module: HloModule, file: str) -> tuple[str, str, str]:
         return named[0], "its file's name says so", named[1]
     if _PRINTED_BY_XLA in text.partition("\n")[0]:
         platform, reason = _unmarked()
-        return platform, f"{reason}, and nothing else speaks for another machine", ""
+        return platform, f"{reason}, and nothing indicates another machine", ""
     return "", "", ""
 
 
 def _platform_of_name(file: str) -> tuple[str, str] | None:
-    """The platform, and sometimes the chip, in a name that XLA gives to its files."""
+    """The platform, and sometimes the chip, in XLA's file name."""
     for platform in PLATFORMS:
         pattern = _marks_of(platform).file_names
         match = re.search(pattern, file) if pattern else None
@@ -279,7 +276,7 @@ def _platform_of_name(file: str) -> tuple[str, str] | None:
 def _chips_of_module(
     module: HloModule, file: str, machines: tuple[Machine, ...], reason: str
 ) -> MachineCandidates:
-    """The chips of a platform that a module may be for."""
+    """The possible chips of a module."""
     words = set(re.split(r"[^a-z0-9]+", file.lower()))
     named = [machine for machine in machines if machine.chip_name and machine.chip_name in words]
     if len(named) == 1:

@@ -1,10 +1,8 @@
-"""The printed line of an instruction, taken apart.
+"""The parts of an instruction's printed line, found on demand.
 
     %name = shape opcode(operands), attribute=value, metadata={op_name="…"}
 
-In: a line as dumps and messages print it, one at a time. Out: `PrintedInstruction`, which finds
-each part when asked for it. Whole modules are read by `hlomem.hlo.text`, which is stricter and
-faster; only these two know what an instruction looks like.
+Whole modules are read by `hlomem.hlo.text`, which is stricter and faster.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ if TYPE_CHECKING:
     from hlomem.dump.records import ShapeIndex
     from hlomem.hlo.shape import Shape
 
-# No opcode has one letter, `b(...)` is a shape. Messages leave the shape out.
+# No opcode has one letter: `b(...)` is a shape. Messages omit the shape.
 _LINE = lazy_pattern(r"(?:ROOT )?%?([^ ]++) = (?:([^ ]*+(?: [^ ]*+)*?) )??([a-z][a-z0-9-]+)\(")
 _SHAPE = nested_brackets(r"\(", 8) + r"|[a-z][a-z0-9]*+\[[^\[\]]*+\](?:\{[^{}]*+\})?"
 _OPERAND = lazy_pattern(r"%([\w.-]++)")
@@ -44,20 +42,20 @@ _TARGET = lazy_pattern(r'custom_call_target="([^"]*)"')
 
 
 class PrintedInstruction(Struct, eq=False, dict=True):
-    """An instruction, as far as its printed line tells."""
+    """One printed instruction."""
 
     text: str
     """The whole line."""
     name: str
     shape_text: str
-    """Empty where the line does not say."""
+    """Empty if the line omits it."""
     opcode: Opcode
     start: int
-    """The position of its operands."""
+    """The offset of the operands."""
 
     @cached_property
     def shape(self) -> Shape:
-        """Its result; raises where the text is not of a shape."""
+        """The shape; raises if the text is not a shape."""
         return parse_shape_text(self.shape_text)
 
     @cached_property
@@ -69,7 +67,7 @@ class PrintedInstruction(Struct, eq=False, dict=True):
 
     @property
     def operand_shapes(self) -> tuple[str, ...]:
-        """The operands' shapes as the line prints them; empty for those it prints without."""
+        """The printed shapes of the operands; empty for those without."""
         if self.opcode in PAYLOAD_OPCODES:
             return ()
         return tuple(_SHAPED_OPERAND.findall(INDEX_COMMENT.sub("", self.inner)))
@@ -101,11 +99,11 @@ class PrintedInstruction(Struct, eq=False, dict=True):
 
     @cached_property
     def op_name(self) -> str:
-        """The name of its operation, as its metadata says; empty where it says nothing."""
+        """The `op_name` of the metadata, if any."""
         return self.find_op_name()
 
     def find_op_name(self) -> str:
-        """The same for who asks once: to keep it takes longer than to find it."""
+        """`op_name` without caching, which costs more than finding it."""
         start = self.text.find(METADATA, _closing(self.text, self.start))
         return "" if start < 0 else read_op_name(self.text, start)
 
@@ -119,13 +117,13 @@ class PrintedInstruction(Struct, eq=False, dict=True):
 
     @property
     def target(self) -> str:
-        """The function a custom call names."""
+        """The target of a custom call."""
         found = _TARGET.search(self.tail)
         return found[1] if found else ""
 
     @property
     def thread(self) -> str:
-        """The thread an asynchronous operation names; empty for the main one."""
+        """The thread of an asynchronous operation; empty for the main one."""
         found = _THREAD.search(self.tail)
         return found[1] if found else ""
 
@@ -148,7 +146,7 @@ class PrintedInstruction(Struct, eq=False, dict=True):
 
 
 def parse_instruction_line(text: str) -> PrintedInstruction | None:
-    """The parts of a printed line; None where it is not an instruction's."""
+    """The parts of a printed line; None if it is not an instruction."""
     match = _LINE.match(text)
     if match is None:
         return None
@@ -157,7 +155,7 @@ def parse_instruction_line(text: str) -> PrintedInstruction | None:
 
 
 def source_of(metadata: Metadata) -> str:
-    """`file:line` of the program; empty where nothing is said."""
+    """`file:line` of the program, if known."""
     if not metadata.source_line:
         return metadata.source_file
     return f"{metadata.source_file}:{metadata.source_line}" if metadata.source_file else ""
@@ -168,7 +166,7 @@ def _index(text: str) -> ShapeIndex:
 
 
 def _closing(text: str, start: int) -> int:
-    """The position of the parenthesis that closes the one opened before `start`."""
+    """The offset of the parenthesis that closes the one before `start`."""
     end = text.find(")", start)
     if end >= 0 and text.find("(", start, end) < 0:
         return end

@@ -1,18 +1,15 @@
-"""A dump, joined: every value with its place, its life, and what its instruction's line says.
+"""A dump's files joined by value and by instruction.
 
-In: a `Dump`, whole or in parts. Out: a `JoinedDump`, which only joins what the files say about the
-same value or the same instruction; it judges nothing. A value's live range is found by its
-instruction and index, its uses by its id. Whatever a missing file would hold is empty.
+Live ranges are found by instruction and index, uses by id. The contents of missing files are empty.
 """
 
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
-from hlomem.base.named_tuples import NamedTuple
 from hlomem.base.quantities import Offset, Step, steps
 from hlomem.view.instruction_line import PrintedInstruction, parse_instruction_line
 
@@ -37,7 +34,7 @@ Parts = dict["ShapeIndex", list["ValueId"]]
 
 
 class Read(NamedTuple):
-    """An operand, or a part of one, and a value it may hold."""
+    """An operand, or a part of one, and a value in it."""
 
     operand: int
     shape_index: ShapeIndex | None
@@ -45,16 +42,15 @@ class Read(NamedTuple):
 
 
 class PlacedValue(Struct, eq=False, gc=False):
-    """A value in an allocation, with what the other files say about it."""
+    """A value in an allocation, with its records in other files."""
 
     value: AssignedValue
     allocation: Allocation
     life: LiveRange | None
     used: UsedValue | None
     id: ValueId
-    """The number XLA gave the value."""
     index: ShapeIndex
-    """Its index in its instruction's result."""
+    """The index in its instruction's result."""
     start: Offset
     """Its first byte in the allocation."""
     end: Offset
@@ -62,7 +58,7 @@ class PlacedValue(Struct, eq=False, gc=False):
 
     @property
     def slice(self) -> tuple[AllocationIndex, Offset, ByteCount]:
-        """Allocation, offset and size: the exact place."""
+        """Allocation, offset and size."""
         return (self.allocation.index, self.value.offset, self.value.size)
 
     def shares_bytes_with(self, other: PlacedValue) -> bool:
@@ -75,9 +71,14 @@ class PlacedValue(Struct, eq=False, gc=False):
         return {use.instruction for use in (self.used.uses if self.used else None) or ()}
 
     def operand_numbers(self, user: str) -> list[int]:
-        """The operand numbers by which an instruction reads it."""
+        """The operand numbers at which an instruction reads it."""
         uses = self.used.uses if self.used else None
         return [use.operand for use in uses or () if use.instruction == user]
+
+    def reads_or_feeds(self, other: PlacedValue) -> bool:
+        """Whether one of two values is an operand of the other."""
+        names = self.value.name, other.value.name
+        return bool(self.operand_numbers(names[1]) or other.operand_numbers(names[0]))
 
 
 def display_name(value: Value) -> str:
@@ -93,12 +94,12 @@ def indexed(name: str, index: ShapeIndex | None) -> str:
 
 
 class JoinedDump(Struct, eq=False, dict=True):
-    """Every value of a dump with its place, in the order of the dump."""
+    """The values of a dump in its order, and indices of its records."""
 
     dump: Dump
     placed: list[PlacedValue]
     life_of: dict[tuple[str, ShapeIndex] | str, LiveRange]
-    """The live ranges of values; see `find_life`."""
+    """Use `find_life`."""
 
     @cached_property
     def allocations(self) -> Sequence[Allocation]:
@@ -107,12 +108,12 @@ class JoinedDump(Struct, eq=False, dict=True):
 
     @cached_property
     def used(self) -> Sequence[UsedValue]:
-        """Every value with its positions and uses, whether or not it has a place."""
+        """Every value with its positions and uses, in an allocation or not."""
         return self.dump.values.values if self.dump.values else ()
 
     @cached_property
     def sequence(self) -> Sequence[str]:
-        """The instructions in the order they run; those inside operations are not in it."""
+        """The scheduled instructions in execution order."""
         return self.dump.live_ranges.sequence if self.dump.live_ranges else ()
 
     @property
@@ -122,34 +123,36 @@ class JoinedDump(Struct, eq=False, dict=True):
 
     @property
     def peak(self) -> Peak | None:
-        """The moment with most bytes alive, by XLA's account."""
+        """The peak, as XLA counts."""
         return self.dump.live_ranges.peak if self.dump.live_ranges else None
 
     @cached_property
     def time_of(self) -> dict[str, Step]:
-        """The position of each instruction in the sequence."""
+        """The step of each instruction."""
         return dict(zip(self.sequence, steps(len(self.sequence)), strict=True))
 
     def find_life(self, name: str, index: ShapeIndex | None) -> LiveRange | None:
-        """The live range of the value defined by a part of an instruction's result."""
-        # Most values are all of an instruction's result: its name is key enough.
+        """The live range of the value defined by a part of an instruction's result.
+
+        Most values are whole results, for which the name is the key.
+        """
         return self.life_of.get((name, index) if index else name)
 
     # By value.
 
     @cached_property
     def used_by_id(self) -> dict[ValueId, UsedValue]:
-        """Positions and uses of values, by XLA's id."""
+        """The values with positions and uses, by id."""
         return {value.id: value for value in self.used}
 
     @cached_property
     def placed_by_id(self) -> dict[ValueId, PlacedValue]:
-        """The values with a place, by XLA's number."""
+        """The values in allocations, by id."""
         return {placed.id: placed for placed in self.placed}
 
     @cached_property
     def placed_by_name(self) -> dict[tuple[str, ShapeIndex], PlacedValue]:
-        """The values with a place, by the instruction and index that define them."""
+        """The values in allocations, by the instruction and index that define them."""
         return {(placed.value.name, placed.index): placed for placed in self.placed}
 
     def share_bytes(self, one: UsedValue, other: UsedValue) -> bool:
@@ -159,7 +162,7 @@ class JoinedDump(Struct, eq=False, dict=True):
 
     @cached_property
     def output(self) -> PlacedValue | None:
-        """The value a program returns: the last to be put where the output's top level is."""
+        """The value a program returns: the last in the allocation of the output's top level."""
         held = [placed for placed in self.placed if placed.allocation.output_shape is not None]
         alive = [(placed.life.start, placed.id, placed) for placed in held if placed.life]
         return max(alive, key=lambda entry: entry[:2])[2] if alive else None
@@ -173,7 +176,7 @@ class JoinedDump(Struct, eq=False, dict=True):
 
     @cached_property
     def printed(self) -> dict[str, PrintedInstruction]:
-        """Those lines, parsed; lines that are not instructions are left out."""
+        """The parsed lines; those that are not instructions are left out."""
         parsed = ((name, parse_instruction_line(text)) for name, text in self.text_of.items())
         return {name: printed for name, printed in parsed if printed is not None}
 
@@ -207,10 +210,7 @@ class JoinedDump(Struct, eq=False, dict=True):
 
     @cached_property
     def own_id(self) -> dict[str, ValueId]:
-        """The first id an instruction gave to a value of its own.
-
-        Those of one computation are in one stretch.
-        """
+        """The first id of a value that an instruction defines; contiguous within a computation."""
         found: dict[str, ValueId] = {}
         for value in self.used:
             if not value.is_phi:
@@ -219,7 +219,7 @@ class JoinedDump(Struct, eq=False, dict=True):
 
     @cached_property
     def values_at(self) -> dict[tuple[str, ShapeIndex], list[PlacedValue]]:
-        """The values that appear at a position: an instruction and an index of its result."""
+        """The values at a position: an instruction and an index of its result."""
         found: dict[tuple[str, ShapeIndex], list[PlacedValue]] = {}
         for placed in self.placed:
             for position in placed.used.positions if placed.used else ():
@@ -228,7 +228,7 @@ class JoinedDump(Struct, eq=False, dict=True):
 
     @cached_property
     def indices_at(self) -> dict[str, list[ShapeIndex]]:
-        """The indices at which values appear in an instruction's result."""
+        """The indices of values in an instruction's result."""
         found: dict[str, list[ShapeIndex]] = {}
         for instruction, index in self.values_at:
             found.setdefault(instruction, []).append(index)
@@ -236,18 +236,17 @@ class JoinedDump(Struct, eq=False, dict=True):
 
     @cached_property
     def read_by(self) -> dict[tuple[str, int], list[tuple[ShapeIndex, PlacedValue]]]:
-        """The values an instruction reads as its operand of that number, with their indices."""
+        """The values, with indices, that an instruction reads as the operand of that number."""
         found: dict[tuple[str, int], list[tuple[ShapeIndex, PlacedValue]]] = {}
         for placed in self.placed:
             for use in (placed.used.uses if placed.used else None) or ():
-                found.setdefault((use.instruction, use.operand), []).append(
-                    (use.index or (), placed)
-                )
+                key, read = (use.instruction, use.operand), (use.index or (), placed)
+                found.setdefault(key, []).append(read)
         return found
 
     @cached_property
     def users(self) -> set[str]:
-        """The instructions that read something; no parameter is among them."""
+        """The instructions that read values."""
         return {name for name, _ in self.read_by}
 
 

@@ -1,8 +1,7 @@
-"""The operands of instructions, even of those whose text the dump does not show.
+"""The operands of instructions, also of unprinted ones.
 
-A get-tuple-element, a bitcast, a call define no value, so no `from instruction:` shows them. But
-the values they read are known, and where those appear: an operand is an instruction that holds all
-the values read there.
+Get-tuple-elements, bitcasts and calls define no value, so no `from instruction:` shows them. Their
+operand is an instruction that holds all the values they read.
 """
 
 from __future__ import annotations
@@ -18,15 +17,15 @@ if TYPE_CHECKING:
 
 
 _RESULT = (1,)
-"""The place of the wrapped computation's result in that of an asynchronous operation."""
+"""The index of the wrapped computation's result in that of an asynchronous operation."""
 
 
 def find_operands(
     joined: JoinedDump, families: DisjointSets[str], problems: list[str]
 ) -> dict[str, list[str]]:
-    """The operands of every instruction; unites those of one computation.
+    """The operands of every instruction; unites instructions of one computation.
 
-    Operands that a contradictory dump does not reveal are left out, and named in `problems`.
+    Operands that a contradictory dump does not reveal are reported in `problems`.
     """
     operands = {name: list(line.operands) for name, line in joined.printed.items()}
     for name, names in operands.items():
@@ -52,21 +51,21 @@ class _Finder:
         self._problems = problems
         self._joined = joined
         self._families = families
-        self._returned: list[str] = []  # results of calls that are over
+        self._returned: list[str] = []  # results of finished calls
         self._bitcasts: set[str] = set()
 
     def time(self, name: str) -> Step:
         return self._joined.time_of.get(name, NEVER)
 
     def note_wrapped(self, name: str) -> None:
-        """Note that what an asynchronous operation wraps is over: its root stands right before."""
+        """Record the root of an asynchronous computation, which directly precedes its runner."""
         line, time = self._joined.printed[name], self.time(name)
         if not line.opcode.endswith(("-start", "-update")) or time < 1:
             return
         root = self._joined.sequence[time - 1]
         held = self._joined.held.get(root, {}).get(())
         is_result = bool(held) and self._joined.held[name].get(_RESULT) == held
-        if is_result and root not in line.operands:  # as that of a copy-start may be
+        if is_result and root not in line.operands:  # a copy-start's operand may be
             self._returned.append(root)
 
     def find(self, name: str) -> list[str]:
@@ -81,7 +80,7 @@ class _Finder:
         return operands
 
     def _choose(self, name: str, reads: list[Read]) -> str | None:
-        """The instruction that holds all that is read: of the same computation, then the latest."""
+        """The instruction that holds all reads, preferably of the same computation, and late."""
         candidates = self._holders(name, reads[0])
         for read in reads[1:]:
             others = set(self._holders(name, read))
@@ -106,7 +105,7 @@ class _Finder:
         )
 
     def _holders(self, reader: str, read: Read) -> list[str]:
-        """Instructions that hold a value in the part that is read, and run before the reader."""
+        """Instructions before the reader that hold a value in the part that is read."""
         return [
             position.instruction
             for position in read.value.positions
@@ -114,7 +113,7 @@ class _Finder:
         ]
 
     def _in_order(self, reader: str, read: Read, candidates: list[str]) -> list[str]:
-        """The candidates that agree with the order of uses, which is that of positions."""
+        """The candidates consistent with the order of uses, which is that of positions."""
         rank = {(p.instruction, p.index): number for number, p in enumerate(read.value.positions)}
         lowest, highest = 0, len(rank)
         is_passed = False
@@ -138,16 +137,15 @@ class _Finder:
         return name != other and (self.time(name) < self.time(other) or self.time(other) < 0)
 
     def _callee_result(self, name: str) -> list[str]:
-        """The source of a call's result: an instruction with a value the call has not read."""
+        """The source of a call's result: an instruction with a value the call does not read."""
         reads = self._joined.reads.get(name, ())
         if all(read.shape_index == () for read in reads):
             return []  # a get-tuple-element reads the tuple and holds an element
         read = {read.value.id for read in reads}
         for ids in self._joined.held[name].values():
-            for value in [
-                self._joined.used_by_id[value_id] for value_id in ids if value_id not in read
-            ]:
-                holders = [position.instruction for position in value.positions]
+            for value_id in ids:
+                positions = () if value_id in read else self._joined.used_by_id[value_id].positions
+                holders = [position.instruction for position in positions]
                 before = [holder for holder in holders if self._is_before(holder, name)]
                 if before:
                     return [max(before, key=self.time)]

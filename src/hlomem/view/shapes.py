@@ -1,4 +1,4 @@
-"""Shapes as a dump prints them, which need not be shapes."""
+"""Shapes in dumps, which may be malformed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @lru_cache(maxsize=4096)
 def parse_shape_or_none(text: str) -> Shape | None:
-    """The shape a value line prints; None where it is not one."""
+    """A printed shape; None if it is malformed."""
     try:
         return parse_shape_text(text)
     except HlomemError:

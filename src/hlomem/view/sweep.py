@@ -1,11 +1,11 @@
-"""Pairs of values that share bytes while both are alive, found without looking at every pair.
+"""Pairs of values that share bytes while both are live, found without comparing every pair.
 
-A sweep over time keeps the values that are alive, grouped by the power of two above their size and
-sorted by their first byte: those of a group that reach into a byte range begin at most that power
-before it. In a plan without overlaps each group yields few candidates.
+A sweep over time keeps the live values, grouped by the power of two above their size and sorted by
+first byte: members of a group that reach into a byte range begin at most that power before it. In a
+plan without overlaps each group yields few candidates.
 
     time  0 ──a──────── 4
-                2 ──b──────── 7        at 2: a is alive; do a and b share bytes?
+                2 ──b──────── 7        at 2: a is live; do a and b share bytes?
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from heapq import heappop, heappush
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
-from hlomem.base.named_tuples import NamedTuple
 from hlomem.base.native import kernel
 
 if TYPE_CHECKING:
@@ -28,25 +27,25 @@ T = TypeVar("T")
 _find_natively: Callable[..., list[Any] | None] | None = kernel(
     "hlomem.view._sweep", "find_sharing"
 )
-"""All pairs at once; None where there are many of them, or large numbers."""
+"""All pairs at once; None if there are too many, or too large numbers."""
 _USUAL_PAIRS = 16
-"""More pairs than stays in a plan that is right; others are found pair by pair."""
+"""The pairs per stay that a correct plan does not exceed; more are found one by one."""
 
 
 class Residency(NamedTuple, Generic[T]):
-    """A stay in bytes [start, end) of an allocation, from one moment to another, inclusive."""
+    """A stay in bytes [start, end) of an allocation, from step `first` to `last`, inclusive."""
 
     first: Step
     last: Step
     number: int
-    """Decides which comes first where all else is equal."""
+    """Breaks ties."""
     start: Offset
     end: Offset
     who: T
 
 
 class _Present(Generic[T]):
-    """The stays at a moment, by size and first byte; the counts make entries unique."""
+    """The stays at a step, by size and first byte; the counts make entries unique."""
 
     def __init__(self) -> None:
         self._groups: dict[int, list[tuple[Offset, int, Residency[T]]]] = {}
@@ -54,14 +53,14 @@ class _Present(Generic[T]):
         self._count = 0
 
     def add(self, stay: Residency[T]) -> None:
-        """Add a stay, which is present until its last moment."""
+        """Add a stay."""
         self._count += 1
         group = (stay.end - stay.start).bit_length()
         insort(self._groups.setdefault(group, []), (stay.start, self._count, stay))
         heappush(self._ends, (stay.last, group, stay.start, self._count))
 
     def forget_before(self, moment: Step) -> None:
-        """Drop the stays that are over at a moment."""
+        """Drop the stays that ended before a step."""
         while self._ends and self._ends[0][0] < moment:
             _, group, start, count = heappop(self._ends)
             entries = self._groups[group]
@@ -70,7 +69,7 @@ class _Present(Generic[T]):
                 del self._groups[group]
 
     def sharing_with(self, stay: Residency[T]) -> list[Residency[T]]:
-        """The present stays that have a byte in common with one."""
+        """The present stays that share bytes with another."""
         _, _, _, start, end, _ = stay
         found = []
         for group, entries in self._groups.items():
@@ -84,7 +83,7 @@ class _Present(Generic[T]):
 
 
 def iter_sharing(stays: Iterable[Residency[T]]) -> Iterable[tuple[Residency[T], Residency[T]]]:
-    """Every pair that shares bytes of one allocation at some moment; the first to come is first."""
+    """Every pair that shares bytes of one allocation at some step, the earlier stay first."""
     ordered = sorted(stays, key=itemgetter(0, 1, 2))
     if len(ordered) < 2:
         return ()
@@ -97,7 +96,7 @@ def iter_sharing(stays: Iterable[Residency[T]]) -> Iterable[tuple[Residency[T], 
 def iter_sharing_in_order(
     ordered: Iterable[Residency[T]],
 ) -> Iterator[tuple[Residency[T], Residency[T]]]:
-    """The same for stays in the order in which they come."""
+    """`iter_sharing` of sorted stays, in Python."""
     alive = _Present[T]()
     for later in ordered:
         alive.forget_before(later.first)

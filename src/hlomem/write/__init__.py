@@ -1,1 +1,1 @@
-"""A plan as XLA writes it: records, or text straight from the stages."""
+"""A plan in XLA's format: as records, or as text directly from the stages."""

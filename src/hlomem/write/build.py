@@ -1,20 +1,20 @@
 """A plan → the records of XLA's four files.
 
-In: the stages of a plan and the features of the dump to build. Out: the records that
-`hlomem.dump.parts.format_part` prints. With `hlomem.write.plan_text`, which has no use for records,
-the only bridge from the planner to the dumps. Mirrors the `ToString` functions of
-`service/buffer_assignment.cc`, `service/hlo_value.cc` and `hlo/utils/hlo_live_range.cc`.
+Mirrors the `ToString` functions of `service/buffer_assignment.cc`, `service/hlo_value.cc` and
+`hlo/utils/hlo_live_range.cc`, and `MemoryUsageReport` of `BufferAssignment` and `BufferAllocation`.
 """
 
 from __future__ import annotations
 
 from functools import cache
 from operator import attrgetter
+from struct import Struct
 from typing import TYPE_CHECKING
 
-from hlomem.dump.numbers import human_bytes
+from hlomem.dump.grammar import human_bytes
 from hlomem.dump.records import (
     Allocation,
+    AllocationAttributes,
     AllocationDetail,
     AllocationReport,
     AllocationRow,
@@ -30,8 +30,6 @@ from hlomem.dump.records import (
     ReportedAllocation,
     ShapeCount,
     SpaceReport,
-    StackTrace,
-    TraceNode,
     UsageRow,
     UsageTable,
     Use,
@@ -42,29 +40,30 @@ from hlomem.hlo.padding import unpadded_size
 from hlomem.hlo.text.style import TextStyle
 from hlomem.machines.machine import xla_space_name
 from hlomem.write.instruction_text import InstructionTexts
-from hlomem.write.stack_trace import break_down
-from hlomem.write.usage_ranking import allocations_by_size, count_shown, places_by_size
+from hlomem.write.stack_trace import build_stack_trace
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Sequence
 
     from hlomem.analysis.values import HloValue, UseFinder
     from hlomem.assign.allocation import BufferAllocation, BufferAssignment
     from hlomem.assign.colors import ColorOf
-    from hlomem.base.quantities import Color
+    from hlomem.base.quantities import ByteCount, Color, Offset
     from hlomem.dump.eras import Features
     from hlomem.dump.parts import Contents
     from hlomem.dump.records import UsageReport
     from hlomem.hlo.ir import HloInstruction, HloModule
     from hlomem.pipeline import Stages
 
-
+_SHOWN_AT_LEAST = 50  # `more_than_k`
+_NEGLIGIBLE = 0.05000000074505806  # `percentile`: 0.05 as a 32-bit float
+_FLOAT = Struct("f")
 _by_id = attrgetter("id")
 
 
 def build_contents(stages: Stages, features: Features) -> Contents:
-    """Everything XLA would write about a plan."""
-    from hlomem.dump.parts import Contents  # noqa: PLC0415 - texts do without
+    """The records of all files."""
+    from hlomem.dump.parts import Contents  # noqa: PLC0415 - not needed for texts
 
     stages.check_written()
     return Contents(
@@ -79,7 +78,7 @@ def build_contents(stages: Stages, features: Features) -> Contents:
 
 
 def build_assignment(stages: Stages) -> Assignment:
-    """The allocations and the values in them."""
+    """The allocations with their values."""
     return Assignment(
         allocations=tuple(
             [
@@ -95,22 +94,22 @@ def build_assignment(stages: Stages) -> Assignment:
 def build_allocation(
     stages: Stages, allocation: BufferAllocation, values: tuple[AssignedValue, ...] = ()
 ) -> Allocation:
-    """The header of an allocation and the values below it."""
+    """The record of an allocation."""
     entry = stages.module.entry
-    parameter = None
+    parameter, output_shape = None, None
     if allocation.parameter is not None:
         number, index, _ = allocation.parameter
         shape = entry.parameters[number].shape.subshape(index)
         parameter = Parameter(number=number, shape=shape.text_without_layout, index=index)
+    if _holds_result(allocation, entry.root):
+        output_shape = entry.root.shape.text_without_layout
     return Allocation(
         index=allocation.index,
         size=allocation.size,
         color=allocation.color,
         page=0,
         parameter=parameter,
-        output_shape=entry.root.shape.text_without_layout
-        if _holds_result(allocation, entry.root)
-        else None,
+        output_shape=output_shape,
         is_constant=allocation.is_constant,
         is_thread_local=allocation.is_thread_local,
         maybe_live_out=allocation.maybe_live_out,
@@ -144,7 +143,7 @@ def values_in(allocation: BufferAllocation) -> Collection[HloValue]:
 
 
 def _holds_result(allocation: BufferAllocation, root: HloInstruction) -> bool:
-    """Whether the top level of the program's result lies here (`GetOutputInstruction`)."""
+    """Whether an allocation holds the top level of the result (`GetOutputInstruction`)."""
     return allocation.maybe_live_out and any(
         instruction is root and not index
         for value in allocation.slices
@@ -156,7 +155,7 @@ def _holds_result(allocation: BufferAllocation, root: HloInstruction) -> bool:
 
 
 def build_values(stages: Stages, features: Features) -> Values:
-    """The values that have a place, with their positions and uses."""
+    """The allocated values with their positions and uses."""
     texts = instruction_texts(stages.module, features)
     finder, color_of = stages.dataflow.use_finder, stages.colors
     return Values(
@@ -171,7 +170,7 @@ def build_values(stages: Stages, features: Features) -> Values:
 
 
 def instruction_texts(module: HloModule, features: Features) -> InstructionTexts:
-    """The instructions as they are printed beside their values."""
+    """The instructions as printed with their values."""
     style = TextStyle(
         operand_shapes=bool(features.operand_shapes),
         async_sugar=True,
@@ -181,7 +180,7 @@ def instruction_texts(module: HloModule, features: Features) -> InstructionTexts
 
 
 def placed_values(assignment: BufferAssignment) -> list[HloValue]:
-    """The values that have a place, in the order of the dump."""
+    """The allocated values, in the order of the dump."""
     values = [value for allocation in assignment.allocations for value in allocation.slices]
     return sorted(values, key=_by_id)
 
@@ -217,7 +216,7 @@ def _build_value(
 
 
 def build_live_ranges(stages: Stages, features: Features) -> LiveRanges:
-    """The schedule, the live ranges and what is alive at the peak."""
+    """The schedule, the live ranges and the peak."""
     live_ranges = stages.live_ranges
     return LiveRanges(
         end=live_ranges.end,
@@ -235,12 +234,12 @@ def build_live_ranges(stages: Stages, features: Features) -> LiveRanges:
 
 
 def build_peak(stages: Stages, features: Features) -> Peak | None:
-    """The values alive at the peak; None where that cannot be known."""
+    """The values that are live at the peak; None if a size is unknown."""
     peak = stages.peak
     if peak is None:
         return None
     moment = peak.time
-    # Until the index was printed, a value was said to weigh what its whole instruction weighs.
+    # Before the index was printed, a value counted the size of its whole instruction.
     by_index = features.peak_index is not False
     size_of = cache(unpadded_size)
     alive = [
@@ -259,31 +258,17 @@ def build_peak(stages: Stages, features: Features) -> Peak | None:
                 instruction=value.instruction.name, size=size, index=value.index, cumulative=total
             )
         )
-    trace = _build_stack_trace(stages, alive) if features.stack_trace is not False else None
+    trace = None
+    if features.stack_trace is not False:
+        trace = build_stack_trace(alive, stages.call_graph)
     return Peak(moment=moment, buffers=tuple(buffers), stack_trace=trace)
-
-
-def _build_stack_trace(stages: Stages, alive: list[tuple[int, HloValue]]) -> StackTrace:
-    total = sum(size for size, _ in alive)
-    nodes = [
-        TraceNode(
-            name=entry.name,
-            depth=entry.depth,
-            percent=100.0 * entry.total / total,
-            total=entry.total,
-            current=entry.own,
-            remaining=entry.remaining,
-        )
-        for entry in break_down(alive, stages.call_graph)
-    ]
-    return StackTrace(total=total, nodes=tuple(nodes))
 
 
 # `*-memory-usage-report.txt`
 
 
 def build_report(stages: Stages, features: Features) -> UsageReport | None:
-    """The report in the shape a version writes; None where it writes none."""
+    """The report in a version's shape; None if it writes none."""
     shapes = features.report
     if shapes is None or "by-space" in shapes:
         return _build_report_by_space(stages.assignment.allocations)
@@ -294,7 +279,7 @@ def build_report(stages: Stages, features: Features) -> UsageReport | None:
 
 def _build_report_by_space(allocations: list[BufferAllocation]) -> SpaceReport:
     by_color: dict[Color, list[BufferAllocation]] = {}
-    for allocation in allocations_by_size(allocations):
+    for allocation in _by_size(allocations):
         by_color.setdefault(allocation.color, []).append(allocation)
     spaces = []
     for color, members in sorted(by_color.items()):
@@ -312,7 +297,7 @@ def _build_report_by_space(allocations: list[BufferAllocation]) -> SpaceReport:
 
 
 def _build_report_by_allocation(stages: Stages) -> AllocationReport:
-    ordered = allocations_by_size(stages.assignment.allocations)
+    ordered = _by_size(stages.assignment.allocations)
     sizes = [allocation.size for allocation in ordered]
     shown, is_cut = count_shown(sizes)
     total = sum(sizes)
@@ -345,27 +330,49 @@ def _build_report_by_allocation(stages: Stages) -> AllocationReport:
 
 
 def _report_allocation(allocation: Allocation) -> ReportedAllocation:
-    return ReportedAllocation(
-        index=allocation.index,
-        size=human_bytes(allocation.size),
-        color=allocation.color,
-        parameter=allocation.parameter,
-        output_shape=allocation.output_shape,
-        is_constant=allocation.is_constant,
-        is_thread_local=allocation.is_thread_local,
-        maybe_live_out=allocation.maybe_live_out,
-        is_preallocated_temp=allocation.is_preallocated_temp,
-    )
+    fields = {name: getattr(allocation, name) for name in AllocationAttributes.__struct_fields__}
+    size = human_bytes(allocation.size)
+    return ReportedAllocation(index=allocation.index, size=size, **fields | {"page": None})
+
+
+def _by_size(allocations: Sequence[BufferAllocation]) -> list[BufferAllocation]:
+    return sorted(allocations, key=lambda allocation: (-allocation.size, allocation.index))
+
+
+def count_shown(sizes: Sequence[int]) -> tuple[int, bool]:
+    """The number of entries shown, and whether the rest is omitted as negligible."""
+    total = sum(sizes)
+    negligible = _in_single_precision(_in_single_precision(total) * _NEGLIGIBLE)
+    cumulative = 0
+    for count, size in enumerate(sizes, 1):
+        cumulative += size
+        if count > _SHOWN_AT_LEAST and total - cumulative < negligible:
+            return count, True
+    return len(sizes), False
+
+
+def _in_single_precision(number: float) -> float:
+    rounded: float = _FLOAT.unpack(_FLOAT.pack(number))[0]
+    return rounded
 
 
 def _build_table(allocation: BufferAllocation) -> UsageTable:
-    places = places_by_size(allocation)
-    shown, is_cut = count_shown([place.size for place in places])
-    total = sum(place.size for place in places)
+    """The values by offset, the largest first, then by the id of the last value there."""
+    values_at: dict[Offset, list[HloValue]] = {}
+    size_at: dict[Offset, ByteCount] = {}
+    for value in sorted(allocation.slices, key=_by_id):
+        offset, size = allocation.slices[value]
+        values_at.setdefault(offset, []).append(value)
+        size_at[offset] = max(size, size_at.get(offset, size))
+    offsets = sorted(values_at, key=lambda offset: (-size_at[offset], values_at[offset][-1].id))
+    sizes = [size_at[offset] for offset in offsets]
+    shown, is_cut = count_shown(sizes)
+    total = sum(sizes)
     rows = []
     cumulative = 0
-    for offset, size, values in places[:shown]:
+    for offset, size in zip(offsets[:shown], sizes, strict=False):
         cumulative += size
+        values = values_at[offset]
         rows.append(
             UsageRow(
                 cumulative=human_bytes(cumulative),
@@ -376,7 +383,7 @@ def _build_table(allocation: BufferAllocation) -> UsageTable:
                 shapes=_count_shapes(values),
             )
         )
-    return UsageTable(rows=tuple(rows), rest=len(places) - shown if is_cut else None)
+    return UsageTable(rows=tuple(rows), rest=len(offsets) - shown if is_cut else None)
 
 
 def _count_shapes(values: list[HloValue]) -> tuple[ShapeCount, ...]:
@@ -389,5 +396,5 @@ def _count_shapes(values: list[HloValue]) -> tuple[ShapeCount, ...]:
 
 
 def _percent(part: int, total: int) -> int | str:
-    """As `%3.0f` prints it; 0 of 0 is not a number, and C++ finds it negative."""
+    """Formatted as `%3.0f`; 0 of 0 is a negative NaN in C++."""
     return int(f"{100.0 * part / total:.0f}") if total else "-nan"

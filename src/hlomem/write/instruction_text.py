@@ -1,8 +1,6 @@
-"""The text of instructions as `from instruction:` shows it.
+"""The text of instructions after `from instruction:`.
 
-In: a module and the style to print in. Out: the text of any instruction.
-Where the module was printed in that style, which is the rule for newer XLA, its own lines are
-reused.
+If the module is printed in the same style, as by newer XLA, its own lines are reused.
 """
 
 from __future__ import annotations
@@ -37,7 +35,7 @@ class InstructionTexts:
         return lines[instruction.index] if lines else format_instruction(instruction, self._style)
 
     def _finish(self, computation: HloComputation) -> list[str]:
-        """The text of every instruction of a computation; none if its lines cannot be reused."""
+        """The text of a computation's instructions; empty if its lines cannot be reused."""
         lines = self._cut(computation) if self._has_lines else None
         if lines is None:
             return []
@@ -52,7 +50,7 @@ class InstructionTexts:
         return lines
 
     def _order_config(self, computation: HloComputation, number: int, line: str, start: int) -> str:
-        """A line with the fields of its config in the order of their proto."""
+        """A line with the fields of its config in proto order."""
         start += _BEFORE_CONFIG
         config = line[start:]
         ordered = self._config_in_order.get(config)
@@ -66,7 +64,7 @@ class InstructionTexts:
         body = computation.body_text
         if body is None:
             return None
-        # Every line begins with two spaces, one of them perhaps with the mark of the root, too.
+        # Every line begins with two spaces, the root's also with its mark.
         lines = body[3:].split("\n  ")
         if len(lines) != len(computation.instructions):
             return None
@@ -75,7 +73,7 @@ class InstructionTexts:
         return lines
 
     def _is_written_alike(self, computation: HloComputation) -> bool:
-        """Whether the lines of a computation are in the style asked for."""
+        """Whether the lines of a computation are in the wanted style."""
         lines = self._cut(computation)
         if lines is None:
             return False
@@ -86,7 +84,7 @@ class InstructionTexts:
 
 
 def _in_order(instruction: HloInstruction, rest: str) -> str:
-    """The rest of a line, which begins with a config, its fields in the order of their proto."""
+    """The rest of a line from its config on, with fields in proto order."""
     from hlomem.hlo.text.proto_order import in_proto_order  # noqa: PLC0415 - large tables
 
     if "}, " not in rest:

@@ -1,9 +1,7 @@
-"""A plan → the text of XLA's files, without the records between.
+"""A plan → the text of XLA's files, without records in between.
 
-In: the stages of a plan and the era to write as. Out: the text of a file, in pieces. To make a
-record of every value, position and use of a large plan takes as long as to print them all, so
-this writes the text directly. It equals that of the records of `hlomem.write.build`: the form of a
-line is defined once, beside its reader.
+Creating records of a large plan takes as long as printing them. The text equals that of the records
+of `hlomem.write.build`: the format of each line is defined once, next to its reader.
 """
 
 from __future__ import annotations
@@ -13,7 +11,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 from hlomem.dump import assignment, live_range, usage_report
-from hlomem.dump.values import Layout, format_place, format_position, format_total, format_use
+from hlomem.dump.values import Layout, format_part_index, format_position, format_total, format_use
 from hlomem.write.build import (
     build_allocation,
     build_peak,
@@ -45,7 +43,7 @@ class PlanText:
         self._attributes: dict[tuple[int, bool, bool], str] = {}
 
     def pieces(self, kind: Kind) -> Iterator[str]:
-        """The text of one of the files, in pieces that are cheap to keep."""
+        """The text of one of the files, in pieces."""
         lines = chain.from_iterable(self._sections(kind))
         while piece := "".join(islice(lines, _LINES_AT_ONCE)):
             yield piece
@@ -67,7 +65,7 @@ class PlanText:
 
     @cached_property
     def _names(self) -> dict[HloValue, str]:
-        """The names of the values that have a place, by id."""
+        """The names of the allocated values, by id."""
         color_of, format_name = self._stages.colors, assignment.format_name
         return {
             value: format_name(
@@ -90,10 +88,7 @@ class PlanText:
                 yield format_value(names[value], allocation.slices[value], value.shape.text)
 
     def _format_attributes(self, allocation: BufferAllocation) -> str:
-        """The rest of an allocation's header, after its number and size.
-
-        Of thousands of allocations, all but those of parameters and results say the same.
-        """
+        """The rest of an allocation's header, cached except for parameters and results."""
         look = (allocation.color, allocation.is_constant, allocation.is_thread_local)
         is_special = allocation.parameter is not None or allocation.maybe_live_out
         if look in self._attributes and not is_special:
@@ -111,11 +106,11 @@ class PlanText:
         for value, name in self._names.items():
             positions = uses = ""
             for (holder, index), users in zip(value.positions, finder.readers(value), strict=True):
-                place = format_place(index) if holder.shape.is_tuple else ""
-                positions += format_position(holder.name, place)
+                part = format_part_index(index) if holder.shape.is_tuple else ""
+                positions += format_position(holder.name, part)
                 for user in users:
                     for number in finder.operand_numbers(user, holder):
-                        uses += format_use(user.name, number, place)
+                        uses += format_use(user.name, number, part)
             text = texts[value.instruction]
             yield layout.format_value(name, positions, layout.format_uses(uses), text)
 

@@ -1,7 +1,7 @@
-"""The stack-trace breakdown: bytes alive at the peak, summed up along calls and names.
+"""The stack-trace breakdown: live bytes at the peak, summed along calls and names.
 
 Mirrors `hlo/utils/hlo_stack_trace.cc`. The path of a value leads from the entry computation through
-calling instructions to its own; instructions appear by the name the program gave them.
+calling instructions to its own, by their `op_name`s.
 """
 
 from __future__ import annotations
@@ -9,34 +9,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hlomem.base.errors import UnsupportedError
-from hlomem.base.named_tuples import NamedTuple
-from hlomem.dump.trace_names import split_name
+from hlomem.dump.live_range import split_name
+from hlomem.dump.records import StackTrace, TraceNode
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from hlomem.analysis.call_graph import CallGraph
     from hlomem.analysis.values import HloValue
     from hlomem.hlo.ir import HloInstruction
 
 _MAX_NAMES = 10_000_000
-"""On all paths together, those that lead to a path counted, too; programs of note need 1 %."""
-
-
-class TraceEntry(NamedTuple):
-    """A node of the breakdown."""
-
-    name: str
-    depth: int
-    total: int
-    """Bytes of the node and of all below it."""
-    own: int
-    remaining: int
-    """Bytes of the nodes that follow."""
+"""On all paths and partial paths together; known programs need 1 %."""
 
 
 class _Node:
-    """A name on some path; `own` bytes end here, `total` counts what lies below, too."""
+    """A name on some path; `own` bytes end here, `total` includes the children's."""
 
     __slots__ = ("children", "name", "own", "total")
 
@@ -47,8 +35,8 @@ class _Node:
         self.children: dict[str, _Node] = {}
 
 
-def break_down(alive: Sequence[tuple[int, HloValue]], call_graph: CallGraph) -> list[TraceEntry]:
-    """The breakdown of values and their bytes: a tree, depth first, the largest child first."""
+def build_stack_trace(alive: Sequence[tuple[int, HloValue]], call_graph: CallGraph) -> StackTrace:
+    """The breakdown of live values with their bytes: depth first, the largest child first."""
     root = _Node("")
     room = _MAX_NAMES
     for size, value in alive:
@@ -58,7 +46,7 @@ def break_down(alive: Sequence[tuple[int, HloValue]], call_graph: CallGraph) -> 
             if value.index:
                 path[-1] += str(value.index)
             _insert(root, path, share + (number < remainder))
-    return _flatten(root)
+    return StackTrace(total=root.total, nodes=tuple(_flatten(root)))
 
 
 def _insert(root: _Node, path: list[str], size: int) -> None:
@@ -73,20 +61,25 @@ def _insert(root: _Node, path: list[str], size: int) -> None:
     node.own += size
 
 
-def _flatten(root: _Node) -> list[TraceEntry]:
-    entries: list[TraceEntry] = []
+def _flatten(root: _Node) -> Iterator[TraceNode]:
     remaining = root.total
     pending = [(0, node) for node in reversed(_in_order(root))]
     while pending:
         depth, node = pending.pop()
         remaining -= node.own
-        entries.append(TraceEntry(node.name, depth, node.total, node.own, remaining))
+        yield TraceNode(
+            name=node.name,
+            depth=depth,
+            percent=100.0 * node.total / root.total,
+            total=node.total,
+            current=node.own,
+            remaining=remaining,
+        )
         pending += [(depth + 1, child) for child in reversed(_in_order(node))]
-    return entries
 
 
 def _in_order(node: _Node) -> list[_Node]:
-    """The children, the largest first; what has no bytes is left out."""
+    """The children with bytes, the largest first."""
     children = [child for child in node.children.values() if child.total]
     return sorted(children, key=lambda child: (-child.total, child.name))
 
@@ -94,15 +87,16 @@ def _in_order(node: _Node) -> list[_Node]:
 def _paths(
     instruction: HloInstruction, call_graph: CallGraph, room: int
 ) -> tuple[list[list[str]], int]:
-    """Every way from the entry computation to an instruction, as names, and the room left.
+    """Every path from the entry computation to an instruction, as names, and the room left.
 
-    n computations that call each other twice make 2^n ways: refused when there is no room for them.
+    n computations that call each other twice make 2^n paths, which are refused.
     """
     paths: list[list[str]] = []
     pending: list[tuple[HloInstruction, list[str]]] = [(instruction, [])]
     while pending:
         current, below = pending.pop()
-        path = [current.parent.name, *split_name(_shown_name(current)), *below]
+        name = current.metadata.op_name or current.name
+        path = [current.parent.name, *split_name(name), *below]
         room -= len(path)
         if room < 0:
             problem = f"the calls that lead here make a tree of over {_MAX_NAMES} names"
@@ -112,7 +106,3 @@ def _paths(
             paths.append(path)
         pending += [(caller, path) for caller in reversed(callers)]
     return paths, room
-
-
-def _shown_name(instruction: HloInstruction) -> str:
-    return instruction.metadata.op_name or instruction.name

@@ -7,6 +7,7 @@ import pytest
 import hlomem
 from hlomem import hlo
 from hlomem.analysis.alias_rules import can_share_operand_buffer
+from hlomem.analysis.machine_rules import rules_of
 from hlomem.analysis.overwriting import (
     BY_BACKEND,
     INSIDE_FUSION,
@@ -14,7 +15,6 @@ from hlomem.analysis.overwriting import (
     OTHER_SHAPE,
 )
 from hlomem.hlo.shape import ShapeIndex
-from hlomem.machines.options import Options
 from hlomem.pipeline import start_stages
 from hlomem.report.data.explain import ALLOWED, UNKNOWN, InPlace, iter_in_place
 from hlomem.report.data.lookup import find_buffer
@@ -98,7 +98,7 @@ def test_the_reason_is_the_planners(name: str) -> None:
     memory = _golden(name)
     assert memory.module is not None
     dataflow = start_stages(memory.module).dataflow
-    rules = memory.machine.alias_rules(Options(memory.machine))
+    rules = rules_of(memory.machine)
     checked = 0
     for buffer in memory.buffers:
         placed = memory.joined.placed_by_id[buffer.id]

@@ -6,9 +6,8 @@ callees before callers, as the incremental sort left it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from hlomem.base.named_tuples import NamedTuple
 from hlomem.history.computations.online_topsort import OnlineTopologicalSort
 
 if TYPE_CHECKING:

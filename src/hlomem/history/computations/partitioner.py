@@ -7,9 +7,8 @@ of a scatter, which has none, the place in the program tells when it was met.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from hlomem.base.named_tuples import NamedTuple
 from hlomem.history.computations.engine import when_met
 
 if TYPE_CHECKING:

@@ -1,7 +1,6 @@
-"""A computation: a list of instructions with parameters and a root, read when first asked for.
+"""A computation: instructions with parameters and a root, read on demand.
 
-In: a reader that opens its body when somebody asks, or the instructions themselves. Out:
-`HloComputation`. Mirrors `hlo/ir/hlo_computation.h`.
+Mirrors `hlo/ir/hlo_computation.h`.
 """
 
 from __future__ import annotations
@@ -9,8 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
-
-from hlomem.base.named_tuples import NamedTuple
 
 if TYPE_CHECKING:
     from hlomem.base.source import Source, Span
@@ -22,59 +19,58 @@ if TYPE_CHECKING:
 MAIN_THREAD = "main"
 
 BodyPlace = tuple[str, int, int]
-"""A text, and where a body begins and ends there."""
+"""A text, and the begin and end of a body in it."""
 
 
-class BodyCall(NamedTuple):
-    """An instruction that calls computations, known without reading the body it is in."""
+class BodyCall(Struct, frozen=True):
+    """A calling instruction, known without reading its body."""
 
     opcode: Opcode
     called_computations: tuple[HloComputation, ...]
     attribute_text: str
-    """As `HloInstruction.attribute_text`."""
 
 
 class BodyReader(Protocol):
-    """The parser as a computation sees it: reads bodies when somebody asks for them."""
+    """The parser as a computation sees it: reads bodies on demand."""
 
     @property
     def source(self) -> Source:
-        """The text the user wrote, or what would be printed of a module that was none."""
+        """The user's text, or the printed module."""
 
     def open(self, computation: HloComputation) -> None:
-        """Read the instructions of `computation` and hand them to its `fill`."""
+        """Read the instructions of `computation` and `fill` it."""
 
     def outline(self, computation: HloComputation) -> list[tuple[Shape, Opcode]]:
         """Shape and opcode of every instruction of the body; links nothing."""
 
     def calls(self, computation: HloComputation) -> list[BodyCall]:
-        """The instructions of the body that call computations; links nothing."""
+        """The calling instructions of the body; links nothing."""
 
     def first_parameter(self, computation: HloComputation) -> str:
-        """The name of parameter 0, empty where there is none; links nothing."""
+        """The name of parameter 0, or an empty string; links nothing."""
 
     def body_place(self, computation: HloComputation) -> BodyPlace | None:
-        """The text that has the body, and where; None if it is not laid out as XLA prints it."""
+        """The location of the body; None if it is not formatted as by XLA."""
 
     def locate(self, computation: HloComputation, name: str) -> Span:
         """The span of an instruction's text."""
 
 
 class HloComputation(Struct, eq=False):
-    """A list of instructions with parameters and a root, read when first asked for."""
+    """A list of instructions with parameters and a root."""
 
     module: HloModule
     name: str
     index: int
-    """Position in the module: what it calls has a smaller one."""
+    """Position in the module; callees have smaller ones."""
     is_entry: bool
     execution_thread: str
     reader: BodyReader | None = None
-    """Reads its text or message; None where it was made without one."""
+    """Reads its text or message, if any."""
     unread: object = None
-    """The place of its text, or its message, for the reader."""
+    """The location of its text, or its message, for the reader."""
     is_fused: bool = False
-    """Whether a fusion that has been read calls it; `HloModule.fused_computations` are all."""
+    """Whether a fusion that has been read calls it; `HloModule.fused_computations` has all."""
     _instructions: list[HloInstruction] | None = None
     _parameters: list[HloInstruction] = []
     _root: HloInstruction | None = None
@@ -90,10 +86,7 @@ class HloComputation(Struct, eq=False):
         *,
         has_users: bool = False,
     ) -> None:
-        """Set the body; called once, by the maker of the computation.
-
-        `has_users` says that the users of all instructions are known already.
-        """
+        """Set the body, once; with `has_users` the users of all instructions are already set."""
         for instruction in () if has_users else instructions:
             for operand in instruction.operands:
                 users = operand.users
@@ -105,12 +98,12 @@ class HloComputation(Struct, eq=False):
 
     @property
     def is_open(self) -> bool:
-        """Whether the instructions have been read; nothing outside of `hlo` may depend on it."""
+        """Whether the instructions have been read; only for `hlo`."""
         return self._instructions is not None
 
     @property
     def instructions(self) -> list[HloInstruction]:
-        """The instructions in the order of the text (the schedule, where the module has one)."""
+        """The instructions in the order of the text, which is the schedule if there is one."""
         if self._instructions is None:
             self.ensure_read()
         assert self._instructions is not None
@@ -125,33 +118,30 @@ class HloComputation(Struct, eq=False):
 
     @property
     def root(self) -> HloInstruction:
-        """The instruction whose value the computation returns."""
+        """The instruction that the computation returns."""
         if self._root is None:
             self.ensure_read()
         assert self._root is not None
         return self._root
 
     def ensure_read(self) -> None:
-        """Read the instructions, if nobody has; raises `ParseError` where they cannot be."""
+        """Read the instructions, if they are not read yet; raises `ParseError`."""
         if self._instructions is None:
-            assert self.reader is not None, "what has no reader is filled when it is made"
+            assert self.reader is not None, "a computation without a reader is filled at once"
             self.reader.open(self)
 
     @property
     def body_text(self) -> str | None:
-        """The lines between its braces, each after a line break, whether it has been read or not.
+        """The lines between its braces, each after a line break.
 
-        None for what was made or edited or no text, and for one not laid out as XLA prints it.
+        None if it has no text, was edited, or is not formatted as by XLA.
         """
         place = self.body_place
-        if place is None:
-            return None
-        text, start, end = place
-        return text[start:end]
+        return None if place is None else place[0][place[1] : place[2]]
 
     @property
     def body_place(self) -> BodyPlace | None:
-        """The text that `body_text` is a part of, where it begins and where it ends."""
+        """The location of `body_text`."""
         return None if self.reader is None else self.reader.body_place(self)
 
     @property
@@ -160,13 +150,13 @@ class HloComputation(Struct, eq=False):
         return len(self.outline())
 
     def outline(self) -> list[tuple[Shape, Opcode]]:
-        """Shape and opcode of each instruction, without reading more than that."""
+        """Shape and opcode of each instruction, without reading the rest."""
         if self._instructions is None and self.reader is not None:
             return self.reader.outline(self)
         return [(instruction.shape, instruction.opcode) for instruction in self.instructions]
 
     def calls(self) -> list[BodyCall]:
-        """The instructions that call computations, in order, without reading more than those."""
+        """The calling instructions in order, without reading the others."""
         if self._instructions is None and self.reader is not None:
             return self.reader.calls(self)
         return [
@@ -179,14 +169,14 @@ class HloComputation(Struct, eq=False):
 
     @property
     def first_parameter_name(self) -> str:
-        """The name of parameter 0, empty where there is none, without reading more than that."""
+        """The name of parameter 0, or an empty string, without reading the instructions."""
         if self._instructions is None and self.reader is not None:
             return self.reader.first_parameter(self)
         return self.parameters[0].name if self.parameters else ""
 
     @property
     def source(self) -> Source:
-        """The text it is in: the one it was read from, or what would be printed of its module."""
+        """The text it was read from, or the printed module."""
         return self.module.source if self.reader is None else self.reader.source
 
     def locate(self, name: str) -> Span:
@@ -195,11 +185,8 @@ class HloComputation(Struct, eq=False):
             return self.reader.locate(self, name)
         from hlomem.hlo.text.parser import parse  # noqa: PLC0415 - it imports this, errors only
 
-        printed = parse(self.source.text).computation_by_name[self.name]
-        return printed.locate(name)
+        return parse(self.source.text).computation_by_name[self.name].locate(name)
 
     def find(self, name: str) -> HloInstruction | None:
-        """The instruction of that name, None where there is none."""
-        return next(
-            (instruction for instruction in self.instructions if instruction.name == name), None
-        )
+        """The instruction of that name, if any."""
+        return next((found for found in self.instructions if found.name == name), None)

@@ -1,7 +1,6 @@
-"""An operation: its shape, operands, users and attributes, and the computations it calls.
+"""An instruction: shape, operands, users, callees, and attributes that are parsed on demand.
 
-In: what a reader or builder says of it; attributes stay text, or a message, until somebody asks.
-Out: `HloInstruction`, compared by identity. Mirrors `hlo/ir/hlo_instruction.h`.
+Mirrors `hlo/ir/hlo_instruction.h`.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from msgspec import Struct
 
 from hlomem.base.errors import ParseError
-from hlomem.base.named_tuples import NamedTuple
 from hlomem.hlo.opcodes import ASYNC_OPCODES, call_role
 from hlomem.hlo.text import attributes as attr
 
@@ -28,56 +26,52 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class CalledComputation(NamedTuple):
-    """A computation an instruction calls, and what for."""
+class CalledComputation(Struct, frozen=True):
+    """A callee and its role."""
 
     role: CallRole
     computation: HloComputation
 
 
 class UnreadAttributes(Protocol):
-    """The attributes of an instruction that was read from a message, until somebody asks."""
+    """The attributes in a proto message, with the methods of `HloInstruction`."""
 
     tuple_index: int
-    """As `HloInstruction.tuple_index`."""
 
     def read(self, instruction: HloInstruction) -> dict[str, str]:
-        """As `HloInstruction.attributes`."""
+        """`HloInstruction.attributes`."""
 
     def may_have(self, name: str) -> bool:
-        """As `HloInstruction.may_have`."""
+        """`HloInstruction.may_have`."""
 
 
 class HloInstruction(Struct, eq=False):
-    """One operation. Compared by identity; nobody changes it after parsing.
-
-    `called_computations` is in XLA's order (a while calls its body, then its condition:
-    `hlo_instruction.cc: CreateWhile`).
-    """
+    """One instruction, compared by identity; immutable after parsing."""
 
     name: str
     shape: Shape
     opcode: Opcode
-    """Its text, one that is not known included."""
+    """Known or not."""
     operands: tuple[HloInstruction, ...]
     payload: str
-    """The text between the parentheses where that is not operands: the number of a parameter,
-    the literal of a constant."""
+    """The text in the parentheses instead of operands: a parameter's number, a constant's
+    literal."""
     _attributes: str | dict[str, str] | UnreadAttributes
     parent: HloComputation
     index: int
     """Position in `parent.instructions`."""
     called_computations: tuple[HloComputation, ...] = ()
+    """In XLA's order: a while calls its body, then its condition (`CreateWhile`)."""
     control_predecessors: tuple[HloInstruction, ...] = ()
     users: list[HloInstruction] = []
-    """Each user once, in the order of the text; complete when the whole computation is read."""
+    """Distinct users in the order of the text; complete when the computation is."""
 
     def __repr__(self) -> str:
         return f"<{self.opcode} %{self.name}>"
 
     @property
     def attributes(self) -> dict[str, str]:
-        """Every attribute and the text of its value, in the order of the text."""
+        """The attributes as text, in order."""
         attributes = self._attributes
         if isinstance(attributes, dict):
             return attributes
@@ -89,19 +83,19 @@ class HloInstruction(Struct, eq=False):
         return read
 
     def set_attributes(self, attributes: dict[str, str]) -> None:
-        """Replace the attributes; only while the instruction is being made."""
+        """Replace the attributes of an instruction in construction."""
         self._attributes = attributes
 
     @property
     def attribute_text(self) -> str:
-        """The attributes as they stand behind the operands, the first comma included."""
+        """The attributes after the operands, with the first comma."""
         attributes = self._attributes
         if isinstance(attributes, str):
             return attributes
         return "".join([f", {name}={value}" for name, value in self.attributes.items()])
 
     def may_have(self, name: str) -> bool:
-        """Whether it is worth reading the attributes to see one; false is certain."""
+        """Whether there may be an attribute, without parsing; false is certain."""
         attributes = self._attributes
         if isinstance(attributes, str | dict):
             return name in attributes
@@ -109,12 +103,12 @@ class HloInstruction(Struct, eq=False):
 
     @property
     def metadata(self) -> attr.Metadata:
-        """The origin of the instruction; all fields empty where it has no metadata."""
+        """The metadata, with empty fields if there is none."""
         return self._read(attr.parse_metadata, self.attributes.get("metadata", "{}"))
 
     @property
     def backend_config(self) -> attr.Json:
-        """The backend's own settings: the JSON value, or the string it is; None where absent."""
+        """The JSON value, or a string; None if absent."""
         text = self.attributes.get("backend_config")
         return None if text is None else self._read(attr.parse_backend_config, text)
 
@@ -125,7 +119,7 @@ class HloInstruction(Struct, eq=False):
 
     @property
     def output_to_operand_aliasing(self) -> tuple[attr.OperandAlias, ...]:
-        """The parts of a custom call's or fusion's result that are written into operands."""
+        """The parts of a custom call's or fusion's result that overwrite operands."""
         text = self.attributes.get("output_to_operand_aliasing")
         aliases = () if text is None else self._read(attr.parse_operand_aliasing, text)
         if self.opcode != "async-start":  # its parts may be bound later
@@ -146,19 +140,19 @@ class HloInstruction(Struct, eq=False):
                 raise self.error(problem)
 
     def integers(self, name: str) -> tuple[int, ...]:
-        """The value of a `{1,2,3}` attribute, empty where it is absent."""
+        """The value of a `{1,2,3}` attribute; empty if absent."""
         return self._read(attr.parse_integers, self.attributes.get(name, "{}"))
 
     def string(self, name: str) -> str | None:
-        """The value of an attribute without its quotes, None where it is absent."""
+        """The value of an attribute without quotes; None if absent."""
         text = self.attributes.get(name)
         return None if text is None else self._read(attr.parse_string, text)
 
     @property
     def tuple_index(self) -> int:
-        """The number of the element a get-tuple-element takes."""
+        """The element of a get-tuple-element."""
         attributes = self._attributes
-        if isinstance(attributes, str):  # XLA prints it first, so that the rest need not be read
+        if isinstance(attributes, str):  # XLA prints it first, which spares parsing the rest
             match = attr.FIRST_INDEX.match(attributes)
             if match is not None:
                 return int(match[1])
@@ -168,12 +162,12 @@ class HloInstruction(Struct, eq=False):
 
     @property
     def parameter_number(self) -> int:
-        """The position of a parameter among the arguments."""
+        """The number of a parameter."""
         return int(self.payload)
 
     @property
     def custom_call_target(self) -> str | None:
-        """The function a custom call names."""
+        """The target of a custom call."""
         return self.string("custom_call_target")
 
     @property
@@ -186,10 +180,7 @@ class HloInstruction(Struct, eq=False):
 
     @property
     def async_start(self) -> HloInstruction | None:
-        """The async-start an async-start, -update or -done belongs to; None for other opcodes.
-
-        `hlo_instructions.cc: HloAsyncInstruction::async_chain_start`.
-        """
+        """The start of an asynchronous operation (`HloAsyncInstruction::async_chain_start`)."""
         instruction = self
         while instruction.opcode in ASYNC_OPCODES:
             if instruction.opcode == "async-start":
@@ -201,18 +192,18 @@ class HloInstruction(Struct, eq=False):
 
     @property
     def async_wrapped_computation(self) -> HloComputation | None:
-        """The computation an async-start, -update or -done runs; None for other opcodes."""
+        """The computation of an asynchronous operation; None for other opcodes."""
         start = self.async_start
         return start.called_computations[0] if start and start.called_computations else None
 
     @property
     def is_root(self) -> bool:
-        """Whether this is what its computation returns."""
+        """Whether it is the root of its computation."""
         return self.parent.root is self
 
     @property
     def stack_frames(self) -> list[StackFrame]:
-        """The frames of the program that made it, innermost first; empty without the tables."""
+        """The stack frames of its origin, innermost first; empty without tables."""
         return self.parent.module.stack_frame_tables.frames(self.metadata.stack_frame_id)
 
     @property
@@ -227,7 +218,7 @@ class HloInstruction(Struct, eq=False):
         return kind(self.parent.source, self.span, problem, hint)
 
     def _read(self, parse: Callable[[str], T], text: str) -> T:
-        """`parse(text)`, with a problem placed where the text stands in the source."""
+        """`parse(text)`; errors point into the source."""
         try:
             return parse(text)
         except attr.TextProblem as problem:

@@ -1,7 +1,6 @@
-"""A module: its computations in the order of the text, and what its header says.
+"""A module: its computations in the order of the text, and its header.
 
-In: a name, the text or attributes of the header, and the reader of the text if there is one. Out:
-`HloModule`, whose computations are added by its maker. Mirrors `hlo/ir/hlo_module.h`.
+Mirrors `hlo/ir/hlo_module.h`.
 """
 
 from __future__ import annotations
@@ -9,7 +8,8 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from hlomem.base.named_tuples import NamedTuple
+from msgspec import Struct
+
 from hlomem.base.source import Source
 from hlomem.hlo.ir.computation import BodyReader
 from hlomem.hlo.text import attributes as attr
@@ -26,49 +26,49 @@ T = TypeVar("T")
 
 
 class TextReader(BodyReader, Protocol):
-    """The parser as a module sees it, if that was a text."""
+    """The parser as a module sees it."""
 
     def style(self) -> TextStyle:
-        """How the text was written."""
+        """The style of the text."""
 
     def implies_elements(self) -> bool:
         """Whether some instructions have no line in the text."""
 
     def validate(self) -> None:
-        """Read what was left as text."""
+        """Read everything that is still text."""
 
 
-class Creation(NamedTuple):
-    """In which order a module's parts were made, as ids tell: a proto has them, a text has not."""
+class Creation(Struct, frozen=True):
+    """The creation order of a module's parts, by the ids in a proto."""
 
     computations: dict[HloComputation, int]
-    """The ids, by which XLA's list is sorted; in XLA's post order, which depends on history."""
+    """Ids, which sort XLA's list; in XLA's post order."""
     instructions: dict[HloInstruction, int]
-    """The ids of those that were read, by which the lists of the computations are sorted."""
+    """Ids of instructions that were read, which sort the lists of computations."""
     encoded: bytes
-    """The message it was read from."""
+    """The message."""
     tells_lines: Callable[[], bool]
-    """True if any instruction names the line it comes from."""
+    """True if any instruction has a source line."""
 
 
-class Origins(NamedTuple):
-    """The message an edited module was read from, and the parts that are left of it or are copies.
+class Origins(Struct, frozen=True):
+    """The message of an edited module, and the origins of its parts in it.
 
-    A computation that still has its reader is as the message has it.
+    A computation that still has its reader is unchanged.
     """
 
     encoded: bytes
     header: dict[str, str]
-    """The attributes of the header as they were read."""
+    """The original attributes of the header."""
     computations: dict[HloComputation, int]
-    """The ids of those that are in the message."""
+    """The ids of computations in the message."""
     instructions: dict[HloInstruction, tuple[int, str]]
-    """By instruction of a changed computation: the id of a computation and a name, by which the
-    message has it, or the instruction that it is a copy of."""
+    """For instructions of changed computations, the id of a computation and the name of the
+    original instruction, or of the one it is a copy of."""
 
 
 class HloModule:
-    """A program: its computations in the order of the text, and what its header says."""
+    """A program: its computations in the order of the text, and its header."""
 
     def __init__(
         self,
@@ -78,19 +78,19 @@ class HloModule:
         reader: TextReader | None = None,
         style: Callable[[], TextStyle] = TextStyle,
     ) -> None:
-        """`header` is the text behind the name, or the attributes that would stand there.
+        """`header` is the text after the name, or attributes.
 
-        `reader` reads the text the module is of, `style` makes that of one that has none.
+        `reader` reads the module's text; without one, `style` is that of its printed text.
         """
         self.name = name
         self.stack_frame_tables = tables
         self.computations: list[HloComputation] = []
         self.reader = reader
-        self.entry: HloComputation  # set by who makes the module
+        self.entry: HloComputation  # set by the constructing code
         self.creation: Creation | None = None
         self.origins: Origins | None = None
         self.file_name = ""
-        """The file it was read from, if that was no text."""
+        """The file it was read from, if not a text."""
         self._header = header
         self._make_style = style
 
@@ -99,7 +99,7 @@ class HloModule:
 
     @cached_property
     def source(self) -> Source:
-        """The text it was read from; of one made without text, what would be printed."""
+        """The text it was read from, or its printed text."""
         if self.reader is not None:
             return self.reader.source
         from hlomem.hlo.text.printer import format_module  # noqa: PLC0415 - it imports this
@@ -108,10 +108,10 @@ class HloModule:
 
     @cached_property
     def searchable_text(self) -> str:
-        """The text it was read from, in which marks of machines are looked for.
+        """The text to search for marks of machines.
 
-        Of one that was read from no text, the header, and the shapes and attributes of what is
-        outside of fusions: printing all would read all.
+        Without a text, it is the header and the shapes and attributes outside fusions, since
+        printing would read everything.
         """
         if self.reader is not None:
             return self.reader.source.text
@@ -128,24 +128,24 @@ class HloModule:
 
     @property
     def source_name(self) -> str:
-        """The name errors give it: a file, `<string>`, or its own name."""
+        """The name in errors: a file, `<string>`, or its own name."""
         if self.reader is not None:
             return self.reader.source.name
         return self.file_name or f"<{self.name}>"
 
     @cached_property
     def style(self) -> TextStyle:
-        """The style of the text; `printer.format_module` prints it unless told otherwise."""
+        """The style of the text, by default also of printing."""
         return self._make_style() if self.reader is None else self.reader.style()
 
     @property
     def implies_elements(self) -> bool:
-        """Whether it was read from a text that leaves get-tuple-elements out, as `%fusion#1`."""
+        """Whether its text omits get-tuple-elements, as `%fusion#1`."""
         return self.reader is not None and self.reader.implies_elements()
 
     @cached_property
     def attributes(self) -> dict[str, str]:
-        """Every header attribute and the text of its value, unknown ones too, in order."""
+        """All header attributes as text, in order."""
         if isinstance(self._header, dict):
             return self._header
         return self._read(attr.split_attributes, self._header)
@@ -157,7 +157,7 @@ class HloModule:
 
     @cached_property
     def input_output_alias(self) -> tuple[attr.InputOutputAlias, ...]:
-        """The outputs that live in the buffer of a parameter."""
+        """The outputs in the buffer of a parameter."""
         text = self.attributes.get("input_output_alias", "{}")
         return self._read(attr.parse_input_output_alias, text)
 
@@ -168,7 +168,7 @@ class HloModule:
 
     @cached_property
     def entry_computation_layout(self) -> attr.ProgramShape | None:
-        """The shapes of parameters and result the caller was promised."""
+        """The promised shapes of parameters and result."""
         text = self.attributes.get("entry_computation_layout")
         return None if text is None else self._read(attr.parse_program_shape, text)
 
@@ -179,12 +179,12 @@ class HloModule:
 
     @property
     def replica_count(self) -> int:
-        """The number of replicas that run the program."""
+        """The number of replicas."""
         return self._read(attr.parse_integer, self.attributes.get("replica_count", "1"))
 
     @property
     def num_partitions(self) -> int:
-        """The number of partitions the program was split into."""
+        """The number of partitions."""
         return self._read(attr.parse_integer, self.attributes.get("num_partitions", "1"))
 
     @cached_property
@@ -194,27 +194,21 @@ class HloModule:
 
     @cached_property
     def outer_computations(self) -> list[HloComputation]:
-        """The computations reached from the entry outside fusions, in the order of the module.
-
-        Every scheduled computation, and those applied in one: reducers, comparators.
-        """
+        """The computations outside fusions: scheduled ones and those applied by them."""
         reached = {self.entry}
         pending = [self.entry]
         while pending:
             for instruction in pending.pop().instructions:
-                if instruction.called_computations and instruction.opcode != "fusion":
-                    new = [
-                        callee
-                        for callee in instruction.called_computations
-                        if callee not in reached
-                    ]
+                called = instruction.called_computations
+                if called and instruction.opcode != "fusion":
+                    new = [callee for callee in called if callee not in reached]
                     reached.update(new)
                     pending += new
         return [computation for computation in self.computations if computation in reached]
 
     @cached_property
     def fused_computations(self) -> frozenset[HloComputation]:
-        """The bodies of fusions, those inside of other bodies included."""
+        """The bodies of fusions, nested ones included."""
         return frozenset(
             callee
             for computation in list(self.computations)
@@ -224,7 +218,7 @@ class HloModule:
         )
 
     def ensure_header_read(self) -> None:
-        """Read all that the first line and the tables say; raises the first `ParseError`."""
+        """Read the first line and the tables; raises the first `ParseError`."""
         _ = (
             self.attributes,
             self.input_output_alias,
@@ -242,23 +236,23 @@ class HloModule:
             computation.ensure_read()
 
     def iter_instructions(self) -> Iterator[HloInstruction]:
-        """Every instruction of every computation; opens all of them."""
+        """Every instruction of every computation; reads all of them."""
         self.open_all()
         for computation in self.computations:
             yield from computation.instructions
 
     def iter_outer_instructions(self) -> Iterator[HloInstruction]:
-        """Every instruction that is not inside a fusion."""
+        """Every instruction outside fusions."""
         for computation in self.outer_computations:
             yield from computation.instructions
 
     @cached_property
     def outer_instruction_by_name(self) -> dict[str, HloInstruction]:
-        """The instructions that are not inside a fusion."""
+        """The instructions outside fusions."""
         return {instruction.name: instruction for instruction in self.iter_outer_instructions()}
 
     def validate(self) -> None:
-        """Read everything that was left as text; raises the first `ParseError` there is."""
+        """Read everything that is still text; raises the first `ParseError`."""
         if self.reader is not None:
             self.reader.validate()
             return
@@ -267,7 +261,7 @@ class HloModule:
         parse(self.source.text, self.source.name, lazy=False)
 
     def _read(self, parse: Callable[[str], T], text: str) -> T:
-        """`parse(text)`, with a problem placed where the text stands in the source."""
+        """`parse(text)`; errors point into the source."""
         try:
             return parse(text)
         except attr.TextProblem as problem:

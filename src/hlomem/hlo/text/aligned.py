@@ -91,7 +91,7 @@ def _aligned_line(
         yield from _align(line, its)
     except (_OtherProgramError, TextProblem) as problem:
         first, second = (
-            f"line {source.place(place).line}"
+            f"line {source.position(place).line}"
             for source, place in zip((one, other), places, strict=True)
         )
         where = f"{first} of {one.name}" if one.name != other.name else f"{first} of the first"

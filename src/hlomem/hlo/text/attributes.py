@@ -16,10 +16,9 @@ from __future__ import annotations
 import re
 from functools import cache, lru_cache
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from hlomem.base.errors import ParseError
-from hlomem.base.named_tuples import NamedTuple
 from hlomem.base.patterns import lazy_pattern, repeated
 from hlomem.base.source import Source, Span
 from hlomem.hlo.shape import Shape, ShapeIndex

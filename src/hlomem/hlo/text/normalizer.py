@@ -194,7 +194,7 @@ class _Normalizer:
         if not self.open_brackets:
             raise self._error(start, f"unbalanced `{symbol}`")
         if _CLOSER[self.text[self.open_brackets[-1]]] != symbol:
-            line, column = self.source.place(start)
+            line, column = self.source.position(start)
             raise self.never_closed(f"`{symbol}` of line {line}, column {column} comes first")
         self.open_brackets.pop()
         if self.state is _State.BODY and not self.open_brackets:

@@ -14,11 +14,10 @@ from __future__ import annotations
 
 import re
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
-from hlomem.base.named_tuples import NamedTuple
 from hlomem.base.native import kernel
 from hlomem.base.patterns import lazy_pattern, repeated
 from hlomem.base.source import Span

@@ -209,7 +209,7 @@ class _Cursor:
 
 
 def _fail_open_tuple(cursor: _Cursor, tuple_start: int) -> NoReturn:
-    place = cursor.source.place(tuple_start)
+    place = cursor.source.position(tuple_start)
     if cursor.position >= len(cursor.text):
         span = Span(tuple_start, tuple_start + 1)
         raise ParseError(cursor.source, span, "tuple shape is never closed", "add the missing `)`")

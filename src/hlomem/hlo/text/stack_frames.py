@@ -14,10 +14,9 @@ asked for, and a chain of parents that runs in a circle ends where it would repe
 from __future__ import annotations
 
 from functools import cached_property
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from hlomem.base.errors import ParseError
-from hlomem.base.named_tuples import NamedTuple
 from hlomem.base.patterns import lazy_pattern, repeated
 from hlomem.base.source import Source, Span
 from hlomem.hlo.text.attributes import unescape

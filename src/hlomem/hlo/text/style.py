@@ -5,7 +5,7 @@ Mirrors the part of `hlo/ir/hlo_print_options.h` that differs between the texts 
 
 from __future__ import annotations
 
-from hlomem.base.named_tuples import NamedTuple
+from typing import NamedTuple
 
 
 class TextStyle(NamedTuple):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import Struct
 
 from hlomem.analysis.alias_rules import can_share_operand_buffer, may_share_with_operand
+from hlomem.analysis.machine_rules import rules_of
 from hlomem.base.quantities import MAIN_MEMORY
 from hlomem.opt.orders.edges import Edges
 from hlomem.opt.orders.places import AT_START, Place, Places
@@ -102,7 +103,7 @@ class FlowBuilder:
             keeps_overlap=keeps_overlap,
         )
         self._buffers_in: dict[HloComputation, set[HloBuffer]] = {}
-        self._alias_rules = stages.options.machine.alias_rules(stages.options)
+        self._alias_rules = rules_of(stages.options.machine)
 
     @property
     def places(self) -> Places:

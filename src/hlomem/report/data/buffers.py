@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
 from hlomem.base.errors import HlomemError
-from hlomem.base.named_tuples import NamedTuple
 from hlomem.base.quantities import (  # noqa: TC001 - msgspec reads them
     AllocationIndex,
     ByteCount,

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import re
 from functools import partial
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from hlomem.base.named_tuples import NamedTuple
 from hlomem.base.sizes import format_bytes
 from hlomem.dump.records import Allocation, Record
 from hlomem.hlo.opcodes import MOVES

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from hlomem.analysis.alias_rules import why_not_by_opcode, why_not_overwrite
 from hlomem.analysis.fused_bodies import FusedBodies
+from hlomem.analysis.machine_rules import rules_of
 from hlomem.analysis.overwriting import COPY, OTHER_SHAPE, Reading
 from hlomem.dump.records import Record
 from hlomem.hlo.opcodes import PAYLOAD_OPCODES, opcodes_forwarding
 from hlomem.hlo.shape import ShapeIndex
-from hlomem.machines.options import Options
 from hlomem.report.data import allocation_kinds, roles
 from hlomem.report.data.allocation_kinds import kind_of
 from hlomem.report.data.padding import GrownDimension, growths
@@ -100,7 +100,7 @@ def _why_not_by_rules(
     assert memory.module is not None
     operand = user.operands[number]
     part, result = operand.shape.subshape(index), user.shape.subshape(output_index)
-    bodies, rules = FusedBodies(), memory.machine.alias_rules(Options(memory.machine))
+    bodies, rules = FusedBodies(), rules_of(memory.machine)
     return why_not_overwrite(operand, user, output_index, part == result, bodies, rules)
 
 
@@ -117,7 +117,7 @@ def _by_opcode(memory: MemoryView, buffer: Buffer, operand: Buffer) -> str | Non
         return None  # it is read under another name
     users = sum(name in other.operands for other in joined.printed.values())
     reading = Reading(numbers, len(printed.operands), placed.index, users)
-    rules = memory.machine.alias_rules(Options(memory.machine))
+    rules = rules_of(memory.machine)
     reason = why_not_by_opcode(printed.opcode, reading, rules)
     if reason is not None and operand.shape != buffer.shape:
         return OTHER_SHAPE

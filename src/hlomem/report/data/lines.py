@@ -6,9 +6,8 @@ innermost frame outside the frameworks below, preferably outside installed libra
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from hlomem.base.named_tuples import NamedTuple
 from hlomem.base.patterns import lazy_pattern
 from hlomem.hlo.text.attributes import METADATA, Metadata, read_metadata
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from hlomem.dump.program_name import program_name
+from hlomem.dump.file_names import program_name
 from hlomem.report.data.lines import bare_op_name
 
 _SHOWN_SCOPES = 2

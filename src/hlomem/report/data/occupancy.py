@@ -14,11 +14,10 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from itertools import pairwise
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from hlomem.assign.footprint import reserved
 from hlomem.base.disjoint_sets import DisjointSets
-from hlomem.base.named_tuples import NamedTuple
 from hlomem.base.quantities import Offset, Step
 from hlomem.dump.records import Allocation, Record
 from hlomem.hlo.opcodes import MERGING

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from hlomem.base.named_tuples import NamedTuple
 from hlomem.dump.records import Record
 from hlomem.hlo.padding import padded_dimensions, padded_size
 from hlomem.report.data.buffers import padding_of

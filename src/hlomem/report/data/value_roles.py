@@ -8,9 +8,8 @@ the line of its source.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from hlomem.base.named_tuples import NamedTuple
 from hlomem.base.patterns import lazy_pattern
 from hlomem.hlo.opcodes import SAME_DATA, Opcode
 from hlomem.report.data import roles

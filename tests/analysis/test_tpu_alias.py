@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from hlomem import hlo
+from hlomem.analysis.tpu_alias import may_alias
 from hlomem.hlo.shape import ROOT_INDEX, ShapeIndex
-from hlomem.machines.tpu_alias import may_alias
 
 MODULE = """\
 HloModule m, is_scheduled=true

@@ -1,7 +1,7 @@
-"""The operands an instruction may write its result into on an NVIDIA GPU.
+"""The operands that an NVIDIA GPU may overwrite with a result.
 
-Mirrors `service/gpu/alias_info.cc` and `nvptx_alias_info.cc`. A kernel may overwrite a parameter
-if every thread reads of it what it overwrites, and no other thread does.
+Mirrors `service/gpu/alias_info.cc` and `nvptx_alias_info.cc`. A kernel may overwrite a parameter if
+each of its elements is read only by the thread that overwrites it.
 """
 
 from __future__ import annotations
@@ -9,32 +9,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hlomem.analysis.alias_rules import is_elementwise, is_elementwise_on
+from hlomem.analysis.gpu_kernels import analyze_fusion
+from hlomem.analysis.machine_rules import AliasRules
 from hlomem.hlo.opcodes import Opcode
 from hlomem.hlo.padding import element_count
-from hlomem.machines.alias import AliasRules
-from hlomem.machines.gpu_kernels import analyze_fusion
 
 if TYPE_CHECKING:
+    from hlomem.analysis.gpu_kernels import FusionAnalysis
     from hlomem.hlo.ir import HloInstruction
     from hlomem.hlo.shape import Shape, ShapeIndex
-    from hlomem.machines.gpu_kernels import FusionAnalysis
-    from hlomem.machines.options import Options
-
-SHARING_OPCODES = frozenset[Opcode]({"all-reduce", "collective-broadcast", "custom-call"})
-"""Opcodes that may share here and nowhere else."""
-
-
-def rules_for(_options: Options) -> AliasRules:
-    """The rules of a release; those of jaxlib 0.11.2 are the only ones a dump was seen of."""
-    return AliasRules(may_alias, SHARING_OPCODES, counts_elements=True)
-
 
 _MATMUL_WITH_BIAS = "__cublas$lt$matmul"
 _BIAS = 2
 
 
 def may_alias(operand: HloInstruction, user: HloInstruction, user_index: ShapeIndex) -> bool | None:
-    """Whether a user may overwrite an operand; None where the rules of all machines decide."""
+    """Whether a user may overwrite an operand; None leaves it to the rules of all machines."""
     opcode = user.opcode
     if opcode == "fusion":
         return _fusion_may_alias(operand, user, user_index)
@@ -82,9 +72,7 @@ def _fusion_may_alias(
 
 def _same_elements(one: Shape, other: Shape) -> bool:
     """Whether two arrays have as many elements of as many bits."""
-    if one == other:
-        return True
-    return (
+    return one == other or (
         one.is_array
         and other.is_array
         and element_count(one) == element_count(other)
@@ -98,7 +86,7 @@ def _reach(
     user_index: ShapeIndex,
     reduction: HloInstruction | None,
 ) -> set[HloInstruction] | None:
-    """All that depends on a parameter; None if some of it reads elements of other threads."""
+    """The instructions that depend on a parameter; None if one reads other threads' elements."""
     written = output.operands[0] if output.opcode == "bitcast" else output
     reached = {parameter}
     pending = [parameter]
@@ -147,14 +135,16 @@ def _others_keep_order(
     output: HloInstruction, reached: set[HloInstruction], analysis: FusionAnalysis
 ) -> bool:
     """Whether other results that depend on the parameter are written in the same order."""
-    pairs = [
-        (root, hero)
-        for root, hero in zip(analysis.roots, analysis.heroes, strict=True)
-        if root in reached
-    ]
-    if all(root is output for root, _ in pairs):
+    pairs = zip(analysis.roots, analysis.heroes, strict=True)
+    hero_of = {root: hero for root, hero in pairs if root in reached}
+    if all(root is output for root in hero_of):
         return True
     written = output.operands[0] if output.opcode == "bitcast" else output
     return is_elementwise(written) and not any(
-        hero.opcode == "copy" or hero.opcode == "transpose" for _, hero in pairs
+        hero.opcode == "copy" or hero.opcode == "transpose" for hero in hero_of.values()
     )
+
+
+_SHARING_OPCODES = frozenset[Opcode]({"all-reduce", "collective-broadcast", "custom-call"})
+RULES = AliasRules(may_alias, _SHARING_OPCODES, counts_elements=True)
+"""The rules of jaxlib 0.11.2, the only release whose GPU dumps were seen."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from hlomem.analysis.gpu_alias import may_alias
 from hlomem.hlo.shape import ShapeIndex
 from hlomem.hlo.text.parser import parse
-from hlomem.machines.gpu_alias import may_alias
 
 ADD = """\
 %add (l: f32[], r: f32[]) -> f32[] {

@@ -1,19 +1,16 @@
-"""A program at any size, from two at which it was compiled.
+"""A program's shapes at any size, from compiles at two sizes of a batch or a sequence.
 
-In: two modules of one program, which differ in one size alone: a batch, the length of a sequence.
-Out: the shapes, or the text, at a third. Every extent is one and the same function of the size: in
-proportion to it, to its square or cube or its inverse, else on a line. Two points do not prove
-that, so that what contradicts itself is refused: an extent that is no whole number, a reshape that
-would lose elements, a line that only a curve has. What a compiler would make of the third size
-nobody knows until it was asked.
+An extent is proportional to the size, its square, cube or inverse, else linear. Two points do not
+prove that, so contradictions are refused: fractional extents, reshapes that would lose elements,
+and lines that fall too fast towards zero. The compiler may still choose another program at the
+third size.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.base.errors import CommandError
-from hlomem.base.named_tuples import NamedTuple
 from hlomem.hlo.opcodes import opcodes_where
 from hlomem.hlo.padding import element_count
 from hlomem.hlo.shape import INT64_MAX, UNBOUNDED, Shape, buffer_shape
@@ -29,23 +26,23 @@ _KEEP_ELEMENTS = opcodes_where(lambda traits: traits.keeps == "places")
 
 
 class GrowthError(CommandError):
-    """A size at which the shapes of a program cannot be told: says which, and why."""
+    """A size at which the shapes of a program are unknown."""
 
 
 class Sizes(NamedTuple):
-    """The two sizes at which a program is known, and the extents of it at others."""
+    """The two sizes at which a program is known."""
 
     one: int
     other: int
 
     def extent(self, one: int, other: int, size: int) -> int:
-        """An extent at a third size; raises `GrowthError` where it cannot be told."""
+        """An extent at a third size; raises `GrowthError` if it is unknown."""
         if one == other:
             return one
         top, bottom = self._fraction(one, other, size)
         if top % bottom or top < 0:
             seen = f"{one} at {self.one} and {other} at {self.other}"
-            raise GrowthError(f"an extent that is {seen} would be no whole number at {size}")
+            raise GrowthError(f"an extent that is {seen} would not be an integer at {size}")
         return top // bottom
 
     def _fraction(self, one: int, other: int, size: int) -> tuple[int, int]:
@@ -58,7 +55,7 @@ class Sizes(NamedTuple):
         (low, first), (high, last) = sorted([(self.one, one), (self.other, other)])
         rise, run = last - first, high - low
         at_zero = first * run - rise * low  # times `run`
-        if at_zero < 0 and -2 * at_zero > rise * low:  # 1 less, or 2, but not half of it
+        if at_zero < 0 and -2 * at_zero > rise * low:  # a small offset is plausible
             seen = f"{one} at {self.one} and {other} at {self.other}"
             raise GrowthError(f"an extent that is {seen} grows faster than the size")
         return first * run + rise * (size - low), run
@@ -67,7 +64,7 @@ class Sizes(NamedTuple):
 class Growth:
     """The shapes of one program as functions of a size.
 
-    Raises `UnsupportedError` where the modules are not one program at two sizes.
+    Raises `UnsupportedError` if the modules are not one program at two sizes.
     """
 
     def __init__(self, one: HloModule, other: HloModule, sizes: tuple[int, int]) -> None:
@@ -75,7 +72,7 @@ class Growth:
         self.other = other
         self.sizes = Sizes(*sizes)
         if sizes[0] == sizes[1] or min(sizes) < 1:
-            raise CommandError("two compiles tell how a program grows at two sizes, 1 or more")
+            raise CommandError("give compiles at two different sizes, 1 or more")
         for _ in align_texts(one.source, other.source):
             pass
         self._leaves: dict[tuple[Shape, Shape], None] = {}
@@ -84,7 +81,7 @@ class Growth:
         self._check_sizes()
 
     def _check_sizes(self) -> None:
-        """Refuse programs in which nothing grows, and sizes that are those of the other program."""
+        """Refuse programs without growth, and swapped sizes."""
         extents = {
             pair
             for shapes in self._leaves
@@ -95,18 +92,14 @@ class Growth:
             raise CommandError("both programs have the same shapes: nothing grows with the size")
         if self.sizes[::-1] in extents and self.sizes not in extents:
             one, other = self.sizes
-            problem = (
-                f"a program of size {one} has an extent of {other}, that of {other} one of {one}"
-            )
+            problem = f"the program of size {one} has extent {other}, that of {other} extent {one}"
             raise CommandError(f"{problem}: give the sizes in the order of the programs")
 
     def _collect(self) -> None:
-        """Note which shapes stand for which, and which have equally many elements."""
+        """Collect corresponding shapes, and shapes with equally many elements."""
         seen: set[tuple[int, int]] = set()
-        pairs = zip(
-            self.one.iter_outer_instructions(), self.other.iter_outer_instructions(), strict=True
-        )
-        for instruction, its in pairs:
+        modules = self.one.iter_outer_instructions(), self.other.iter_outer_instructions()
+        for instruction, its in zip(*modules, strict=True):
             shapes = instruction.shape, its.shape
             key = id(shapes[0]), id(shapes[1])
             if key not in seen:
@@ -117,9 +110,9 @@ class Growth:
                 self._reshapes.add((read, shapes))
 
     def shapes_at(self, size: int, *, of_other: bool = False) -> dict[Shape, Shape] | None:
-        """The arrays outside of fusions at a size, by those of the first module or the other.
+        """The arrays outside fusions at a size, by those of the first module or the other.
 
-        None where arrays that are alike in that module would not be at this size, or the reverse.
+        None if arrays that are equal in that module would differ at this size, or vice versa.
         """
         made = {pair: self._shape_at(*pair, size) for pair in self._leaves}
         self._check_reshapes(made, size)
@@ -130,7 +123,7 @@ class Growth:
         return found if len(set(found.values())) == len(found) else None
 
     def text_at(self, size: int) -> str:
-        """A text to plan at a size: its shapes are right, its literals and settings are not."""
+        """A text to plan at a size, with right shapes, but wrong literals and settings."""
         return "".join(
             [
                 piece if isinstance(piece, str) else str(self.sizes.extent(*piece, size))
@@ -148,10 +141,9 @@ class Growth:
             ]
         )
         made = Shape(one.element_type, dimensions, one.dynamic, one.layout)
-        if UNBOUNDED not in dimensions and _bits(made) > 8 * INT64_MAX:
-            raise GrowthError(
-                f"at {size} an array of {made.text_without_layout} would be too large"
-            )
+        count = 0 if UNBOUNDED in dimensions else element_count(made)
+        if count * made.element_type.byte_width > INT64_MAX:
+            raise GrowthError(f"at {size} an array of {made.text_without_layout} is too large")
         return made
 
     def _check_reshapes(self, made: dict[tuple[Shape, Shape], Shape], size: int) -> None:
@@ -159,14 +151,13 @@ class Growth:
             if read in made and written in made and all(map(_are_as_many, read, written)):
                 source, result = made[read], made[written]
                 if not _are_as_many(source, result):
-                    words = (
-                        f"{source.text_without_layout} would become {result.text_without_layout}"
-                    )
-                    raise GrowthError(f"at {size} {words}, which has not as many elements")
+                    texts = f"{source.text_without_layout} to {result.text_without_layout}"
+                    problem = f"at {size} a reshape of {texts} would change the number of elements"
+                    raise GrowthError(problem)
 
 
 def _leaves(one: Shape, other: Shape) -> Iterator[tuple[Shape, Shape]]:
-    """The arrays of two shapes that are alike but for extents, as their texts have shown."""
+    """The arrays of two shapes that differ only in extents."""
     for (_, leaf), (_, its) in zip(one.leaves(), other.leaves(), strict=True):
         if leaf.is_array or leaf.is_buffer:
             yield leaf, its
@@ -180,7 +171,3 @@ def _are_as_many(one: Shape, other: Shape) -> bool:
     if UNBOUNDED in one.dimensions or UNBOUNDED in other.dimensions:
         return one.dimensions == other.dimensions
     return element_count(one) == element_count(other)
-
-
-def _bits(shape: Shape) -> int:
-    return element_count(shape) * shape.element_type.byte_width * 8

@@ -1,18 +1,16 @@
-"""The kernels emitted for GPU fusions, as far as the sharing of buffers depends on them.
+"""The kernels emitted for GPU fusions, as far as buffer sharing depends on them.
 
-In: a fusion. Out: the roots of its body, the hero of each (the reduction or transpose that the
-root's kernel is built around) and the reduction that the kernel computes first, if it is a kernel
-for reductions. Mirrors `service/gpu/hlo_fusion_analysis.cc`, `reduction_utils.cc` and
-`FindNonTrivialHero` of `ir_emission_utils.cc`.
+A root's hero is the reduction or transpose that its kernel is built around. Mirrors
+`service/gpu/hlo_fusion_analysis.cc`, `reduction_utils.cc` and `FindNonTrivialHero` of
+`ir_emission_utils.cc`.
 """
 
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.analysis.alias_rules import is_elementwise
-from hlomem.base.named_tuples import NamedTuple
 from hlomem.hlo.padding import element_count
 from hlomem.hlo.shape import default_layout
 
@@ -28,13 +26,13 @@ _BANK_BITS = 32
 
 
 class FusionAnalysis(NamedTuple):
-    """The kernel a fusion becomes."""
+    """The kernel of a fusion."""
 
     roots: Sequence[HloInstruction]
     heroes: Sequence[HloInstruction]
-    """One for each root; the root itself, if nothing in the fusion is special."""
+    """The hero of each root; by default the root itself."""
     reduction: HloInstruction | None
-    """The reduction that a kernel for reductions computes before it writes anything else."""
+    """The reduction that a reduction kernel computes before it writes anything."""
 
 
 def analyze_fusion(fusion: HloInstruction) -> FusionAnalysis:
@@ -42,9 +40,10 @@ def analyze_fusion(fusion: HloInstruction) -> FusionAnalysis:
     root = fusion.called_computations[0].root
     roots = root.operands if root.opcode == "tuple" else (root,)
     heroes = [_find_hero(root) for root in roots]
-    if _has_emitter_of_its_own(fusion):
+    if _has_own_emitter(fusion):
         return FusionAnalysis(roots, heroes, None)
-    reduction = _first_reduction(roots, heroes)
+    pairs = zip(roots, heroes, strict=True)
+    reduction = next((hero for root, hero in pairs if _is_real_reduction(root, hero)), None)
     if reduction is not None and _reductions_agree(roots, heroes, reduction):
         return FusionAnalysis(roots, heroes, reduction)
     if not _transposes_agree(roots, heroes):
@@ -52,19 +51,21 @@ def analyze_fusion(fusion: HloInstruction) -> FusionAnalysis:
     return FusionAnalysis(roots, heroes, None)
 
 
-def _has_emitter_of_its_own(fusion: HloInstruction) -> bool:
-    """Whether its configuration names another emitter: Triton, cuDNN, a custom kernel."""
+def _has_own_emitter(fusion: HloInstruction) -> bool:
+    """Whether the configuration names an emitter: Triton, cuDNN, a custom kernel."""
     config = fusion.backend_config
     fusion_config = config.get("fusion_backend_config") if isinstance(config, dict) else None
     return isinstance(fusion_config, dict) and bool(fusion_config.get("kind"))
 
 
 def _find_hero(root: HloInstruction) -> HloInstruction:
-    """`FindNonTrivialHero`: up through elementwise operations of one operand, then further."""
+    """`FindNonTrivialHero`."""
     hero = root
     while _is_intermediate(hero, 1) and hero.operands[0].opcode != "parameter":
         hero = hero.operands[0]
-    found = _only_one(hero, _is_tiled_transpose) or _only_one(hero, _is_concatenate)
+    found = _only_hero(hero, _is_tiled_transpose) or _only_hero(
+        hero, lambda instruction: instruction.opcode == "concatenate"
+    )
     if found is not None:
         return found
     return hero if hero.opcode == "reduce" else root
@@ -79,20 +80,17 @@ def _is_intermediate(instruction: HloInstruction, operand_limit: int) -> bool:
     return instruction.opcode == "bitcast" or is_elementwise(instruction)
 
 
-def _only_one(
+def _only_hero(
     root: HloInstruction, is_hero: Callable[[HloInstruction], bool]
 ) -> HloInstruction | None:
-    """The one hero above a root with nothing but elementwise operations below it (`FindHero`)."""
-    found: HloInstruction | None = None
-    for instruction in _reach([root], lambda instruction: instruction.operands, is_hero):
-        if is_hero(instruction):
-            if found is not None:
-                return None
-            found = instruction
-    if found is None:
+    """The only hero above a root, if all its users are intermediate (`FindHero`)."""
+    above = _reach([root], lambda instruction: instruction.operands, is_hero)
+    heroes = [instruction for instruction in above if is_hero(instruction)]
+    if len(heroes) != 1:
         return None
-    below = _reach(found.users, lambda instruction: instruction.users, lambda _: False)
-    return None if any(_is_nontrivial(instruction) for instruction in below) else found
+    below = _reach(heroes[0].users, lambda instruction: instruction.users, lambda _: False)
+    is_only = all(user.opcode == "tuple" or _is_intermediate(user, 3) for user in below)
+    return heroes[0] if is_only else None
 
 
 def _reach(
@@ -100,7 +98,7 @@ def _reach(
     neighbours: Callable[[HloInstruction], Iterable[HloInstruction]],
     stops_at: Callable[[HloInstruction], bool],
 ) -> list[HloInstruction]:
-    """The instructions reached through intermediate operations, and those where that ends."""
+    """The instructions reached through intermediate operations, the last ones included."""
     reached = dict.fromkeys(start)
     pending = list(reached)
     while pending:
@@ -114,14 +112,6 @@ def _reach(
     return list(reached)
 
 
-def _is_nontrivial(instruction: HloInstruction) -> bool:
-    return instruction.opcode != "tuple" and not _is_intermediate(instruction, 3)
-
-
-def _is_concatenate(instruction: HloInstruction) -> bool:
-    return instruction.opcode == "concatenate"
-
-
 # Reductions.
 
 
@@ -132,19 +122,12 @@ class Reduction(NamedTuple):
     sizes: tuple[int, int, int]
 
 
-def _first_reduction(
-    roots: Sequence[HloInstruction], heroes: Sequence[HloInstruction]
-) -> HloInstruction | None:
-    pairs = zip(roots, heroes, strict=True)
-    return next((hero for root, hero in pairs if _is_real_reduction(root, hero)), None)
-
-
 def _reductions_agree(
     roots: Sequence[HloInstruction],
     heroes: Sequence[HloInstruction],
     reduction: HloInstruction,
 ) -> bool:
-    """Whether all roots can be computed in one kernel for reductions (`GetEmitterFusionKind`)."""
+    """Whether one reduction kernel can compute all roots (`GetEmitterFusionKind`)."""
     for root, hero in zip(roots, heroes, strict=True):
         if root is reduction:
             continue
@@ -157,23 +140,27 @@ def _reductions_agree(
 
 
 def _is_real_reduction(root: HloInstruction, hero: HloInstruction) -> bool:
-    """Whether a reduction gets a kernel of its own kind (`IsRealReductionHero`)."""
+    """Whether a reduction gets a reduction kernel (`IsRealReductionHero`)."""
     if hero.opcode != "reduce":
         return False
     shape = hero.operands[0].shape
-    reduced = hero.integers("dimensions")
-    kept = tuple(i for i in range(shape.rank) if i not in reduced)
+    kept, reduced = _split_dimensions(hero)
     if not (_are_consecutive(shape, kept) or _are_consecutive(shape, reduced)):
         return False
     reduction = _reduction(hero)
     return _beats_elemental(reduction) and (root is hero or _is_race_free(reduction))
 
 
+def _split_dimensions(reduce: HloInstruction) -> tuple[Sequence[int], Sequence[int]]:
+    """The dimensions that a reduction keeps, and those it reduces."""
+    reduced = reduce.integers("dimensions")
+    return [i for i in range(reduce.operands[0].shape.rank) if i not in reduced], reduced
+
+
 def _reduction(reduce: HloInstruction) -> Reduction:
     """`GetReductionKindAndContiguousComponents`."""
     shape = reduce.operands[0].shape
-    reduced = reduce.integers("dimensions")
-    kept = tuple(i for i in range(shape.rank) if i not in reduced)
+    kept, reduced = _split_dimensions(reduce)
     if not kept:
         return Reduction(True, (1, 1, element_count(shape)))
     if _are_consecutive(shape, kept):
@@ -190,22 +177,22 @@ def _reduction(reduce: HloInstruction) -> Reduction:
 
 
 def _partition(shape: Shape, dimensions: Sequence[int]) -> tuple[int, int, int]:
-    """The sizes before, in and behind consecutive dimensions, from major to minor."""
+    """The sizes before, in and after consecutive dimensions, from major to minor."""
     order = _minor_to_major(shape)
-    places = [place for place, dimension in enumerate(order) if dimension in dimensions]
-    first, last = (places[0], places[-1] + 1) if places else (len(order), len(order))
+    positions = [i for i, dimension in enumerate(order) if dimension in dimensions]
+    first, last = (positions[0], positions[-1] + 1) if positions else (len(order), len(order))
     sizes = [shape.dimensions[dimension] for dimension in order]
     return prod(sizes[last:]), prod(sizes[first:last]), prod(sizes[:first])
 
 
 def _are_consecutive(shape: Shape, dimensions: Sequence[int]) -> bool:
     order = _minor_to_major(shape)
-    places = sorted(order.index(dimension) for dimension in dimensions)
-    return not places or places[-1] - places[0] == len(places) - 1
+    positions = [order.index(dimension) for dimension in dimensions]
+    return not positions or max(positions) - min(positions) == len(positions) - 1
 
 
 def _beats_elemental(reduction: Reduction) -> bool:
-    """Whether a kernel for reductions is the faster one; numbers were measured by XLA."""
+    """Whether a reduction kernel is faster than an elemental one, by XLA's measurements."""
     _, major, minor = reduction.sizes
     if reduction.is_row:
         return minor >= _WARP_SIZE or (minor > 0 and _WARP_SIZE % minor == 0)
@@ -218,7 +205,7 @@ def _beats_elemental(reduction: Reduction) -> bool:
 
 
 def _is_race_free(reduction: Reduction) -> bool:
-    """Whether one block of threads computes a whole element (`ReductionIsRaceFree`)."""
+    """Whether one thread block computes a whole element (`ReductionIsRaceFree`)."""
     batch, major, minor = reduction.sizes
     if reduction.is_row:
         return minor <= 1024 * 16 and batch <= 8
@@ -229,14 +216,14 @@ def _is_race_free(reduction: Reduction) -> bool:
 
 
 class Transpose(NamedTuple):
-    """A transpose without dimensions of size 1, those that stay together united."""
+    """A transpose without dimensions of size 1, adjacent dimensions merged."""
 
     sizes: tuple[int, ...]
     permutation: tuple[int, ...]
 
 
 def _transposes_agree(roots: Sequence[HloInstruction], heroes: Sequence[HloInstruction]) -> bool:
-    """Whether one kernel for transposes can write all roots (`FindConsistentTransposeHero`)."""
+    """Whether one transpose kernel can write all roots (`FindConsistentTransposeHero`)."""
     transposes = [hero for hero in heroes if _is_tiled_transpose(hero)]
     if not transposes:
         return False
@@ -264,7 +251,8 @@ def _is_tiled_transpose(instruction: HloInstruction) -> bool:
     sizes, permutation = _transpose(instruction)
     if len(permutation) < 2:
         return False
-    bits = max(instruction.shape.element_type.bits, 8 if _is_predicate(instruction) else 0)
+    element_type = instruction.shape.element_type
+    bits = 8 if element_type.text == "pred" else element_type.bits
     if _is_packed(sizes, permutation, bits):
         return True
     source_sizes = [sizes[permutation.index(i)] for i in range(len(sizes))]
@@ -274,10 +262,6 @@ def _is_tiled_transpose(instruction: HloInstruction) -> bool:
     one, other = source_sizes[-1], sizes[-1]
     is_large = min(one, other) >= 16 or (min(one, other) >= 8 and one * other >= 64 * 128)
     return is_large and bits != 4
-
-
-def _is_predicate(instruction: HloInstruction) -> bool:
-    return instruction.shape.element_type.text == "pred"
 
 
 def _transpose(transpose: HloInstruction) -> Transpose:
@@ -299,7 +283,7 @@ def _transpose(transpose: HloInstruction) -> Transpose:
 
 
 def _is_packed(sizes: tuple[int, ...], permutation: tuple[int, ...], bits: int) -> bool:
-    """Whether several small elements go through one bank (`GetPackedTransposeTileSizes`)."""
+    """Whether several small elements share one bank (`GetPackedTransposeTileSizes`)."""
     if bits >= _BANK_BITS or permutation[-1] == len(sizes) - 1:
         return False
     in_bank = _BANK_BITS // bits

@@ -1,4 +1,4 @@
-"""Limits on growth in words: `+2%` of a size, or `+1GiB`."""
+"""Growth limits as users write them: `+2%` of a size, or `+1GiB`."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _PERCENT = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)%")
 
 
 def parse_limit(text: str, size: int) -> int:
-    """How many bytes more are allowed: `+2%` of a size, or `+1GiB`."""
+    """The bytes by which `size` may grow."""
     bare = text.strip().removeprefix("+")
     if (share := _PERCENT.fullmatch(bare)) is not None:
         return int(size * float(share[1]) / 100)
     limit = parse_size(bare)
     if limit is None:
-        raise CommandError(f"no limit: `{visible(text)}`; give `+2%` or `+1GiB`")
+        raise CommandError(f"not a limit: `{visible(text)}`; give `+2%` or `+1GiB`")
     return limit

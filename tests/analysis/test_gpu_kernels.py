@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from hlomem.analysis.gpu_kernels import analyze_fusion
 from hlomem.hlo.text.parser import parse
-from hlomem.machines.gpu_kernels import analyze_fusion
 
 MODULE = """\
 HloModule fusion, is_scheduled=true

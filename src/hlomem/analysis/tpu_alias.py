@@ -1,6 +1,6 @@
-"""The operands a TPU may overwrite, read off dumps (docs/tpu-rules.md).
+"""The operands a TPU may overwrite, inferred from dumps (docs/tpu-rules.md).
 
-The compiler is not public. Two rules beside those of all machines explain every dump there is.
+The compiler is not public; these rules and those of all machines explain every dump seen.
 """
 
 from __future__ import annotations
@@ -8,46 +8,37 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from hlomem.analysis.machine_rules import AliasRules
 from hlomem.hlo.opcodes import Opcode
-from hlomem.machines.alias import AliasRules
 
 if TYPE_CHECKING:
     from hlomem.hlo.ir import HloInstruction
     from hlomem.hlo.shape import ShapeIndex
-    from hlomem.machines.options import Options
-
-SHARING_OPCODES = frozenset[Opcode]({"all-reduce"})
-
-
-def rules_for(_options: Options) -> AliasRules:
-    """The rules of a release; those of all libtpu seen are the same."""
-    return AliasRules(may_alias, SHARING_OPCODES)
-
 
 _SCALAR_SPACE = 6
-
 _HINTS = re.compile(r'"aliasing_operands":\{"lists":\[((?:\{"indices":\[[^\]]*\]\},?)+)\]\}')
 _GROUP = re.compile(r'\{"indices":\[([^\]]*)\]\}')
 _NUMBER = re.compile(r'"(\d{1,9})"', re.ASCII)
 
 
 def may_alias(operand: HloInstruction, user: HloInstruction, index: ShapeIndex) -> bool | None:
-    """Whether a user may overwrite an operand; None where the rules of all machines decide."""
-    if user.opcode == "all-reduce":
-        return _reduces_into(operand, user, index)
+    """Whether a user may overwrite an operand; None leaves it to the rules of all machines."""
+    if user.opcode == "all-reduce":  # in place, operand by operand
+        number = index[0] if index else 0
+        return user.operands[number] is operand and user.shape.subshape(index) == operand.shape
     if user.opcode == "fusion" and _is_hinted(operand, user, index):
         return True
     if operand.shape.memory_space == _SCALAR_SPACE and _copies_argument(operand):
-        # Such copies lie there before buffers are assigned. Everything else is put there by the
-        # colouring, so that until then shapes differ which agree in the text.
+        # Only these copies are in that space before buffer assignment. Coloring moves the other
+        # values there, so shapes that are equal in the text differ until then.
         return False
     return None
 
 
 def _is_hinted(operand: HloInstruction, user: HloInstruction, index: ShapeIndex) -> bool:
-    """Whether an earlier pass found that a fusion can work in place.
+    """Whether an earlier pass marked a fusion as in place.
 
-    It lists numbers that go together: first the operands are counted, then the results.
+    The pass groups operands with results, numbering the operands first, then the results.
     """
     hints = _HINTS.search(user.attribute_text)
     if hints is None or len(index) > 1:
@@ -62,13 +53,10 @@ def _is_hinted(operand: HloInstruction, user: HloInstruction, index: ShapeIndex)
 
 
 def _copies_argument(instruction: HloInstruction) -> bool:
-    """Whether an instruction copies an argument of the program."""
     if instruction.opcode != "copy" or not instruction.parent.is_entry:
         return False
     return instruction.operands[0].opcode == "parameter"
 
 
-def _reduces_into(operand: HloInstruction, user: HloInstruction, index: ShapeIndex) -> bool:
-    """An all-reduce works in place, operand by operand."""
-    number = index[0] if index else 0
-    return user.operands[number] is operand and user.shape.subshape(index) == operand.shape
+RULES = AliasRules(may_alias, frozenset[Opcode]({"all-reduce"}))
+"""The rules of every libtpu seen."""
