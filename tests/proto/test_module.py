@@ -267,7 +267,9 @@ def test_shapes_that_disagree_are_refused_with_their_place() -> None:
     message = parse_message("Module", data)
     message.computations[1].instructions[1].opcode = "tuple"
     message.computations[1].instructions[1].ClearField("called_computation_ids")
-    with pytest.raises(InputError, match=r"not a program XLA could have: .*no tuple of 1 element"):
+    with pytest.raises(
+        InputError, match=r"not a program XLA could have: .*not a tuple of 1 element"
+    ):
         read_module(message.SerializeToString(), "some.pb")
 
 
