@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import itertools
 from heapq import heapify, heappop, heappush
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from msgspec import Struct
 
@@ -41,15 +41,21 @@ def in_order_found(_trace: Trace, _claims: Claims) -> Priority:
     return ()
 
 
+class Mark(NamedTuple):
+    """How the computations of a pass are known."""
+
+    precedence: int
+    """Passes with lower numbers claim first."""
+    find: Find
+    """The computations it made; others may have claimed some before."""
+    key: Key = in_order_found
+    """The order in which it goes."""
+
+
 class Pass(Rule, frozen=True, kw_only=True):
     """A pass that makes computations."""
 
-    find: Find
-    """The computations it made; others may have claimed some before."""
-    precedence: int
-    """Passes with lower numbers claim first."""
-    key: Key = in_order_found
-    """The order in which it goes."""
+    mark: Mark
 
 
 class Stage(Struct, frozen=True):
@@ -57,6 +63,11 @@ class Stage(Struct, frozen=True):
 
     passes: tuple[Pass, ...]
     sort: Sort
+
+
+def stage(sort: Sort, *passes: Pass) -> Stage:
+    """Passes, put in order together."""
+    return Stage(passes, sort)
 
 
 def where(made: Callable[[Trace], bool]) -> Find:
@@ -80,9 +91,9 @@ class Claims:
 
     def claim_all(self) -> None:
         """Ask every pass what it made; what nobody claims, the program came with."""
-        ranked = sorted(enumerate(self._passes), key=lambda entry: entry[1].precedence)
+        ranked = sorted(enumerate(self._passes), key=lambda entry: entry[1].mark.precedence)
         for rank, maker in ranked:
-            found = dict.fromkeys(filter(self.free.__contains__, maker.find(self)), rank)
+            found = dict.fromkeys(filter(self.free.__contains__, maker.mark.find(self)), rank)
             self._made[maker.name] = list(found)
             self._rank_of.update(found)
             for trace in found:
@@ -110,7 +121,7 @@ class Claims:
         known = self._priorities.get(trace)
         if known is None:
             rank = self._rank_of[trace]
-            known = self._priorities[trace] = (rank, *self._passes[rank].key(trace, self))
+            known = self._priorities[trace] = (rank, *self._passes[rank].mark.key(trace, self))
         return known
 
 
@@ -159,12 +170,17 @@ def by_priority(made: list[Trace], claims: Claims) -> list[Trace]:
     return sorted(made, key=claims.priority)
 
 
-def by_parameter_numbers(made: list[Trace], claims: Claims) -> list[Trace]:
+def by_parameter_numbers(
+    made: list[Trace], claims: Claims, *, advance_whole_priority: bool = True
+) -> list[Trace]:
     """Parameters' numbers first, passes where those leave it open."""
     for trace in sorted(made, key=lambda trace: len(trace.name)):
         claims.priority(trace)  # originals first: no long chain of clones is followed at once
     made = in_text_order(made, claims)
-    return sort_by_parameter_numbers(made, {trace: claims.priority(trace) for trace in made})
+    priorities = {trace: claims.priority(trace) for trace in made}
+    return sort_by_parameter_numbers(
+        made, priorities, advance_whole_priority=advance_whole_priority
+    )
 
 
 def sort_by_parameter_numbers(
