@@ -1,8 +1,6 @@
 """Facts that a module's text tells about the past of its computations, each read once.
 
-In: a call graph. Out: a `Trace` per computation, linked to others by name and by call. The rules of
-`hlomem.history` ask traces, and decide nothing that is not in them or in the instructions. Most
-facts are read when first asked for: the bodies of fusions stay text.
+The rules of `hlomem.history` ask traces and instructions alone. Bodies of fusions stay text.
 """
 
 from __future__ import annotations

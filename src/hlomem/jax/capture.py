@@ -1,17 +1,9 @@
 """`hlomem.jax.captured`: every program JAX compiles in a block of code, with its memory.
 
-    with hlomem.jax.captured() as compiles:
-        train(steps=1)
-    print(compiles)
-    compiles["train_step"].explanation.by("line")
-
-Two things see a compile, both of JAX's public API. While a block is open, JAX's compilation cache
-is a folder of ours, and gets an entry for every program that JAX compiled and can store: the
-program and XLA's own plan are in it. And `hlomem.jax.pass_.hook` sees each program when it has been
-scheduled: also one that turns out not to fit, one that is not stored because it calls Python, and
-all on those hosts that store nothing; these are planned by hlomem. Both are of one program where
-its module has the same name and number. The user's own cache is neither read nor written meanwhile,
-and all settings are put back.
+Within a block JAX's compilation cache is a folder of ours, with program and plan of all that JAX
+can store; `hlomem.jax.pass_.hook` also sees programs that do not fit or are not stored, which
+hlomem plans. The two are joined by name and number of the module. The user's own cache is neither
+read nor written, and all settings are restored.
 """
 
 from __future__ import annotations

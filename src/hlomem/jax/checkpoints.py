@@ -1,10 +1,8 @@
 """`jax.checkpoint` put around parts of a factory's program, from outside.
 
-In: a policy of `jax.checkpoint_policies` and a place: what `jax.grad`, `jax.value_and_grad` and
-`jax.vjp` differentiate, or the bodies of `jax.lax.scan`. A factory with a parameter `checkpoint`
-wraps what it likes itself. Out: while the factory runs, that place is wrapped. For the first two,
-functions of JAX are replaced, so this is for a child process that does nothing else, before it
-imports the factory. Code that has these functions from elsewhere is not reached.
+That is what `jax.grad`, `jax.value_and_grad` and `jax.vjp` differentiate, or the bodies of
+`jax.lax.scan`: functions of JAX are replaced, in a child process that does nothing else. A factory
+with a parameter `checkpoint` wraps what it likes itself.
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
 """The contents of a Compiled of JAX, without a dump: its program with XLA's plan.
 
-In: a `jax.stages.Compiled`. Out: the dump XLA would have written, from the executable as it is
-serialized, which has the program and the plan of every platform; None where an executable cannot be
-serialized, so that its text is planned anew instead. `runtime_executable` is the one way in that
-JAX does not promise; it is used here alone.
+`runtime_executable` is the one way in that JAX does not promise; it is used here alone.
 """
 
 from __future__ import annotations

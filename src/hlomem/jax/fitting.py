@@ -3,9 +3,7 @@
     hlomem.jax.fit("train:make_step", target="tpu-v5e:2x2", over="batch",
                    rows={"remat": ["none", "full"]})
 
-In: a factory and a target. Out: a `FitReport`, a row for each combination of the other settings.
-Each size is planned by XLA itself, in a child that is stopped once its plan is there; what was
-planned before, by the same compiler, is taken from a folder.
+Each size is planned by XLA itself, in a child; plans of the same compiler are kept in a folder.
 """
 
 from __future__ import annotations

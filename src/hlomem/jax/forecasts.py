@@ -1,9 +1,7 @@
-"""The largest value that will fit, foretold from two that were planned.
+"""The largest value that will fit, predicted by hlomem's plans from two that XLA planned.
 
-In: programs as XLA planned them, at values of a setting. Out: the largest value at which hlomem's
-plan of the same program fits, to let XLA plan next. Two programs that are not one and the same, or
-that hlomem does not plan as XLA has, foretell nothing. Forecasts are kept beside the plans, so that
-a search that is made again goes the way it went.
+Programs that are not one and the same, or that hlomem does not plan as XLA did, predict nothing.
+Forecasts are kept next to the plans, so that a repeated search goes the same way.
 """
 
 from __future__ import annotations

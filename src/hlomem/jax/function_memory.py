@@ -1,9 +1,8 @@
-"""`hlomem.jax.memory`: a function in; what its compiled program's memory is for out.
+"""`hlomem.jax.memory`: explains the memory of a function's compiled program.
 
     hlomem.jax.memory(train_step, params, batch, target="tpu-v5e:2x2", jit={"donate_argnums": 0})
 
-A function or a Lowered is compiled once more, for its dump, which is read and removed. A Compiled
-is not: XLA's plan is in the executable. JAX is used by its public functions and never changed.
+A function or a Lowered is compiled for its dump; of a Compiled the executable has XLA's plan.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """The policies of `jax.checkpoint`, each tried on a factory's program by XLA's own plan.
 
-In: a `Job`, and the point of its program as given. Out: a `FrontPoint` for each policy: temporaries
-and all bytes as XLA plans the program under it, operations and modelled time counted as for every
-other point. A factory with a parameter `checkpoint` says itself what is wrapped; else the function
-that is differentiated is, and then the bodies of scans.
+A factory with a parameter `checkpoint` says itself what is wrapped; else the function that is
+differentiated is, and then the bodies of scans.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Machines to compile for that are not here: `tpu-v5e:2x2`, `cuda-h100:8`, `cpu`.
 
-In: a target's name. Out: its compile-only devices, which `jax.experimental.topologies` makes
-without the hardware, the environment that libtpu wants, and what must be installed for it.
+`jax.experimental.topologies` makes their compile-only devices without the hardware.
 """
 
 from __future__ import annotations

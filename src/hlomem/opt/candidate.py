@@ -1,7 +1,6 @@
 """A program that computes the same as a given one: how it was made, its plan and its price.
 
-In: the stages of a given program, and what strategies do to it. Out: a `Candidate`. It is the only
-record of a better program that strategies, checkers, compilers and reports hand to one another.
+The only record of a better program that strategies, checkers, compilers and reports exchange.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""The numbers of the optimiser, each with what it rests on.
+"""The numbers of the optimiser: limits on work and thresholds; what is found is checked.
 
-They are limits on work and thresholds of searches: none of them makes a program wrong, since what
-is found is checked. `(chosen)`: the value was not measured against others. All of them together
-were measured on the programs of `tools/order_programs.py` and `tools/fit_programs.py`; the results
-are in docs/improve.md and docs/recompute.md. Limits of the checkers are theirs.
+Where nothing else is said a value was chosen, not measured against others. All of them together
+were measured on the programs of `tools/order_programs.py` and `tools/fit_programs.py`
+(docs/improve.md, docs/recompute.md). Limits of the checkers are theirs.
 """
 
 from __future__ import annotations

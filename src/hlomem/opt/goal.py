@@ -1,8 +1,6 @@
-"""The goals of the optimiser, the rules it keeps, the work an effort allows, and its constants.
+"""The goals of the optimiser, the rules it keeps, and the work that an effort allows.
 
-A goal says when a candidate is good enough; rules say what it may do; an effort says how much is
-looked at. All limits count steps, plans or nodes, none counts seconds: the same program gets the
-same answer on every machine.
+All limits count steps, plans or nodes, never seconds: answers are the same on every machine.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """The loop of the optimiser: propose, write, read back, check, plan, keep.
 
-In: a program, a goal, and the compiler that takes the result. Out: `Candidate`s. Strategies propose
-(`strategies.py`); the compiler says how a candidate is written and read back, and plans it where
-hlomem's own plan is not its plan; checkers that know nothing of the search compare what was read
-back with what was given, and the plan is verified. What they reject is not returned.
+Strategies propose (`strategies.py`); the compiler writes and reads back a candidate, and plans it
+where hlomem's own plan is not its plan. What checkers reject is not returned.
 """
 
 from __future__ import annotations

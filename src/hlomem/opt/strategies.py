@@ -1,8 +1,7 @@
 """The strategies of the optimiser, a row each.
 
-In: a `Candidate` and a goal. Out: candidates that need less, cheaper or smaller ones first. What is
-proposed is planned, but not checked: `hlomem.opt.search` does that. A new strategy is a module that
-makes candidates, and a row here.
+Proposals are planned, but not checked: `hlomem.opt.search` does that. A new strategy is a module
+that makes candidates, and a row here.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """The loop where the compiler plans: candidates are planned by it until one fits, or none helps.
 
-In: a candidate, what it is to reach, and a `Compiler` with a plan of its own. Out: a `Tried`. What
-a compiler does after the hook moves its plan away from hlomem's: a TPU's fills fast memory, a GPU's
-wraps instructions into fusions. So what hlomem finds is planned by the compiler; where that misses,
-more is asked for, by as much as it missed, and where it leaves room, less.
+A TPU's compiler fills fast memory after the hook, a GPU's wraps instructions into fusions. Where
+its plan misses, more is asked for, by as much as it missed, and where it leaves room, less.
 """
 
 from __future__ import annotations

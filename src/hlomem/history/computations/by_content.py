@@ -1,9 +1,8 @@
 """Computations sorted by what they contain, as libtpu numbered values until January 2025.
 
-Small computations come first; of equally many instructions the one with the smaller fingerprint of
-its text. Mirrors `SortComputationsByContent` of `hlo/ir/hlo_module.cc` as it was then, and
-`HloPrintOptions::ModuleFingerprint`: names are replaced by numbers, what is called stands in place
-of its name, and metadata is left out.
+Mirrors `SortComputationsByContent` of `hlo/ir/hlo_module.cc` as it was then (by size, then by the
+text's fingerprint) and `HloPrintOptions::ModuleFingerprint`: numbers for names, callees inlined,
+no metadata.
 """
 
 from __future__ import annotations

@@ -1,13 +1,8 @@
-"""One engine for the order in which passes made the computations of a module.
+"""One engine for the order in which passes made the computations of a module, the oldest first.
 
-In: traces and a table of stages. Out: the computations, the oldest first. A table is read from top
-to bottom as the pipeline of a compiler. Who claims a computation is another matter: passes are
-asked by `precedence`, because a late pass often leaves the clearer mark.
-
-XLA keeps computations in the order in which it made them; names tell it. `NameUniquer` counts
-upwards for each base name, so of `fused_computation.4` and `.7` the former is older, and a clone
-whose parameter is `add.12` was made before one whose parameter is `add.15`. What names leave open
-is filled with the order of the passes.
+A table is read as the pipeline of a compiler; passes claim computations by `precedence`, because
+a late pass often leaves the clearer mark. `NameUniquer` counts upwards for each base name: of
+`fused_computation.4` and `.7` the former is older. What names leave open the order of passes fills.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""FarmHash's `Fingerprint64`, the hash libtpu sorted computations by.
+"""FarmHash's `Fingerprint64` (google/farmhash, `farmhashna::Hash64`) of more than 64 bytes.
 
-Bytes in, 64 bits out. From the published algorithm (google/farmhash, `farmhashna::Hash64`), whose
-results are fixed for all time. Only its case for more than 64 bytes is here: no computation is
-printed in fewer.
+libtpu sorted computations by it; no computation is printed in fewer bytes.
 """
 
 from __future__ import annotations

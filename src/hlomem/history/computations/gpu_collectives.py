@@ -1,10 +1,8 @@
 """Computations that temporarily wrapped a collective.
 
-The GPU compiler makes every collective asynchronous and wraps it into a computation of its own
-(`service/gpu/gpu_hlo_schedule.cc: RunAsyncCollectivesConversionPasses`). Where the schedule leaves
-nothing to do in between, the collective becomes synchronous again
-(`GpuConvertAsyncCollectivesToSync`) and its computation is gone; but who called it has moved in the
-order of computations.
+The GPU compiler makes every collective asynchronous, in a computation of its own
+(`service/gpu/gpu_hlo_schedule.cc: RunAsyncCollectivesConversionPasses`). Where it becomes
+synchronous again (`GpuConvertAsyncCollectivesToSync`), its caller has moved in the order.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The order in which XLA keeps computations, replayed from the order in which they were made.
 
-In: the computations of a module, the oldest first. Out: `HloModule::MakeComputationPostOrder`,
-callees before callers, as the incremental sort left it.
+The result is `HloModule::MakeComputationPostOrder`, as the incremental sort left it.
 """
 
 from __future__ import annotations

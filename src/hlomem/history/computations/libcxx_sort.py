@@ -1,8 +1,7 @@
 """`std::sort` of LLVM's C++ library, whose order of equal elements is part of libtpu's answers.
 
-A list and a comparison in, the same list sorted. Follows `__introsort` of
-`libcxx/include/__algorithm/sort.h`, step by step where equal elements may change places; the heap
-sort it falls back to when partitions go wrong is left out, as no list of computations needs it.
+Follows `__introsort` of `libcxx/include/__algorithm/sort.h`; the heap sort it falls back to is left
+out, as no list of computations needs it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The marks that passes leave on what they make, on every platform.
-
-In: the trace of a computation. Out: yes or no.
-"""
+"""The marks that passes leave on what they make, on every platform."""
 
 from __future__ import annotations
 

@@ -1,12 +1,8 @@
 """A topological order that is kept up to date as nodes and edges are added.
 
-Mirrors `xla/online_topsort.h`, which keeps the computations of a module sorted and implements
-Bender, Fineman, Gilbert, Tarjan: A new approach to incremental cycle detection and related
-problems (2015). Which of the many topological orders comes out depends on the order in which nodes
-and edges were added, and value ids depend on it, so every step is followed.
-
-Nodes are numbers, in the order of adding, in which neighbours are visited. They lie in levels;
-within a level, what was touched last comes first.
+Mirrors `xla/online_topsort.h` (Bender, Fineman, Gilbert, Tarjan: A new approach to incremental
+cycle detection and related problems, 2015) step by step: value ids depend on which order comes out.
+Nodes lie in levels; within a level, what was touched last comes first.
 """
 
 from __future__ import annotations

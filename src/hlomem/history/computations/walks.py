@@ -1,7 +1,4 @@
-"""Walks through the program as the passes take them.
-
-In: traces. Out: computations in the order in which a walk meets them.
-"""
+"""Walks through the program as the passes take them."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """The child of `hlomem compile`: a factory's program, lowered and compiled with a dump.
 
-In: an `Errand`, one line of JSON on standard input. Out: files in its folder, as `messages.py`
-says. It ends when its work is done, or when standard input does: then nobody waits for it, and it
-takes its folder and all processes of its group with it.
+It reads an `Errand` from standard input, leaves files as `messages.py` says, and ends with its work
+or with standard input; then it removes its folder and kills its process group.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
 """XLA's plan of a program, without the rest of the compile.
 
-In: a `Job`. Out: the dump of its plan. The compiler runs in a child process, which is stopped as
-soon as the files of the plan are complete, which another file tells: libtpu writes them after a
-twentieth of a compile, and before it refuses a program that does not fit. Where no such file is
-known, or another version has none, the compile is waited for. The child has a process group of its
-own, which is killed on every way out, and ends itself when this process does; its folder goes with
-it.
+The child process is stopped as soon as the plan's files are complete, which another file tells:
+libtpu writes them after a twentieth of a compile, and before it refuses a program. Where there is
+no such file the compile is waited for. The child's process group is killed on every way out.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
-"""A program that stands in for a module at hand, so that a compiler plans that module.
+"""A program that stands in for a given module, so that a compiler plans that module.
 
-In: the file of a scheduled `HloModuleProto`, as a compiler handed it to the pass. Out: a factory's
-program with the same parameters and results, which does nothing. When the compiler has scheduled
-it, the hook puts the module at hand in its place, and the compiler goes on with that: what it then
-plans is its plan of that module in its order. This is how programs are tried where a compiler
-changes them after the hook: no part of the user's program is needed for it.
+It has the same parameters and results and does nothing; when the compiler has scheduled it, the
+hook hands over the given module instead. No part of the user's program is needed for it.
 """
 
 from __future__ import annotations

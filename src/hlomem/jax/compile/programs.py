@@ -1,8 +1,6 @@
 """A function and its arguments → a Lowered for a target, and the names of what it returns.
 
-In: a function, jitted or not, with arguments that are arrays, `ShapeDtypeStruct`s or trees of them.
-Out: a `jax.stages.Lowered`. For a target, whatever has no place on its devices is put on the first
-of them; nothing is allocated there.
+Arguments that are not on the target's devices are put on the first; nothing is allocated.
 """
 
 from __future__ import annotations

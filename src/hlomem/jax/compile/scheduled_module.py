@@ -1,8 +1,6 @@
-"""A factory's program with the module kept that the compiler hands to passes.
+"""A factory's program; while it is compiled, the module handed to passes is written to a file.
 
-In: another factory, its settings, and a file. Out: that factory's program; while it is compiled,
-the scheduled module is written to the file. The compiler goes on with its own order. A policy of
-`jax.checkpoint` may be put around a place of the program.
+A policy of `jax.checkpoint` may be put around a part of the program.
 """
 
 from __future__ import annotations

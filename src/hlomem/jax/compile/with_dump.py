@@ -1,8 +1,7 @@
-"""JAX's compiler, asked for what it plans: a Lowered in, the files of XLA's dump out.
+"""JAX's compiler, asked for its plan: a Lowered in, the files of XLA's dump out.
 
-A dump is asked for by `Lowered.compile(compiler_options=…)`, so that no flag and no other compile
-is touched. A program found in JAX's persistent cache is not compiled and leaves no dump; so that
-cache is off meanwhile, and as it was afterwards.
+The dump is asked for by `Lowered.compile(compiler_options=…)`, so that no other compile is touched.
+JAX's persistent cache, which leaves no dump, is off until that is done.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""Answers of the pass, kept beside JAX's compilation cache.
+"""Answers of the pass, kept next to JAX's compilation cache, where that is on a local disk.
 
-In: a module as the compiler hands it over. Out: the answer another process found for it, if it had
-the same pass, options, versions and flags. The number XLA gives a module in a process is no part of
-the key, and is put back into the answer. Files are written whole; one that cannot be read is as if
-it were not there. Where JAX keeps no cache on a local disk, nothing is kept.
+The key is made of the module, without the number it has in a process, and of the pass, its options,
+versions and flags. A file that cannot be read is as if it were not there.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
-"""Modules that JAX's compilers schedule, shown to whoever watches, by JAX's public API alone.
+"""Modules that JAX's compilers schedule, shown to watchers, by JAX's public API alone.
 
-Out: a `SeenModule` for every program that is compiled while somebody watches, before its memory is
-planned, and so for those that turn out not to fit, too. The hook is that of `hlomem.jax.optimize`
-(`jax.extend.xla`, jax 0.10.2 and later); this one never changes a module. To put it in initialises
-JAX's backends, which some programs must not do early (`jax.distributed.initialize`); so it is put
-in by a listener of `jax.monitoring`, when the first program has been lowered and is about to be
-compiled. Whatever goes wrong here is logged and leaves the compile alone.
+Programs are seen before their memory is planned, and so those that do not fit, too. The hook is
+that of `hlomem.jax.optimize`, put in by a listener of `jax.monitoring` when the first program is
+about to be compiled: it initialises JAX's backends, which must not happen early
+(`jax.distributed.initialize`). Whatever goes wrong is logged and leaves the compile alone.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """`hlomem.jax.optimize`: puts the pass into JAX's compilers, and takes it out again.
 
-The hook is `jax.extend.xla.register_hlo_module_transformation`, stage `POST_SCHEDULER`, in jax
-since 0.10.2. It is young; so the first use in a process compiles a program of two instructions
-whose order must come back turned around, and says clearly if it does not.
+The hook is `jax.extend.xla.register_hlo_module_transformation` (jax 0.10.2); its first use in
+a process compiles a program of two instructions whose order must come back turned around.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
-"""The pass itself: a scheduled module in, one that needs less memory out, or nothing.
+"""The pass itself: a scheduled module in, one that needs less memory out, or None.
 
-In: bytes of an `HloModuleProto`, from any thread of the compiler. Out: other bytes, in a better
-order and with values computed again where that is almost free or a budget is to be met; or None
-where XLA's program stays: it is small or too large, nothing is better, or anything at all went
-wrong. No exception leaves it. The same module gets the same answer, from memory the second time,
-from JAX's cache on disk in another process.
+It runs in any thread of the compiler, and no exception leaves it. The same module gets the same
+answer, from memory the second time, from JAX's cache on disk in another process.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
-"""A judge of edited programs, which must compute what the given ones do; it knows no chooser.
+"""A checker of edited programs: the given one up to order and pure instructions that run twice.
 
-In: two scheduled modules. Out: what is wrong with the second, nothing where it is the first up to
-the order and to pure instructions of the entry that are computed more than once. Instructions are
-put into classes: two of one class have the same opcode, shape, attributes and bodies, and operands
-of the same classes. Every instruction of the given module must be there, in its class; every other
-must be of a class of a pure one. No new reader may read memory that the next value has been written
-to; all else about the order is judged by `hlomem.opt.checks.order`.
+Instructions of one class have the same opcode, shape, attributes and bodies, and operands of the
+same classes. All given ones must be there, in their classes; new ones are of a class of a pure one,
+and read no memory that the next value has been written to.
 """
 
 from __future__ import annotations

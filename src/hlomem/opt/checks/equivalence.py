@@ -1,11 +1,8 @@
-"""A judge of programs whose loops stack other values: both must compute the same terms.
+"""A checker of programs whose loops stack other values: both must compute the same terms.
 
-In: two scheduled modules. Out: what is wrong with the second. Both are run through on terms instead
-of numbers: an argument is a term, and so is every operation on terms; equal operations on equal
-terms are one term. Integers that are known are computed, so that loops whose state or body differs
-are gone through iteration by iteration, and a slice written into a stack is found again by its
-place. Results must be the same terms, and what has effects must happen to the same terms in the
-same order. It knows nothing of who changed the program, nor why.
+Both are run on terms instead of numbers; equal operations on equal terms are one term. Known
+integers are computed, so that loops that differ are gone through iteration by iteration, and a
+slice of a stack is found by its index. Effects must happen to the same terms, in the same order.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""The second body of a pair of loops, with values computed again that it had read from stacks.
+"""The second body of a pair of loops, which recomputes values that it had read from stacks.
 
-In: a `LoopPlan` and the draft of the body. Out: the draft changed, the bodies of fusions that are
-new or take other operands, and the new elements of the state. A reader of a dropped stack gets the
-slice that was computed for it (`fusion_edit.py`). What several stacks of one fusion held is
-computed again by one fusion, of those of its values that are needed.
+A reader of a dropped stack gets the slice that was computed for it (`fusion_edit.py`). What several
+stacks of one fusion held is recomputed by one fusion.
 """
 
 from __future__ import annotations

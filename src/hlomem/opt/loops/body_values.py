@@ -1,8 +1,7 @@
-"""The values of a loop's body that can be stacked or computed again, fusions looked into.
+"""The values of a loop's first body that can be stacked or recomputed, fusions looked into.
 
-In: a `LoopPair`. Out: its first body's values and what each is computed from. A fusion that writes
-stacks, or has several results, is not one value: those in its body are, so that one of them can be
-stacked and the others computed from it. What runs asynchronously is a value where it is done.
+A fusion that writes stacks, or has several results, is not one value: those in its body are. What
+runs asynchronously is a value where it is done.
 """
 
 from __future__ import annotations

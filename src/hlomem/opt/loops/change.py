@@ -1,8 +1,4 @@
-"""All pairs of loops of a program changed for a price: they stack what is worth it, no more.
-
-In: a `Candidate` and a price. Out: another, planned, or None. One pair is changed after another
-(`choice.py`), each found in what the last change left. A change that cannot be written is left out.
-"""
+"""All pairs of loops of a program changed for a price, one after another (`choice.py`)."""
 
 from __future__ import annotations
 

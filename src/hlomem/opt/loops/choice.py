@@ -1,11 +1,8 @@
-"""The choice of what a pair of loops stacks: as few bytes as a price for computing again allows.
+"""The choice of what a pair of loops stacks: as few bytes as a price for recomputing allows.
 
-In: a `LoopPair`, and what a byte is worth. Out: a `LoopPlan`. Every value of the first body that
-the second needs is either stacked, for its bytes in every iteration, or computed again in the
-second body, for its operations and the bytes it touches, from others of which the same is true.
-That is a least cut between what is there in any case (invariants, constants, the counter) and the
-slices that are read: so the choice is the best there is for a price, not a guess. A value in a
-fusion can be stacked where the fusion does so already.
+Every value of the first body that the second needs is stacked, for its bytes, or recomputed, for
+its operations and bytes touched. That is a least cut between what is there in any case (invariants,
+constants, the counter) and the slices that are read: the best choice for a price.
 """
 
 from __future__ import annotations

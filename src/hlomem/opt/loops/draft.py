@@ -1,8 +1,4 @@
-"""Edits of the bodies of loops: instructions that read others, fusions of one instruction each.
-
-In: a module. Out: the edited one. New instructions are in no list yet; what makes them puts them
-there.
-"""
+"""Edits of the bodies of loops: new instructions, fusions of one instruction each."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
 """Loops that stack other values: a module with a `LoopPlan` carried out.
 
-In: a scheduled module and a plan. Out: the edited module. In the first body the writes of dropped
-stacks go, with what no other instruction needs, and new stacks are written. In the second, what a
-dropped stack held is computed again right before its first reader (`backward_body.py`). The states
-of both loops, their conditions and the tuples they begin with follow.
+The first body loses the writes of dropped stacks and gains new ones; the second recomputes what
+they held (`backward_body.py`). States, conditions and initial tuples follow.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """Fusions with fewer results, or with a slice where they had read a stack.
 
-In: a module that is being changed, the draft of a body, and what changes in it. Out: the same draft
-changed, and those of the bodies of fusions. A body is changed in place, since only one instruction
-calls it.
+A body is changed in place, since only one instruction calls it.
 """
 
 from __future__ import annotations

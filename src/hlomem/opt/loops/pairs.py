@@ -1,9 +1,6 @@
 """Pairs of loops of which one stacks values that the other reads, as `jax.lax.scan` leaves them.
 
-In: a module and its schedule. Out: `LoopPair`s. The first loop writes a slice of a stack in every
-iteration (`dynamic-update-slice`), the second reads one slice in every iteration (`dynamic-slice`)
-and nobody else touches it. What every iteration writes and reads is not guessed from how it looks:
-both loops' counters are run through, and iteration is matched with iteration.
+The iterations that write and read a slice are not guessed: both loops' counters are run through.
 """
 
 from __future__ import annotations

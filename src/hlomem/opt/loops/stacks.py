@@ -1,10 +1,8 @@
-"""Slices of stacks as a loop's body writes and reads them, whoever does it.
+"""Slices of stacks as a loop's body writes and reads them.
 
-In: an instruction of a body that a stack goes through. Out: a `Write`, or the places that are read.
 A write is a `dynamic-update-slice`, or a fusion one of whose results ends in one; a read is a
-`dynamic-slice`, or any number of them in a fusion, and in fusions within it. Either may run
-asynchronously. Between the stack and the slice it may lie in another shape (`bitcast`), as long as
-its slices are the same bytes.
+`dynamic-slice`, or several in a fusion. Either may run asynchronously, and through bitcasts that
+keep the slices' bytes.
 """
 
 from __future__ import annotations

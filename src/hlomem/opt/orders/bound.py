@@ -1,12 +1,8 @@
-"""Bytes that the temporaries of every order need at some moment.
+"""Bytes that the temporaries of every order need at some moment, however they are packed.
 
-In: a `Flow` whose `inner` are bounds themselves, and the moments they are of. Out: a lower bound of
-the heap, however it is packed, and the moment at which so much is needed. While a node runs, a
-value is alive in any order if it is made by something the node needs and read by something that
-needs the node; what the node makes is alive, too, unless it may be written over something that it
-reads; and so is what a loop or call needs at its own moment. Of these bytes some may lie in the
-memory of results: in each that is not filled by then one buffer, if it fits and is not alive
-together with the result in every order.
+While a node runs, a value is alive in any order if the node needs its maker, and a reader of it
+needs the node; so is what the node makes, unless it may be written over an operand, and what it
+calls. Of these bytes one buffer may lie in each result's memory that is not filled by then.
 """
 
 from __future__ import annotations

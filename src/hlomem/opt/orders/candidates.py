@@ -1,12 +1,8 @@
-"""Several orders of a program, for a compiler whose plan cannot be foreseen to choose from.
+"""Several orders of a program, for a compiler whose plan cannot be predicted to choose from.
 
-In: the stages of a plan, made before the compiler fills its fast memory. Out: orders of the whole
-program, the most promising first. A TPU's compiler moves values into fast memory after the order is
-fixed, and packs what is left: of two orders that keep equally little alive one may then need a
-third more. So the candidates differ in how they are made, and in which values they care for: all,
-or only those too large for fast memory. They are ranked by hlomem's plan of the program as it is,
-the kinds taking turns. All is counted in steps, none in seconds: the same program gives the same
-list everywhere.
+A TPU's compiler fills fast memory once the order is fixed: of two orders that keep equally little
+alive one may need a third more. So candidates differ in how they are made, and in whether they
+count all values or those too large for fast memory. Kinds take turns, ranked by hlomem's plan.
 """
 
 from __future__ import annotations

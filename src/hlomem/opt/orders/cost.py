@@ -1,15 +1,10 @@
-"""The time a program takes, and waits for what runs in the background: an open, rough model.
+"""The time a program takes, and waits for transfers, in bytes moved within a device: a rough model.
 
-In: the instructions of a computation, and an order of them. Out: times, in bytes moved within a
-device. The model: every instruction takes as long as moving the bytes it reads and writes; a dot or
-convolution, in a fusion or not, as long as moving its multiplications and additions divided by
-`Machine.flops_per_byte`, where that is longer. What reads or writes a part of a buffer, such as a
-slice of a stack, moves that part. Loops take the time of their body as often as they are known to
-run, once where that is not known; of branches the longest counts. Custom calls count by their
-bytes. A transfer takes `TRANSFER_FACTOR` times the bytes of its result, since the links between
-devices are slower than memory by about that. It is hidden by what runs between its start and its
-end; what is not hidden, the program waits for. The figures are those of current accelerators, and
-of cores of a CPU, to within a factor of two; no figure of a particular machine is claimed.
+An instruction takes as long as moving the bytes it reads and writes, of parts of buffers the parts;
+a dot or convolution its operations divided by `Machine.flops_per_byte`, if that is more. Loops
+count as often as they are known to run, of branches the longest. A transfer takes `TRANSFER_FACTOR`
+times its result and is hidden by what runs between its start and end. The figures are those of
+current accelerators and CPU cores to within a factor of two.
 """
 
 from __future__ import annotations

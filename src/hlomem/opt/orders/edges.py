@@ -1,11 +1,7 @@
 """The edges of a computation; an order is legal if it keeps every one.
 
-In: the stages of a plan, where its values are made and read, and what has effects. Out: for every
-node of a computation those it must come after. Edges are operands and control predecessors; that
-whatever reads a value does so before the next value of the same buffer is written, be it a
-temporary, an argument given away or a result; that what has effects outside the program, and what
-devices do together, keeps its order; and that what runs between the start and the end of something
-asynchronous goes on hiding it.
+They are operands and control predecessors; readers of a value before the next value of its buffer
+is written; effects and collectives in their order; and work that hides something asynchronous.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""Instructions the world outside a program sees, and those that run in the background.
-
-In: an instruction. Out: whether its order among its like must stay (`HasSideEffect` of
-hlo/ir/hlo_instruction.cc), whether devices do it together, whether it begins or ends something that
-runs beside the program. The search takes all it knows of opcodes from here.
-"""
+"""Effects of instructions (`HasSideEffect` of hlo/ir/hlo_instruction.cc), and asynchronous work."""
 
 from __future__ import annotations
 

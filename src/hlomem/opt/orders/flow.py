@@ -1,9 +1,4 @@
-"""One computation as a search for orders sees it: what must come before what, what is alive when.
-
-In: the stages of a plan up to its colors. Out: a `Flow`, in which instructions, values and buffers
-are numbers. What must come before what is decided in `edges.py`; which values take memory, which of
-them may share it, and what called computations need, here.
-"""
+"""One computation as a search for orders sees it, in numbers: edges, values, buffers, lenders."""
 
 from __future__ import annotations
 

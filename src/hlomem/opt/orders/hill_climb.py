@@ -1,10 +1,7 @@
-"""Better orders by planning each: for programs small enough to be planned many times.
+"""Better orders by planning each step, for programs small enough to be planned many times.
 
-In: an order, how to plan orders, a number of plans to spend. Out: an order whose plan
-needs no more. The model of `model.py` does not know that temporaries may borrow the memory of
-results, nor what packing loses; here every step is judged by the plan itself, and what lies in
-borrowed memory is not in the way of the peak. Steps that cost the same are taken, too, since the
-way down often leads along a plain.
+Plans know what `model.py` does not: memory borrowed from results, and what packing loses. Steps
+that cost the same are taken, too, since the way down often leads along a plain.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Orders made in one go: the candidates that local search begins with.
-
-In: a `Flow`. Out: legal orders of its nodes, by name. Each is made by a greedy rule with ties
-broken by XLA's order, so that the same flow gives the same orders everywhere.
-"""
+"""Orders made in one go, by greedy rules with ties broken by XLA's order."""
 
 from __future__ import annotations
 

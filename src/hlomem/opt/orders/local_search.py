@@ -1,11 +1,8 @@
 """Better orders by moving what is in the way of the peak.
 
-In: a `Flow` and an order. Out: one that keeps no more alive. At the peak some buffers are alive
-that the running node does not need: whoever makes such a buffer can be put behind the peak with all
-that depends on it, or whoever still reads it before the peak with all that it needs. Where no such
-move helps, a few are made regardless, from the best order so far, and the search goes on from
-there. It counts the nodes it evaluates, not seconds, and draws from a generator of its own, so that
-its result is the same on every machine.
+A buffer that is alive at the peak and not needed there is made after it, with all that depends on
+it, or read before it, with all that its readers need. Where no move helps, a few are made
+regardless from the best order so far. Work is counted in nodes, and the random generator is fixed.
 """
 
 from __future__ import annotations

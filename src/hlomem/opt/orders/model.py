@@ -1,9 +1,7 @@
 """The bytes that an order keeps alive, counted without packing them.
 
-In: a `Flow` and an order of its nodes. Out: the most bytes alive at once. A buffer counts while one
-of its values is alive, not between them; what is written over an operand that is read no more takes
-its bytes; what a node calls counts while it runs. Memory that temporaries could borrow from
-results, and what packing loses, are not counted: the plan decides between the best.
+A buffer counts while one of its values is alive; what is written over an operand takes its bytes;
+what a node calls counts while it runs. Memory borrowed from results is not counted.
 """
 
 from __future__ import annotations

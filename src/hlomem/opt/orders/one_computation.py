@@ -1,9 +1,7 @@
-"""Good orders of one computation, by the bytes they keep alive.
+"""Good orders of one computation, by the bytes they keep alive, and whether the best is proven.
 
-In: a `Flow` and what an effort allows. Out: orders, the best first, and whether the best is proven
-to be so. Several are constructed; from the best, what is in the way of the peak is moved; small
-computations are searched until the peak is proven to be the least. Equal flows, such as those of
-a program's layers, are searched once.
+Several are constructed, the best are moved, small computations are searched whole. Equal flows,
+such as those of a program's layers, are searched once.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""The places in each computation where a value is made, read and handed on.
+"""The nodes of each computation at which a value is made, read and passed on.
 
-In: the stages of a plan up to its buffers. Out: for every computation the `Place` of each value
-that is seen there. A node is the position of an instruction in XLA's order of its computation.
-Whatever happens in a computation that an instruction runs happens at that instruction, so that
-callers see all that their callees do.
+A node is the index of an instruction in XLA's order of its computation. What happens in a callee
+happens at the caller's instruction.
 """
 
 from __future__ import annotations

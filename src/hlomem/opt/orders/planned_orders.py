@@ -1,11 +1,7 @@
 """The order of a program whose plan is the smallest, among orders that promise to be.
 
-In: the flows of a program's computations, an order chosen for each, the candidates of the entry.
-Out: the cheapest plan; the orders that were chosen are changed to those it is of. The model of
-`model.py` counts bytes alive, and knows nothing of what packing loses, nor of temporaries that
-borrow the memory of results; so candidates are planned as XLA plans them. What is seen to lie in
-borrowed memory is then left out of the model, and orders are looked for again. What plans are left
-to spend are spent on climbing (`climb.py`).
+Candidates are planned as XLA plans them. What is seen to lie in borrowed memory is then left out of
+the model, and orders are searched again; the plans that are left are spent on `hill_climb.py`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""Integers that a computation is sure to have, worked out from those it is given.
-
-In: a computation, and the integers some of its instructions are known to be. Out: those of all
-scalars that follow, fusions looked into. A loop's counter is such an integer, and so is the place
-in a stack that an iteration writes or reads.
-"""
+"""Integers that a computation is sure to have, fusions looked into: counters, indices of slices."""
 
 from __future__ import annotations
 

@@ -1,12 +1,7 @@
 """An order of instructions that needs less memory than the given one, found and proven by planning.
 
-In: the stages of a plan. Out: an `Improvement`: for every computation an order, with the bytes of
-temporaries before and after as the planner packs them. Inner computations come first, so that their
-callers know what they need. Every computation tries several constructions and moves what is in the
-way of the peak; small ones are searched until the peak is proven to be the least. The best orders
-of the entry are planned exactly, and the best plan wins. XLA's own order is among them: the result
-is never worse. All budgets count steps, none counts seconds: the same program gets the same order
-on every machine.
+Inner computations come first, so that their callers know what they need. The best orders of the
+entry are planned exactly. XLA's own is among them: the result is never worse.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""An order and what it keeps alive, kept up to date as stretches of it are turned around.
+"""An order and its levels (`model.levels_of`), kept up to date as stretches are turned around.
 
-In: a `Flow`, an order of its nodes, and stretches of it in another order. Out: the bytes alive
-while each node of such a stretch would run. What is alive when a stretch begins, and when it ends,
-depends on which nodes have run, not on their order; so a stretch is counted without the rest.
-Counts as `model.levels_of` does.
+What is alive when a stretch begins and ends depends on which nodes have run, not on their order; so
+a stretch is counted without the rest.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""How often loops run: as XLA wrote it beside them, else by running through their counters.
-
-In: a while. Out: its passes, or the integers that its body has in each of them. What is not known
-is None, never a guess.
-"""
+"""How often loops run: as XLA wrote it in their text, else by running through their counters."""
 
 from __future__ import annotations
 

@@ -1,21 +1,10 @@
 """The orders XLA's own schedulers choose, for programs whose text carries none.
 
-In: the stages of a program whose schedule is the order of its text. Out: a `Schedule`. Mirrors
-hlo/transforms/simplifiers/hlo_memory_scheduler.cc:
-
-    breadth first   instructions as they become ready (`BFScheduler`)
-    depth first     operands before users, those with most users first (`DFSMemoryScheduler`)
-    list            of what is ready, whatever frees most (`ListMemoryScheduler`)
-    post order      operands before users, as they stand (`PostOrderScheduler`)
-
-CPU runs breadth first since jaxlib 0.5.1, depth first before (cpu_compiler.cc,
-`CreateHloSchedule`).
-GPU takes the best of the last three by the bytes they keep alive (`DefaultMemoryScheduler`), then
-moves asynchronous starts up and ends down; what its latency-hiding scheduler does after that,
-where it is on, is not followed. The schedulers of TPU are not public.
-
-Breadth first depends on the order of XLA's lists of users, which the text of a program without a
-schedule does not tell: the text's order is taken, as XLA does when it reads that text.
+Mirrors hlo/transforms/simplifiers/hlo_memory_scheduler.cc. CPU runs breadth first since jaxlib
+0.5.1, depth first before (cpu_compiler.cc, `CreateHloSchedule`); GPU takes the best of list, depth
+first and post order by the bytes they keep alive, then moves asynchronous starts up and ends down;
+its latency-hiding scheduler is not followed. Those of TPU are not public. Breadth first depends on
+XLA's lists of users: the text's order is taken, as XLA does when it reads that text.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
-"""Single values computed again until a program fits, each state that counts planned exactly.
+"""Single values recomputed until a program fits, each state that counts planned exactly.
 
-In: a `Candidate` and a `Budget`. Out: all candidates that were planned. Several starts are made:
-the program as it is, and cut at its peak for a price (`cut.py`). From each, single values are
-computed again (`greedy.py`) until a model that counts bytes and packs nothing (`state.py`) says
-that the budget is met, and clones that were not needed for it are taken back (`prune_clones.py`).
-What is left is planned as XLA plans it, also in an order of its own; what the model was wrong by is
-corrected (`calibration.py`), and asked of it in addition.
+Starts are the program as it is, and cut at its peak for a price (`cut.py`). From each, single
+values are recomputed (`greedy.py`) until a model that packs nothing (`state.py`) meets the budget,
+and clones that were not needed are taken back (`prune_clones.py`). The rest is planned, also in an
+order of its own; the model's error is corrected, and asked of it in addition.
 """
 
 from __future__ import annotations

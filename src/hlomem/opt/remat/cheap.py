@@ -1,11 +1,7 @@
-"""Values computed again where that is almost free: a share of a program's work, and no more.
+"""Values recomputed where that is almost free: a share of a program's work, and no more.
 
-In: a `Candidate` and a `Share` of the operations and of the modelled time of the given program.
-Out: a candidate that needs less, or None. Loops come first: what they stack is not stacked any more
-as long as computing it again stays within the share (`loops/change.py`). Then, at the peak, values
-are dropped one by one and computed again before their next reader (`greedy.py`), cheapest first,
-until the share is spent. Steps are chosen by a model that packs nothing; the program they lead to
-is planned exactly, in its own order and in one more.
+Loops come first (`loops/change.py`); then values are dropped at the peak one by one and recomputed
+before their next reader (`greedy.py`), cheapest first, until the share is spent.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
-"""Values dropped together at the peak and computed again behind it, each once: a least cut.
+"""Values dropped together at the peak and recomputed after it, each once: a least cut.
 
-In: a `Candidate`, or a `State`, and what a byte is worth. Out: the next, or None where nothing is
-freed. The peak is that of the entry, or of the loop that the program needs most in. All that is
-alive at the peak and read behind it was made before: each such value is kept, for its bytes, or
-computed again before its first reader behind the peak, for its operations and the bytes it touches,
-from others of which the same is true. That is a least cut, as for loops (`loop_choice.py`), so that
+Each value that is alive at the peak and read after it is kept, for its bytes, or recomputed, for
+its operations and bytes touched. That is a least cut, as for loops (`loops/choice.py`), so that
 values made of the same others are dropped together, and what they share is computed once.
 """
 

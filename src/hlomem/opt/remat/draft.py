@@ -1,8 +1,4 @@
-"""A state on its way to another: nodes computed again, nodes that read others, clones taken back.
-
-In: a `State`. Out: another, of which the first knows nothing. `apply_step` makes a `Step`; `Draft`
-has the single changes, for those who make many at once.
-"""
+"""A state on its way to another: nodes cloned, nodes that read others, clones taken back."""
 
 from __future__ import annotations
 

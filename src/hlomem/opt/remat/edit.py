@@ -1,8 +1,4 @@
-"""An edit: instructions computed a second time, who reads them, and the order of all.
-
-In: a scheduled module and an `Edit`. Out: the edited module. Everything is said by names, so that
-the same edit can be made to the module that a compiler's message was read to.
-"""
+"""An edit: instructions computed a second time, their readers, and the order of all, by names."""
 
 from __future__ import annotations
 

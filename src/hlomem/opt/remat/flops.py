@@ -1,9 +1,6 @@
-"""The cost of running an instruction again, counted from the program.
+"""The cost of running an instruction again: operations and bytes, by a count of our own.
 
-In: an instruction. Out: its operations, two for each multiplication and addition of a dot or a
-convolution, one for each element of what other instructions make, those of a fusion's body summed;
-and the bytes it reads and writes. It is a count of our own: XLA's cost analysis weighs some opcodes
-otherwise.
+Two for each multiplication and addition of a dot or convolution, else one for each element.
 """
 
 from __future__ import annotations

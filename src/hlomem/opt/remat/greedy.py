@@ -1,11 +1,8 @@
-"""The choice of a value to compute again: the one that frees most for what it costs.
+"""The choice of a value to recompute: the one that frees most for what it costs.
 
-In: a `State` and a number of bytes. Out: the next state, or None where nothing helps. At the place
-where most is alive, values are looked at that are needed later but not there. To compute one again
-right before its next reader, its operands must be there: those that are alive are read, those that
-are dead are computed again as well, or kept alive where that is small beside what is freed. Of the
-steps that promise most, the one is taken that lowers what is above the number most per operation
-and byte touched, over the whole program; none that raises the peak.
+To recompute a value right before its next reader after the peak, its operands are read where they
+are alive, and otherwise recomputed as well, or kept alive where that is small. The step is taken
+that lowers what is above the target most per operation and byte; never one that raises the peak.
 """
 
 from __future__ import annotations

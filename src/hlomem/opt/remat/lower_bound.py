@@ -1,11 +1,7 @@
 """Bytes that no order and no recomputation go below: what a single instruction needs at once.
 
-In: the stages of a plan. Out: a `Floor`. While an instruction runs, all that it reads and makes is
-there, however often it or others are computed. Of that counts what has to lie among the
-temporaries: not what may be written over an operand, not what could lie in the memory of a result
-that the instruction has nothing to do with, and nothing that loops, conditionals and calls hand on,
-which may be made to hand on less. So the floor is never too high; it may well be too low to be
-reached.
+Left out is what may be written over an operand, could lie in the memory of an unrelated result, or
+is passed on by loops, conditionals and calls: the floor is never too high, but may be too low.
 """
 
 from __future__ import annotations

@@ -1,12 +1,9 @@
 """Values that wait in the host's memory while they are not needed, until a program fits a number.
 
-In: the stages of a plan, the bytes its temporaries may take, and the host's memory space. Out: a
-list of `Move`s, and the module with them made. A value is copied out as soon as it is there, so
-that its own memory is free when the first instruction runs for which too much is alive; it is
-copied back behind the last of these, before it is read next. Both copies run beside the program, as
-those that XLA makes itself (`hlo_rematerialization.cc`, `HostOffload`). At the place where most is
-alive, the value is moved whose copies are hidden best by what runs between (`opt/orders/cost.py`).
-Bytes are counted without packing; the caller plans what comes out.
+A value is copied out as soon as it is there and back before its next reader, around the
+instructions for which too much is alive, as XLA's own copies (`hlo_rematerialization.cc`,
+`HostOffload`). The value is moved whose copies are hidden best (`opt/orders/cost.py`). Bytes are
+counted without packing; the caller plans the result.
 """
 
 from __future__ import annotations

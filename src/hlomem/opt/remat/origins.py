@@ -1,7 +1,6 @@
-"""The lines of a user's code whose values are computed again, and of those that are kept for it.
+"""The lines of a user's code whose values are recomputed, and of those that are kept for it.
 
-In: an edited module. Out: lines, those with most bytes first, each with what is done there. They
-are where `jax.checkpoint` would have to recompute, or to save, for the same.
+They are where `jax.checkpoint` would have to recompute, or to save, for the same.
 """
 
 from __future__ import annotations

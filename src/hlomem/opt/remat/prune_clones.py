@@ -1,9 +1,4 @@
-"""Clones taken back where there is room for what they make again, the dearest first.
-
-In: a `State` and a number of bytes. Out: a state with fewer clones that keeps no more alive than
-the number. What was dropped together, or before others were, may be more than the number asks for:
-then readers of a clone read the value that was there before, which stays alive for them.
-"""
+"""Clones taken back where there is room for what they recompute, the most expensive first."""
 
 from __future__ import annotations
 

@@ -1,9 +1,6 @@
-"""The entry of a program with some of its instructions computed again, counted without packing.
+"""The entry of a program with some instructions recomputed, in numbers, counted without packing.
 
-In: the stages of a plan. Out: a `State`, to which a `Step` is applied: clones right before a node,
-and readers that read them. Nodes, values and buffers are numbers, as in `hlomem.opt.orders.flow`; a
-state is never changed, so that steps can be tried. What a new reader must not read is worked out
-here once: nobody may read a value after the next value of its buffer has been written.
+A `Step` makes a state of another and changes none, so that steps can be tried.
 """
 
 from __future__ import annotations
