@@ -42,7 +42,7 @@ OWN_TABLES = {
         "opt/orders/effects.py"
     ): "what the world outside sees and what takes no time: order alone",
     Path("opt/orders/xla_schedulers.py"): "what each scheduler of XLA treats apart",
-    Path("opt/loops/body_values.py"): "what is no value of its own in a loop's body",
+    Path("opt/loops/choice.py"): "what is no value of its own in a loop's body",
     Path(
         "opt/checks/edit.py"
     ): "judges what is computed again, and must not rest on what it judges",
@@ -51,11 +51,11 @@ OWN_TABLES = {
         "opt/remat/flops.py"
     ): "what moves elements and computes nothing, and what counts operands",
     Path("opt/loops/fusion_edit.py"): "the products that make a fusion one of its kind",
-    Path("opt/loops/edit.py"): "what goes when nobody reads it",
+    Path("opt/loops/change.py"): "what goes when nobody reads it",
     Path(
         "opt/checks/equivalence.py"
     ): "judges what loops stack, and must not rest on what it judges",
-    Path("opt/orders/scalars.py"): "the arithmetic of counters that is worked out",
+    Path("opt/orders/trips.py"): "the arithmetic of counters that is worked out",
     Path("opt/loops/stacks.py"): "how slices of stacks are written and read",
     Path("opt/remat/state.py"): "what is free to do again, and what is never done again",
     Path("jax/pass_/register.py"): "what does not count when a program is too small to search",

@@ -38,9 +38,9 @@ def tables_of(platform: str) -> Tables:
 
 
 _HOME_OF = {
-    "cpu": "hlomem.history.cpu",
-    "gpu": "hlomem.history.gpu",
-    "tpu": "hlomem.history.tpu",
+    "cpu": "hlomem.history.computations.cpu_passes",
+    "gpu": "hlomem.history.computations.gpu_passes",
+    "tpu": "hlomem.history.computations.tpu_passes",
 }
 
 

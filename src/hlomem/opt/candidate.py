@@ -13,7 +13,7 @@ from msgspec import Struct, field
 from hlomem.hlo.rewrite import Rewriter
 from hlomem.hlo.schedule import running_computations
 from hlomem.opt.constants import CHEAP
-from hlomem.opt.orders.latency import model_time, module_time
+from hlomem.opt.orders.cost import model_time, module_time
 from hlomem.opt.orders.planned_orders import (
     in_orders,
     needed_bytes,

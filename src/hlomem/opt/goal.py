@@ -124,7 +124,7 @@ class Start(NamedTuple):
     price: int
     """For which it is cut at its peak, or `AS_IS`."""
     is_lowered: bool = False
-    """Whether it is in the order of `remat/reorder.py`."""
+    """Whether it is in the order of `remat/budget_search.lower_all`."""
 
 
 class Work(NamedTuple):

@@ -17,7 +17,7 @@ from hlomem.jax.pass_.transform import Limits, Transform
 from hlomem.opt import search, strategies
 from hlomem.opt.candidate import start_text
 from hlomem.opt.goal import Rules
-from hlomem.opt.orders.latency import module_time
+from hlomem.opt.orders.cost import module_time
 from hlomem.opt.orders.planned_orders import temporary_bytes
 from hlomem.opt.orders.search import Improvement
 from hlomem.pipeline import Stages, start_stages

@@ -24,18 +24,18 @@ from hlomem.history.computations.engine import (
     when_met,
     where,
 )
-from hlomem.history.computations.partitioner import (
-    is_cloned_for_partitions,
-    when_partitioned,
-)
+from hlomem.history.computations.lost_calls import count_lost_calls
+from hlomem.history.computations.partitioner import is_cloned_for_partitions, when_partitioned
 from hlomem.history.evidence import place_by_name
 from hlomem.history.names import CLONE, WIDENED, flow_name, number_of
 from hlomem.history.rules import cited, observed
+from hlomem.history.tables import LostCalls, Tables
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from hlomem.history.evidence import Trace
+
 
 _WINDOW = "reduce-window"
 _SELECTED = ".reduce_window"
@@ -378,6 +378,18 @@ CPU_PASSES = (
                 f"{_NEW}/qr_loop",
             ),
             mark=Mark(1, _find_outlined),
+        ),
+    ),
+)
+
+
+TABLES = Tables(
+    stages=CPU_PASSES,
+    lost_calls=(
+        LostCalls(
+            "calls that are gone",
+            cited("online_topsort.h: UpdateDelta", "jaxlib-0.12.0.1/cpu/deep_loops"),
+            count=count_lost_calls,
         ),
     ),
 )

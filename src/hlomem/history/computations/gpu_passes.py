@@ -24,11 +24,13 @@ from hlomem.history.computations.engine import (
     when_met,
     where,
 )
+from hlomem.history.computations.gpu_collectives import synchronized_collectives
 from hlomem.history.computations.gpu_since_fusion import FUSION, is_rematerialized, sort_by_time
 from hlomem.history.computations.walks import calls_with_fusions
 from hlomem.history.evidence import channel_of
 from hlomem.history.names import CLONE
 from hlomem.history.rules import cited, observed
+from hlomem.history.tables import Tables, Vanishing
 from hlomem.hlo.opcodes import COLLECTIVES
 from hlomem.hlo.shape import ElementType
 
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from hlomem.history.evidence import Trace
+
 
 _SPLIT_SUM = re.compile(r"dot(?:\.[0-9]+)?\.reduce_sub_computation", re.ASCII)
 _REGION = re.compile(r"(?:region_([0-9]+)|[a-z_]+)\.([0-9]+)", re.ASCII)
@@ -363,6 +366,22 @@ GPU_PASSES = (
                 f"{_H200}/collectives_in_loop",
             ),
             mark=Mark(1, _find_asynchronous),
+        ),
+    ),
+)
+
+
+TABLES = Tables(
+    stages=GPU_PASSES,
+    vanishing=(
+        Vanishing(
+            "collectives that are synchronous again",
+            cited(
+                "service/gpu/gpu_hlo_schedule.cc: RunAsyncCollectivesConversionPasses;"
+                " hlo/transforms/collectives/convert_async_collectives_to_sync.cc",
+                "jaxlib-0.11.2/gpu-h200/collectives_in_branches",
+            ),
+            find=synchronized_collectives,
         ),
     ),
 )

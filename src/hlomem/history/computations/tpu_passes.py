@@ -26,10 +26,13 @@ from hlomem.history.computations.engine import (
     where,
 )
 from hlomem.history.computations.partitioner import when_partitioned
-from hlomem.history.rules import cited, observed
+from hlomem.history.computations.tpu_fusion import merged_fusions
+from hlomem.history.rules import cited, fitted, observed
+from hlomem.history.tables import SearchLimit, Tables, Vanishing
 
 if TYPE_CHECKING:
     from hlomem.history.evidence import Trace
+
 
 # Fusion.
 
@@ -239,6 +242,31 @@ TPU_PASSES = (
             "asynchronous operations",
             observed(_DUMPS, f"{_V6E}/recsys"),
             mark=Mark(6, late.find_asynchronous),
+        ),
+    ),
+)
+
+
+TABLES = Tables(
+    stages=TPU_PASSES,
+    vanishing=(
+        Vanishing(
+            "producers taken into fusions with several results",
+            observed(
+                "pass dumps of libtpu 0.0.51: tpu_fusion of multi_output_fusion_and_bf16_folding",
+                "libtpu-0.0.51/tpu-v5p/branches_with_rows",
+            ),
+            find=merged_fusions,
+        ),
+    ),
+    limits=(
+        SearchLimit(
+            "computations that are gone",
+            fitted(
+                "online_topsort.h; every loop is cloned several times before the last clone stays",
+                "libtpu-0.0.51/tpu-tpu7x/nested_while",
+            ),
+            delta=16,
         ),
     ),
 )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from hlomem.base.errors import EditError
 from hlomem.hlo.shape import tuple_shape
 from hlomem.hlo.text.body import CONTROL_PREDECESSORS
-from hlomem.opt.loops.body_values import BodyValues, repeated_by
+from hlomem.opt.loops.choice import BodyValues, repeated_by
 from hlomem.opt.loops.fusion_edit import fitting_attributes
 from hlomem.opt.loops.stacks import fusion_of, narrowed, stacked
 from hlomem.opt.remat.edit import SUFFIX
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from hlomem.hlo.opcodes import Opcode
     from hlomem.hlo.shape import Shape
     from hlomem.opt.loops.choice import LoopPlan
-    from hlomem.opt.loops.draft import LoopDraft
-    from hlomem.opt.loops.fusion_edit import FusionEdits
+    from hlomem.opt.loops.fusion_edit import FusionEdits, LoopDraft
     from hlomem.opt.loops.pairs import Loop, Stack
 
 

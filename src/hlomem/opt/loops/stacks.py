@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.hlo.shape import Shape, default_layout
-from hlomem.opt.orders.scalars import integers_inside
+from hlomem.opt.orders.trips import integers_inside
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

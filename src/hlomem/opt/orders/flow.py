@@ -9,8 +9,7 @@ from msgspec import Struct
 from hlomem.analysis.alias_rules import can_share_operand_buffer, may_share_with_operand
 from hlomem.analysis.machine_rules import rules_of
 from hlomem.base.quantities import MAIN_MEMORY
-from hlomem.opt.orders.edges import Edges
-from hlomem.opt.orders.places import AT_START, Place, Places
+from hlomem.opt.orders.edges import AT_START, Edges, Place, Places
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.opt.constants import MAX_SHIFTED, MIN_PATIENCE
 from hlomem.opt.orders.local_search import iter_moves
-from hlomem.opt.orders.timeline import Timeline
+from hlomem.opt.orders.model import Timeline
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -11,7 +11,7 @@ import random
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.opt.constants import MAX_IDLE, MAX_KICK, MAX_MET, MAX_PLATEAU, MOVE_COST
-from hlomem.opt.orders.timeline import Timeline
+from hlomem.opt.orders.model import Timeline
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -2,7 +2,7 @@
 
 Starts are the program as it is, and cut at its peak for a price (`cut.py`). From each, single
 values are recomputed (`greedy.py`) until a model that packs nothing (`state.py`) meets the budget,
-and clones that were not needed are taken back (`prune_clones.py`). The rest is planned, also in an
+and clones that were not needed are taken back (`clones.py`). The rest is planned, also in an
 order of its own; the model's error is corrected, and asked of it in addition.
 """
 
@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec.structs import replace
 
 from hlomem.base.gc_pause import collector_off
+from hlomem.hlo.schedule import Schedule
 from hlomem.opt.candidate import planned, room_for, start_text
 from hlomem.opt.constants import (
     CHEAP,
     HOPE,
     LEAST_LOOSENED,
+    LEAST_LOWERED,
     MORE_MARGIN,
     NEAR,
     PLAN_MARGIN,
@@ -25,16 +27,17 @@ from hlomem.opt.constants import (
     TOO_MUCH,
 )
 from hlomem.opt.goal import AS_IS, WorkLeft
+from hlomem.opt.orders.flow import FlowBuilder
+from hlomem.opt.orders.model import levels_of
+from hlomem.opt.orders.one_computation import construct
 from hlomem.opt.orders.planned_orders import in_orders, temporary_bytes
 from hlomem.opt.orders.search import improve
-from hlomem.opt.remat.calibration import anchor
+from hlomem.opt.remat.clones import relax, settle
 from hlomem.opt.remat.cut import cut_at_peak
 from hlomem.opt.remat.edit import Edit, apply_edit
 from hlomem.opt.remat.flops import Costs
 from hlomem.opt.remat.greedy import choose
-from hlomem.opt.remat.prune_clones import relax, settle
-from hlomem.opt.remat.reorder import lower_all
-from hlomem.opt.remat.state import orders_by_name, start_state
+from hlomem.opt.remat.state import above, anchor, inner_peaks, orders_by_name, start_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -235,3 +238,20 @@ class _Search:
 def plan_edit(stages: Stages, edit: Edit) -> Stages:
     """The plan of an edited program."""
     return start_text(apply_edit(stages.module, edit), stages.options)
+
+
+def lower_all(stages: Stages, target: int, *, may_reorder_collectives: bool) -> Stages | None:
+    """The program in an order with less above a number; None where none is much better."""
+    builder = FlowBuilder(stages, may_reorder_collectives=may_reorder_collectives)
+    entry = stages.module.entry
+    flow = builder.build(entry, inner_peaks(builder))
+    given = levels_of(flow, range(len(flow.nodes)))
+    wanted = round(target * max(given, default=0) / max(temporary_bytes(stages), 1))
+    best, most = None, (1 - LEAST_LOWERED) * above(given, wanted)
+    for candidate in construct(flow, {}, lambda _: True):
+        left = above(levels_of(flow, candidate.order), wanted)
+        if left < most:
+            best, most = candidate.order, left
+    if best is None:
+        return None
+    return stages.rescheduled(Schedule({entry: [flow.nodes[node] for node in best]}))

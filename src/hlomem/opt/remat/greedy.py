@@ -17,7 +17,7 @@ from hlomem.opt.constants import (
     NEAR_PEAK,
     STEPS_AT_ONCE,
 )
-from hlomem.opt.remat.draft import apply_step
+from hlomem.opt.remat.clones import apply_step
 from hlomem.opt.remat.state import FORWARDS, State, Step, above
 
 if TYPE_CHECKING:

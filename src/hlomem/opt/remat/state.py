@@ -12,10 +12,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hlomem.hlo.opcodes import COLLECTIVES, KNOWN_OPCODES, RUN_IN_PLACE, TRAITS
+from hlomem.opt.orders.edges import AT_START
 from hlomem.opt.orders.effects import Effects
 from hlomem.opt.orders.flow import Flow, FlowBuilder
 from hlomem.opt.orders.model import levels_of
-from hlomem.opt.orders.places import AT_START
 from hlomem.opt.remat.edit import SUFFIX, Clone, Edit
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from hlomem.hlo.ir import HloComputation, HloInstruction
     from hlomem.pipeline import Stages
+
 
 FORWARDS = frozenset({"bitcast", "get-tuple-element"})
 """Opcodes that hand on a value of their operand, and cost nothing to do again."""
@@ -289,3 +290,32 @@ def _find_limits(stages: Stages, builder: FlowBuilder, flow: Flow) -> list[tuple
                 found.update(writers[following : following + 1])
         limits.append(tuple(sorted(found)))
     return limits
+
+
+def anchor(state: State, stages: Stages) -> State:
+    """The state as it was planned; `stages` are those of its edit, in whatever order."""
+    names = state.names()
+    node_of = {names[node]: node for node in state.order}
+    order = [node_of[one.name] for one in stages.schedule.sequence(stages.module.entry)]
+    return replace(state, order=order, flow=replace(state.flow, sizes=_sizes(state, stages, names)))
+
+
+def _sizes(state: State, stages: Stages, names: list[str]) -> list[int]:
+    """Bytes of the buffers that lie among the temporaries of a plan, or counted before."""
+    placed = {
+        (value.instruction.name, value.index)
+        for allocation in stages.assignment.allocations
+        if allocation.is_preallocated_temp
+        for value in allocation.slices
+    }
+    flow = state.flow
+    sizes = list(state.full)
+    for buffer, known in enumerate(flow.buffers):
+        if not any((value.instruction.name, value.index) in placed for value in known.values):
+            sizes[buffer] = flow.sizes[buffer]
+    for node in state.clone_nodes():
+        originals = flow.made_by[state.origin[node]]
+        for value, original in zip(flow.made_by[node], originals, strict=True):
+            if (names[node], flow.origins[original].index) not in placed:
+                sizes[flow.values[value].buffer] = flow.sizes[flow.values[value].buffer]
+    return sizes
