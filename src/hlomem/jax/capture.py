@@ -171,11 +171,7 @@ def captured() -> Iterator[Compiles]:
 
 
 class _Session:
-    """The blocks that are open, and JAX's cache as it is meanwhile.
-
-    The first block turns JAX to a folder, the last one turns it back: JAX's cache is not made to
-    be opened anew while another thread compiles.
-    """
+    """The blocks that are open: the first turns JAX's cache to a folder, the last turns it back."""
 
     def __init__(self) -> None:
         self._lock = RLock()

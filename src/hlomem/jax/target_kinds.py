@@ -118,10 +118,7 @@ class Target(Struct, frozen=True, dict=True):
 
     @classmethod
     def parse(cls, chip: str, topology: str) -> Target | None:
-        """The target of a chip, in the smallest topology if none is given; None if there is none.
-
-        A topology that is none raises `CommandError`.
-        """
+        """The target of a chip, by default in the smallest topology; None if there is none."""
         raise NotImplementedError
 
     @classmethod

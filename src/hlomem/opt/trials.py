@@ -85,9 +85,8 @@ def _with_size(candidate: Candidate, size: int) -> Candidate:
 def try_orders(start: Candidate, compiler: Compiler, before: int | None = None) -> Tried:
     """Let the compiler plan the given order and several others; the best of them.
 
-    `start` is what the search came to by hlomem's own plan. `before` is what the compiler needs if
-    nothing is handed back to it, where that is known: then anything less is taken. Raises what the
-    plan of the given order raises; another order whose plan fails is not taken.
+    `before` is what the compiler needs without the pass, if known: then anything less is taken.
+    An error of the plan of the given order is raised.
     """
     given, plan = start.given, compiler.plan
     assert plan is not None
@@ -131,11 +130,7 @@ def _written(candidate: Candidate) -> Written:
 
 
 def try_fits(start: Candidate, limit: int, compiler: Compiler, before: int) -> Tried:
-    """Try programs until one fits and none that is cheaper does.
-
-    `before` is what the compiler needs in the order at hand. The cheapest that was seen to fit is
-    taken, else the smallest if it is smaller than what was given.
-    """
+    """The cheapest program that the compiler was seen to fit, else the smallest that is smaller."""
     return _Fits(start, limit, compiler).run(before)
 
 
@@ -156,12 +151,10 @@ class _Fits:
         """By operations and bytes of what was found: bytes by the compiler's plan."""
 
     def run(self, before: int) -> Tried:
-        """Ask for less where a plan leaves room, for more where it misses; the cheapest that fits.
-
-        `fits` is the most that was asked for and enough, `misses` the least that was not.
-        """
+        """Ask for less where a plan leaves room, for more where it misses; the cheapest fit."""
         fits, misses, others = 0.0, float("inf"), MAX_OTHERS
-        aim = self._room * self._start_size / max(before, 1)
+        foreseen = needed_bytes(self._start.plan) - self._rest
+        aim = self._room * foreseen / max(before, 1)
         for _ in range(MAX_FITS[self._rules.effort]):
             made = self._find(round(aim))
             if made is None:
@@ -193,11 +186,6 @@ class _Fits:
         best = self._best(before)
         after = before if best is None else best.temporaries
         return Tried(best, before, after, len(self._sizes), tuple(self._problems))
-
-    @property
-    def _start_size(self) -> int:
-        """Bytes of temporaries in the order that was found, by hlomem's own plan."""
-        return needed_bytes(self._start.plan) - self._rest
 
     def _find(self, aim: int) -> Candidate | None:
         """The cheapest program that needs no more than so much by hlomem's own plan, of all."""

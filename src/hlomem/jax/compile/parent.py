@@ -88,11 +88,9 @@ def plan_in_child(
     is_full: bool = False,
     on_progress: Callable[[str], None] = lambda _: None,
 ) -> PlannedProgram:
-    """Plan a job's program in a child process.
+    """Plan a job's program in a child process; `is_full` waits for the whole compile.
 
-    With `output` the files of the dump are left in that folder. `is_full` waits for the whole
-    compile. `on_progress` is told now and then what the child is doing. Errors are `HlomemError`s,
-    with what the child had to say.
+    The dump is left in `output`; `on_progress` is told now and then what the child is doing.
     """
     with _child_of(job, is_full=is_full) as child:
         facts = child.wait(timeout, lambda _: False, on_progress)
@@ -109,10 +107,7 @@ def plan_unless_known(
     timeout: float | None = None,
     on_progress: Callable[[str], None] = lambda _: None,
 ) -> PlannedProgram | Facts:
-    """The same, but a program that is known once it has been lowered is not compiled.
-
-    Its facts are returned then.
-    """
+    """The same, but of a program that is known once it is lowered the facts are returned."""
     with _child_of(job) as child:
         facts = child.wait(timeout, is_known, on_progress)
         return facts if facts is not None and is_known(facts) else child.result(facts)

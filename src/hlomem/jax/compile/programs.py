@@ -47,10 +47,7 @@ def jitted_with(function: Any, options: Mapping[str, Any]) -> Any:
 def place_for(
     arguments: tuple[Any, ...], keywords: dict[str, Any], target: Target
 ) -> tuple[tuple[Any, ...], dict[str, Any], dict[str, Any]]:
-    """Arguments on a target's devices, and the options of jax.jit that this takes.
-
-    A program without arrays among its arguments is put there by its results.
-    """
+    """Arguments on a target's devices; options of jax.jit that put a program without any there."""
     placed, named = place(arguments, keywords, target)
     jax = import_module("jax")
     leaves = jax.tree.leaves((placed, named))

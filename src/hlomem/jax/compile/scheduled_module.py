@@ -43,11 +43,7 @@ def program(
     policy: str = "",
     place: Place = "gradient",
 ) -> Any:
-    """The factory: the other one's program, lowered.
-
-    With a policy `jax.checkpoint` is put around a place of it, and what places there are goes to a
-    file beside the module's.
-    """
+    """The factory: the program of the other one, lowered, with `jax.checkpoint` by a policy."""
     aim = parse_target(target)
     made = (
         _checkpointed(factory, aim, settings, output, Checkpoints(policy, place))

@@ -32,11 +32,7 @@ class Compile(NamedTuple):
 
 
 def write_dump(lowered: Any, folder: Path) -> Compile:
-    """Compile a Lowered and leave XLA's dump in a folder.
-
-    A program that does not fit is planned before it is refused, so that its dump is there, too. Any
-    other error of the compiler is raised as it comes.
-    """
+    """Compile a Lowered and leave XLA's dump in a folder, also where it does not fit."""
     jax = import_module("jax")
     options = {"xla_dump_to": str(folder), "xla_dump_hlo_as_text": True}
     with cache_off():
@@ -61,11 +57,7 @@ def module_name(lowered: Any) -> str:
 
 @contextmanager
 def cache_off() -> Iterator[None]:
-    """JAX's persistent compilation cache is neither read nor written until this ends.
-
-    Where no folder is set there is none. JAX looks at the option only once, until
-    `reset_cache`; other threads that compile meanwhile do without the cache, too.
-    """
+    """JAX's persistent cache, if any, is neither read nor written in the block, by any thread."""
     config = import_module("jax").config
     if not config.jax_compilation_cache_dir:
         yield

@@ -302,10 +302,7 @@ def _test_plugin(extension: Any, platform: str) -> None:
 
 
 def _keeps_donations(extension: Any, platform: str) -> bool:
-    """Whether a module that is handed back keeps what it does with donated arguments.
-
-    That of jax 0.10.2 does not: its results no longer lie where the arguments were.
-    """
+    """Whether a module that is handed back keeps its donations; that of jax 0.10.2 does not."""
     if platform not in _backends():
         return True
     with _lock:

@@ -95,11 +95,7 @@ class Transform:
         foresees_orders: bool = False,
         store: AnswerStore | None = None,
     ) -> None:
-        """`plan` asks the compiler itself what a module needs, where that cannot be foreseen.
-
-        `foresees_orders` says that it can be for orders, and need not be asked then. `store` keeps
-        answers for other processes.
-        """
+        """`plan` asks the compiler what a module needs, unless that is foreseen for its order."""
         self._platform = platform
         self._options = options
         self._rules = rules
@@ -176,11 +172,7 @@ class Transform:
         return None
 
     def _find_order(self, program: Program) -> tuple[Candidate, list[Candidate]]:
-        """The program in an order, not checked yet; what fits, where that was looked for.
-
-        Where no order fits the budget, or next to nothing has to be computed again for that, little
-        is spent on the order.
-        """
+        """The program in an order, not checked yet, at little cost where none fits; and fits."""
         limit = self._limits.fit
         if limit is not None:
             found = find_order(program, "low", is_checked=False)

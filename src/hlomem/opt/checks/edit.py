@@ -79,21 +79,15 @@ class Classes:
         """The class of an instruction whose operands have theirs."""
         known = self._of.get(instruction)
         if known is None:
-            known = self._of[instruction] = self._number(self._key(instruction))
+            number = self._number_of.setdefault(self._key(instruction), len(self._number_of))
+            known = self._of[instruction] = number
         return known
 
     def _key(self, instruction: HloInstruction) -> Key:
-        attributes = instruction.attributes
-        own = tuple(sorted((key, attributes[key]) for key in attributes if key not in NAMES))
-        name = instruction.name if self._is_unique(instruction) else ""
-        if instruction.payload.strip().endswith(ELIDED):  # the text does not tell it from others
-            name = OF_CLONE.sub("", instruction.name)
         return (
-            instruction.opcode,
+            instruction.name if self._is_unique(instruction) else "",
             instruction.shape.text,
-            own,
-            instruction.payload,
-            name,
+            *text_of(instruction),
             tuple([self.of(operand) for operand in instruction.operands]),
             tuple([self.of_body(callee) for callee in instruction.called_computations]),
             tuple([self.of(earlier) for earlier in instruction.control_predecessors]),
@@ -114,15 +108,18 @@ class Classes:
             known = self._bodies[computation] = self.of(computation.root)
         return known
 
-    def _number(self, key: Key) -> int:
-        return self._number_of.setdefault(key, len(self._number_of))
+
+def text_of(instruction: HloInstruction) -> Key:
+    """All that the text says of an instruction, but shape, operands and what it calls."""
+    attributes = instruction.attributes
+    own = tuple(sorted((key, attributes[key]) for key in attributes if key not in NAMES))
+    is_elided = instruction.payload.strip().endswith(ELIDED)  # not told from others by the text
+    name = OF_CLONE.sub("", instruction.name) if is_elided else ""
+    return instruction.opcode, own, instruction.payload, name
 
 
 def is_pure(instruction: HloInstruction, *, may_wait: bool = False) -> bool:
-    """Whether the same operands always give the same result, and nothing else happens.
-
-    `may_wait` lets pass what runs behind others that it does not read.
-    """
+    """Whether equal operands give equal results, and nothing happens but, if allowed, waiting."""
     if instruction.opcode in _NEVER_TWICE:
         return False
     if instruction.control_predecessors and not may_wait:

@@ -30,10 +30,7 @@ NO_MOMENT = Moment(0, ())
 
 
 def lower_bound(flow: Flow, *, may_borrow: bool = True) -> int | None:
-    """The bound; None where the computation is too large for it.
-
-    Without `may_borrow` it is one of the peak of `model.py`, which knows nothing of lenders.
-    """
+    """The bound, without `may_borrow` of the peak of `model.py`; None for large computations."""
     found = find_moment(flow, {}, may_borrow=may_borrow)
     return None if found is None else found.size
 
@@ -41,10 +38,7 @@ def lower_bound(flow: Flow, *, may_borrow: bool = True) -> int | None:
 def find_moment(
     flow: Flow, inside: Mapping[int, Moment], *, may_borrow: bool = True
 ) -> Moment | None:
-    """The moment that bounds a computation; None where it is too large to be looked at.
-
-    `inside` are, by node, the moments of what it calls, whose sizes are the flow's `inner`.
-    """
+    """The moment that bounds a computation, given those of its callees; None where it is large."""
     count = len(flow.nodes)
     if count > MAX_BOUND_NODES:
         return None
@@ -101,10 +95,7 @@ class _Alive:
         return found
 
     def in_turn(self) -> Iterator[tuple[int, list[int]]]:
-        """The nodes with their buffers, those that need most first.
-
-        They are found for twice as many nodes each time: mostly the first few decide.
-        """
+        """The nodes and buffers, those that need most first; mostly the first few decide."""
         nodes = sorted(range(len(self.sizes)), key=lambda node: -self.sizes[node])
         first, last = 0, 1
         while first < len(nodes):
@@ -163,10 +154,7 @@ class _Loans:
         self._known: dict[tuple[int, int], bool] = {}
 
     def borrowed(self, node: int, buffers: Sequence[int]) -> int:
-        """The most bytes that may lie in borrowed memory while a node runs.
-
-        A result's memory holds one buffer at a time, of the node or of what it calls.
-        """
+        """The most bytes in borrowed memory while a node runs; a result's holds one buffer."""
         sizes, lenders = self._flow.sizes, self._flow.lenders
         free = [number for number, nodes in enumerate(self._free_at) if nodes >> node & 1]
         called = self._inside.get(node, NO_MOMENT).buffers

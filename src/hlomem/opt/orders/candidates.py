@@ -55,8 +55,8 @@ def _made(given: Program, builder: FlowBuilder, least: int) -> list[Candidate]:
     *callees, entry = builder.computations()
     for computation in callees:
         flow = _weighed(builder.build(computation, peaks), least)
-        _, order = min(_orders_of(flow), key=lambda found: peak_of(flow, found[1]).size)
-        peaks[computation] = peak_of(flow, order).size
+        _, order = min(_orders_of(flow), key=lambda found: peak_of(flow, found[1]))
+        peaks[computation] = peak_of(flow, order)
         inner |= _changed(flow, order)
     flow = _weighed(builder.build(entry, peaks), least)
     for name, order in _orders_of(flow):
@@ -74,7 +74,7 @@ def _weighed(flow: Flow, least: int) -> Flow:
 def _orders_of(flow: Flow) -> list[tuple[str, list[int]]]:
     """Constructions, and the best of them and the given order with moves."""
     made = list(iter_constructions(flow))
-    best = sorted(made, key=lambda found: peak_of(flow, found[1]).size)[:MAX_MOVED]
+    best = sorted(made, key=lambda found: peak_of(flow, found[1]))[:MAX_MOVED]
     for name, order in (made[0], *best):
         budget = MovesLeft(MOVES_PER_NODE * len(flow.nodes))
         made += [(f"{name}, moved", moved) for moved in improve_order(flow, order, budget)[-1:]]

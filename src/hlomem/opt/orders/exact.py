@@ -26,17 +26,14 @@ class Proof(NamedTuple):
 
 
 def prove(flow: Flow, order: list[int], floor: int, steps: int) -> Proof:
-    """Look for an order with a lower peak until there is none or the steps are spent.
-
-    `floor` is a bound of every peak, at which there is nothing left to look for.
-    """
-    best, peak = order, peak_of(flow, order).size
+    """Look for an order with a lower peak until it is at `floor` or the steps are spent."""
+    best, peak = order, peak_of(flow, order)
     search = _Search(flow, steps)
     while peak > floor:
         found = search.run(below=peak)
         if found is None:
             return Proof(best, peak, is_proven=search.steps_left > 0)
-        best, peak = found, peak_of(flow, found).size
+        best, peak = found, peak_of(flow, found)
     return Proof(best, peak, is_proven=True)
 
 

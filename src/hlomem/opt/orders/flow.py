@@ -244,10 +244,7 @@ class FlowBuilder:
     def _shares(
         self, nodes: Sequence[HloInstruction], kept: Mapping[HloValue, int]
     ) -> dict[int, list[tuple[int, tuple[int, ...]]]]:
-        """Pairs of values that may share bytes, where neither must share with a third.
-
-        As `HeapSimulator` decides it once it is known that the operand is read no more.
-        """
+        """Pairs of values that may share bytes with no third, as `HeapSimulator` decides it."""
         stages = self._stages
         rules = self._alias_rules
         alone = {value for value in kept if len(stages.aliasing.buffer_of[value].values) == 1}

@@ -55,11 +55,7 @@ Score = tuple[int, int]
 def improve_order(
     flow: Flow, order: Sequence[int], budget: MovesLeft, floor: int = 0
 ) -> list[list[int]]:
-    """Move cones away from the peak until it is at the floor or the budget is spent.
-
-    Returns the best order, and before it others with the same peak that were met on the way: what
-    packing makes of them may differ.
-    """
+    """Orders moved away from the peak until `floor` or the budget: equal ones, then the best."""
     return _LocalSearch(flow, order, budget, floor).run()
 
 

@@ -6,7 +6,7 @@ what a node calls counts while it runs. Memory borrowed from results is not coun
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -14,19 +14,9 @@ if TYPE_CHECKING:
     from hlomem.opt.orders.flow import Flow
 
 
-class Peak(NamedTuple):
-    """The step at which most is alive."""
-
-    size: int
-    place: int
-    """The place in the order, the first of equals."""
-
-
-def peak_of(flow: Flow, order: Sequence[int]) -> Peak:
+def peak_of(flow: Flow, order: Sequence[int]) -> int:
     """The most bytes an order keeps alive at once."""
-    levels = levels_of(flow, order)
-    size = max(levels, default=0)
-    return Peak(size, levels.index(size) if levels else 0)
+    return max(levels_of(flow, order), default=0)
 
 
 def levels_of(flow: Flow, order: Sequence[int]) -> list[int]:

@@ -54,10 +54,7 @@ class OrderFinder:
         self._known: dict[Hashable, Searched] = {}
 
     def find(self, flow: Flow, others: Mapping[str, list[int]], allows: Allows | None) -> Searched:
-        """Orders of a computation, of which `others` are known to be some.
-
-        `allows` says which may be handed out, where not all may.
-        """
+        """Orders of a computation that `allows` lets pass; `others` are known to be some."""
         if allows is not None:  # equal flows may take other times
             return self._search(flow, others, allows, proves=False)
         key = _key(flow)
@@ -88,7 +85,7 @@ class OrderFinder:
             share = self._share(flow, MAX_STARTS)
             for order in reversed(improve_order(flow, start.order, share, floor)):
                 if order != start.order and allows(order):
-                    peak = peak_of(flow, order).size
+                    peak = peak_of(flow, order)
                     made.append(
                         Constructed(peak, len(made) + _RANKS, f"{start.name}, moved", order)
                     )
@@ -114,7 +111,7 @@ def construct(flow: Flow, others: Mapping[str, list[int]], allows: Allows) -> li
     for rank, (name, order) in enumerate(iter_constructions(flow, others)):
         if tuple(order) not in seen and (not rank or allows(order)):
             seen.add(tuple(order))
-            made.append(Constructed(peak_of(flow, order).size, rank, name, order))
+            made.append(Constructed(peak_of(flow, order), rank, name, order))
     made.sort(key=lambda candidate: candidate[:2])
     return made
 

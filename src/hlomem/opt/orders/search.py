@@ -111,7 +111,7 @@ class _Search:
             self._bounds[computation] = self._bound_of(flow)
             self._peaks[computation] = best.peak
             self._chosen[computation] = best.order
-            given = peak_of(flow, range(len(flow.nodes))).size
+            given = peak_of(flow, range(len(flow.nodes)))
             self._found.append(Found(computation, given, best.peak, best.name, searched.is_proven))
         return self._judge(searched)
 
@@ -177,7 +177,7 @@ class _Search:
         for flow, found in zip(self._flows, self._found, strict=True):
             is_taken = flow.computation in orders
             order = self._chosen[flow.computation] if is_taken else range(len(flow.nodes))
-            peak = peak_of(flow, order).size
+            peak = peak_of(flow, order)
             method = found.method if is_taken else _GIVEN
             is_proven = found.is_proven and peak <= found.peak
             report.append(found._replace(peak=peak, method=method, is_proven=is_proven))

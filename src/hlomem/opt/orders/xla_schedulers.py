@@ -72,7 +72,7 @@ def _memory_of(stages: Stages) -> int:
     peaks: dict[HloComputation, int] = {}
     for computation in builder.computations():
         flow = builder.build(computation, peaks)
-        peaks[computation] = peak_of(flow, range(len(flow.nodes))).size
+        peaks[computation] = peak_of(flow, range(len(flow.nodes)))
     return peaks[stages.module.entry]
 
 

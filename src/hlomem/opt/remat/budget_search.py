@@ -182,10 +182,7 @@ class _Search:
                 return
 
     def _descend(self, state: State, wanted: int) -> State:
-        """The state after steps until the model counts no more than wanted, or none helps.
-
-        It ends early where they cost far more than something that fits.
-        """
+        """The state after steps down to a level, as far as they help and do not cost too much."""
         levels = state.levels()
         cheapest, added = self._cheapest(), 0
         while self._budget.steps > 0 and max(levels, default=0) > wanted:

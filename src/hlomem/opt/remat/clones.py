@@ -42,10 +42,7 @@ def apply_step(state: State, step: Step) -> State:
 
 
 def take_back(state: State, clone: int, other: int) -> tuple[State, list[int]]:
-    """The program in which readers of a clone read another node that computes the same.
-
-    Clones that nobody reads any more are gone with it; the second of the pair says which.
-    """
+    """The program in which readers of a clone read another node, and the clones that are gone."""
     draft = Draft(state)
     gone = draft.merge(clone, other)
     dropped = set(gone)
@@ -215,10 +212,7 @@ def relax(state: State, costs: Costs, wanted: int) -> State:
 
 
 def settle(state: State) -> State:
-    """The state in which nothing is computed twice that nobody reads the first time.
-
-    A node whose readers all read a clone of it runs where the clone does, and nowhere else.
-    """
+    """The state in which a node runs where its clone does if all its readers read the clone."""
     for clone in reversed(state.clone_nodes()):
         node = state.origin[clone]
         if not _is_unread(state, node) or not state.may_repeat(node):

@@ -151,10 +151,7 @@ def _gaps(state: State, number: int) -> Iterator[_Gap]:
 
 
 def _views(state: State, value: int, later: Sequence[int], before: int) -> list[int] | None:
-    """The node whose result a value is, and the bitcasts of it through which later ones read it.
-
-    None where there is no such node.
-    """
+    """The node whose result a value is, and bitcasts that later ones read; None without one."""
     nodes = state.flow.nodes
     if any(nodes[node].opcode == "tuple" for node in later):
         return None  # a loop may begin with it, and with its memory
@@ -177,12 +174,7 @@ def _views(state: State, value: int, later: Sequence[int], before: int) -> list[
 
 
 def model_moves(stages: Stages, moves: Sequence[Move]) -> float:
-    """The time a program takes with values moved, divided by that without, by a rough model.
-
-    An instruction takes as long as `opt/orders/cost.py` says; copies out and copies back go one
-    after the other, each way by itself; the program waits for those that have not ended when they
-    must.
-    """
+    """The time with values moved, divided by that without; copies of each way queue up."""
     nodes = stages.schedule.sequence(stages.module.entry)
     events: dict[str, list[tuple[str, Move]]] = {}
     following = {one.name: other.name for one, other in pairwise(nodes)}

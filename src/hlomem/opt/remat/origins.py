@@ -31,8 +31,7 @@ def find_origins(module: HloModule) -> tuple[str, ...]:
 
 
 def find_kept(module: HloModule) -> tuple[str, ...]:
-    """The places whose values the backward pass, or what is computed for it, reads; none of whose
-    values are computed again."""
+    """The lines whose values the backward pass reads, and none of which is recomputed."""
     kept = _bytes_by_place(
         instruction
         for instruction in module.entry.instructions
