@@ -20,7 +20,7 @@ from hlomem.opt.orders.planned_orders import (
     other_bytes,
     temporary_bytes,
 )
-from hlomem.opt.remat.edit import Edit, apply_edit
+from hlomem.opt.remat.edit import Edit, apply_edit, orders_by_name
 from hlomem.opt.remat.flops import program_flops
 from hlomem.pipeline import in_text_order, start_stages
 
@@ -171,13 +171,8 @@ def with_schedule(stages: Stages, orders: Orders) -> HloModule:
 
 def edit_of(stages: Stages, edit: Edit | None = None) -> Edit:
     """The edit that leads to stages in their order, with the clones of another."""
-    names = {
-        computation.name: tuple(one.name for one in stages.schedule.sequence(computation))
-        for computation in running_computations(stages.module)
-    }
-    if edit is None:
-        return Edit(stages.module.entry.name, (), {}, names)
-    return edit._replace(orders=names)
+    made = edit or Edit(stages.module.entry.name, (), {}, {})
+    return made._replace(orders=orders_by_name(stages))
 
 
 def choose_cheapest(candidates: Sequence[Candidate], limit: int) -> Candidate | None:

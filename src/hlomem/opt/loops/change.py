@@ -75,21 +75,11 @@ def _change_one(
     return None
 
 
-_FREE_TO_GO = frozenset(
-    {
-        "async-done",
-        "async-start",
-        "bitcast",
-        "broadcast",
-        "constant",
-        "copy",
-        "fusion",
-        "get-tuple-element",
-        "iota",
-        "reshape",
-        "slice",
-    }
-)
+_UNREAD = """
+    async-done async-start bitcast broadcast constant copy fusion get-tuple-element iota reshape
+    slice
+"""
+_FREE_TO_GO = frozenset(_UNREAD.split())
 """Opcodes of what goes when nobody reads it; any other stays, and does no harm."""
 _EMPTY = '"AllocateBuffer"'
 """The target of custom calls that make room and write nothing to it."""

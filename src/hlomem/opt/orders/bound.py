@@ -236,8 +236,8 @@ def _written_over(flow: Flow, node: int) -> int:
     """The most bytes a node's results can take over from what it reads."""
     return sum(
         min(
-            flow.sizes[flow.values[value].buffer],
-            max(flow.sizes[flow.values[candidate].buffer] for candidate in candidates),
+            flow.size(value),
+            max(flow.size(candidate) for candidate in candidates),
         )
         for value, candidates in flow.shares.get(node, ())
     )

@@ -172,9 +172,8 @@ def product_flops(instruction: HloInstruction) -> int:
     """Multiplications and additions of a dot or a convolution; nothing for any other."""
     if instruction.opcode == "dot":
         left = instruction.operands[0].shape.dimensions
-        contracted = prod(
-            left[dimension] for dimension in instruction.integers("lhs_contracting_dims")
-        )
+        dimensions = instruction.integers("lhs_contracting_dims")
+        contracted = prod(left[dimension] for dimension in dimensions)
         return 2 * contracted * prod(instruction.shape.dimensions)
     if instruction.opcode == "convolution":
         return 2 * _products(instruction)
@@ -194,7 +193,7 @@ def _products(convolution: HloInstruction) -> int:
     window = dict(_WINDOW.findall(convolution.attributes.get("window", "")))
     count = kernel[labels["kernel"].index("i")] * kernel[labels["kernel"].index("o")]
     count *= left[labels["left"].index("b")]
-    count //= max(_integer(convolution, "batch_group_count"), 1)
+    count //= max(int(convolution.attributes.get("batch_group_count", "1")), 1)
     spatial = [label for label in labels["left"] if label.isdecimal()]
     for number, label in enumerate(spatial):
         count *= _places(
@@ -232,10 +231,6 @@ def _places(size: int, out: int, side: _Side) -> int:
         )
         if 0 <= start < end and start % side.holes == 0
     )
-
-
-def _integer(instruction: HloInstruction, name: str) -> int:
-    return int(instruction.attributes.get(name, "1"))
 
 
 # Whole programs.

@@ -10,6 +10,7 @@ from hlomem.analysis.alias_rules import can_share_operand_buffer, may_share_with
 from hlomem.analysis.machine_rules import rules_of
 from hlomem.base.quantities import MAIN_MEMORY
 from hlomem.opt.orders.edges import AT_START, Edges, Place, Places
+from hlomem.opt.orders.model import peak_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -72,6 +73,10 @@ class Flow(Struct, frozen=True, eq=False):
     origins: Sequence[HloValue] = ()
     """The analysis's value of each."""
 
+    def size(self, value: int) -> int:
+        """Bytes of the buffer of a value."""
+        return self.sizes[self.values[value].buffer]
+
 
 class FlowBuilder:
     """Makes the flows of a module's computations, callees before callers."""
@@ -108,6 +113,14 @@ class FlowBuilder:
         """Those that run in the program's flow, callees before callers."""
         spans = self._stages.live_ranges.span_of
         return sorted(spans, key=lambda computation: spans[computation][1])
+
+    def peaks(self) -> dict[HloComputation, int]:
+        """Bytes that each computation needs at once, in its own order, callees included."""
+        peaks: dict[HloComputation, int] = {}
+        for computation in self.computations():
+            flow = self.build(computation, peaks)
+            peaks[computation] = peak_of(flow, range(len(flow.nodes)))
+        return peaks
 
     def build(self, computation: HloComputation, peaks: Mapping[HloComputation, int]) -> Flow:
         """The flow of a computation; `peaks` are those of what it calls."""

@@ -39,15 +39,10 @@ class _Progress:
         self._waits = [len(needed) for needed in flow.before]
         self._unread = [len(value.readers) + value.lives_on for value in flow.values]
         self.has_run = [False] * len(flow.nodes)
-        self._net = [
-            sum(flow.sizes[flow.values[value].buffer] for value in made) for made in flow.made_by
-        ]
+        self._net = [sum(flow.size(value) for value in made) for made in flow.made_by]
         for value, unread in enumerate(self._unread):
             if unread == 1 and flow.values[value].readers:
-                self._net[flow.values[value].readers[0]] -= self._size(value)
-
-    def _size(self, value: int) -> int:
-        return self._flow.sizes[self._flow.values[value].buffer]
+                self._net[flow.values[value].readers[0]] -= self._flow.size(value)
 
     @property
     def ready(self) -> list[int]:
@@ -66,7 +61,7 @@ class _Progress:
             self._unread[value] -= 1
             if self._unread[value] == 1 and not self._flow.values[value].lives_on:
                 last = next(n for n in self._flow.values[value].readers if not self.has_run[n])
-                self._net[last] -= self._size(value)
+                self._net[last] -= self._flow.size(value)
                 cheaper.append(last)
         freed = []
         for follower in self._flow.after[node]:
@@ -124,16 +119,8 @@ def list_backward(flow: Flow) -> list[int]:
 
     def cost(node: int) -> int:
         """Bytes more alive before a node than after it."""
-        made = sum(
-            flow.sizes[flow.values[value].buffer]
-            for value in flow.made_by[node]
-            if is_needed[value]
-        )
-        read = sum(
-            flow.sizes[flow.values[value].buffer]
-            for value in flow.read_by[node]
-            if not is_needed[value]
-        )
+        made = sum(flow.size(value) for value in flow.made_by[node] if is_needed[value])
+        read = sum(flow.size(value) for value in flow.read_by[node] if not is_needed[value])
         return read - made
 
     for node in range(len(flow.nodes)):
@@ -192,7 +179,7 @@ def _by_weight(nodes: Sequence[int], weight: Sequence[int]) -> list[int]:
 def _subtree_needs(flow: Flow) -> list[int]:
     """Sethi and Ullman's numbers: bytes needed to compute each node, as if nobody shared work."""
     needs = [0] * len(flow.nodes)
-    made = [sum(flow.sizes[flow.values[v].buffer] for v in values) for values in flow.made_by]
+    made = [sum(flow.size(v) for v in values) for values in flow.made_by]
     for node, before in enumerate(flow.before):
         held = need = 0
         for operand in sorted(before, key=lambda operand: made[operand] - needs[operand]):

@@ -125,12 +125,5 @@ def _key(flow: Flow) -> Hashable:
         tuple((node, tuple(shared)) for node, shared in flow.shares.items()),
         tuple(flow.inner.items()),
         tuple(flow.counted_inside.items()),
-        next(
-            (
-                node
-                for node, instruction in enumerate(flow.nodes)
-                if instruction is flow.computation.root
-            ),
-            None,
-        ),
+        flow.nodes.index(flow.computation.root),
     )

@@ -119,20 +119,16 @@ class PlanJudge:
         inner.sort(key=lambda flow: -peaks[flow.computation])
         del inner[MAX_CLIMBED:]
         share = self._plans // (len(starts) + len(inner))
-        for start in starts:
-            if share > 1 and best.cost > self._floor:
-                plan = partial(self.plan, self._entry)
-                climbed = climb(start.order, plan, share, self._floor)
-                if climbed.cost < best.cost:
-                    best = Best(climbed.cost, f"{start.name}, climbed")
-                    self.chosen[self._entry.computation] = climbed.order
-        for flow in inner:
-            if share > 1 and best.cost > self._floor:
-                plan = partial(self.plan, flow)
-                climbed = climb(self.chosen[flow.computation], plan, share, self._floor)
+        entry = [(self._entry, start) for start in starts]
+        for flow, start in [*entry, *((flow, None) for flow in inner)]:
+            if share <= 1 or best.cost <= self._floor:
+                break
+            order = self.chosen[flow.computation] if start is None else start.order
+            climbed = climb(order, partial(self.plan, flow), share, self._floor)
+            if start is None or climbed.cost < best.cost:
                 self.chosen[flow.computation] = climbed.order
-                if climbed.cost < best.cost:
-                    best = Best(climbed.cost, f"{best.name}, climbed")
+            if climbed.cost < best.cost:
+                best = Best(climbed.cost, f"{(start or best).name}, climbed")
         return best
 
     def take_if_less(self, orders: dict[HloComputation, list[int]], cost: int) -> int | None:

@@ -62,14 +62,11 @@ def find_integers(
     for instruction in scalars:
         if instruction not in found:
             value = _value_of(instruction, found, depth)
-            if value is not None and _is_in_range(instruction, value):
+            name = instruction.shape.element_type.text
+            most = 1 if name == "pred" else _MAX_INT32
+            if value is not None and _LEAST_OF[name] <= value <= most:
                 found[instruction] = value
     return found
-
-
-def _is_in_range(instruction: HloInstruction, value: int) -> bool:
-    name = instruction.shape.element_type.text
-    return _LEAST_OF[name] <= value <= (1 if name == "pred" else _MAX_INT32)
 
 
 def integers_inside(

@@ -18,7 +18,6 @@ from hlomem.hlo.schedule import Schedule
 from hlomem.hlo.verifier import verify_module
 from hlomem.opt.orders.effects import is_start
 from hlomem.opt.orders.flow import FlowBuilder
-from hlomem.opt.orders.model import peak_of
 from hlomem.pipeline import Stages, in_text_order
 
 if TYPE_CHECKING:
@@ -68,12 +67,7 @@ def _best_of_three(stages: Stages, lists: Lists) -> Chosen:
 
 def _memory_of(stages: Stages) -> int:
     """`HeapSimulator::MinimumMemoryForModule`: bytes alive at most, arguments and results too."""
-    builder = FlowBuilder(stages, counts_all=True)
-    peaks: dict[HloComputation, int] = {}
-    for computation in builder.computations():
-        flow = builder.build(computation, peaks)
-        peaks[computation] = peak_of(flow, range(len(flow.nodes)))
-    return peaks[stages.module.entry]
+    return FlowBuilder(stages, counts_all=True).peaks()[stages.module.entry]
 
 
 class Lists:
@@ -169,11 +163,6 @@ def breadth_first(lists: Lists, computation: HloComputation) -> list[HloInstruct
     return order
 
 
-def post_order(_: Lists, computation: HloComputation) -> list[HloInstruction]:
-    """`PostOrderScheduler`."""
-    return instruction_post_order(computation)
-
-
 def depth_first(lists: Lists, computation: HloComputation) -> list[HloInstruction]:
     """`DFSMemoryScheduler`: operands with most users, then most bytes, above them go first."""
     extra_users: dict[HloInstruction, int] = {}
@@ -230,12 +219,9 @@ def _depth_first(
     return order
 
 
-def list_schedule(lists: Lists, computation: HloComputation) -> list[HloInstruction]:
-    """`ListMemoryScheduler`: of what is ready, whatever frees most beyond what it makes."""
-    return _ListScheduler(lists, computation).run()
-
-
 class _ListScheduler:
+    """`ListMemoryScheduler`: of what is ready, whatever frees most beyond what it makes."""
+
     def __init__(self, lists: Lists, computation: HloComputation) -> None:
         self._lists = lists
         self._instructions = lists.instructions(computation)
@@ -283,16 +269,13 @@ class _ListScheduler:
                 waits[follower] -= 1
                 if not waits[follower]:
                     add(follower)
-            for user in self._competitors(best) if is_freed else ():
+            readers = (user for operand in best.operands for user in self._lists.users(operand))
+            for user in readers if is_freed else ():
                 entry = entry_of.get(user)
                 if entry is not None and entry[0] != self._priority(user):
                     ready.remove(entry)
                     add(user)
         return order
-
-    def _competitors(self, instruction: HloInstruction) -> list[HloInstruction]:
-        """The other readers of what an instruction has read."""
-        return [user for operand in instruction.operands for user in self._lists.users(operand)]
 
     def _use(self, instruction: HloInstruction) -> bool:
         """Count the uses of an instruction; whether a value has one reader left now."""
@@ -320,9 +303,9 @@ def _is_effective_scalar(instruction: HloInstruction) -> bool:
 
 
 _MEMORY_SCHEDULERS: Mapping[str, Callable[[Lists, HloComputation], list[HloInstruction]]] = {
-    "list": list_schedule,
+    "list": lambda lists, computation: _ListScheduler(lists, computation).run(),
     "depth first": depth_first,
-    "post order": post_order,
+    "post order": lambda _, computation: instruction_post_order(computation),
 }
 
 

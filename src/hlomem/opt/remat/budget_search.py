@@ -34,10 +34,10 @@ from hlomem.opt.orders.planned_orders import in_orders, temporary_bytes
 from hlomem.opt.orders.search import improve
 from hlomem.opt.remat.clones import relax, settle
 from hlomem.opt.remat.cut import cut_at_peak
-from hlomem.opt.remat.edit import Edit, apply_edit
+from hlomem.opt.remat.edit import Edit, apply_edit, orders_by_name
 from hlomem.opt.remat.flops import Costs
 from hlomem.opt.remat.greedy import choose
-from hlomem.opt.remat.state import above, anchor, inner_peaks, orders_by_name, start_state
+from hlomem.opt.remat.state import above, anchor, start_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -241,7 +241,7 @@ def lower_all(stages: Stages, target: int, *, may_reorder_collectives: bool) -> 
     """The program in an order with less above a number; None where none is much better."""
     builder = FlowBuilder(stages, may_reorder_collectives=may_reorder_collectives)
     entry = stages.module.entry
-    flow = builder.build(entry, inner_peaks(builder))
+    flow = builder.build(entry, builder.peaks())
     given = levels_of(flow, range(len(flow.nodes)))
     wanted = round(target * max(given, default=0) / max(temporary_bytes(stages), 1))
     best, most = None, (1 - LEAST_LOWERED) * above(given, wanted)

@@ -20,9 +20,10 @@ from hlomem.opt.orders.planned_orders import in_orders, temporary_bytes
 from hlomem.opt.orders.search import improve
 from hlomem.opt.remat.budget_search import plan_edit
 from hlomem.opt.remat.cut import cut, cut_inside
+from hlomem.opt.remat.edit import orders_by_name
 from hlomem.opt.remat.flops import Costs
 from hlomem.opt.remat.greedy import choose
-from hlomem.opt.remat.state import orders_by_name, start_state
+from hlomem.opt.remat.state import start_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

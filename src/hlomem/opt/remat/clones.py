@@ -230,7 +230,7 @@ def settle(state: State) -> State:
 
 def _is_unread(state: State, node: int) -> bool:
     """Whether nothing reads what a node makes, nor is it a part of the result."""
-    if node >= state.count or state.is_used(node):
+    if node >= state.count or any(node in operands for operands in state.operands):
         return False
     return not any(
         state.flow.values[value].lives_on or state.flow.values[value].readers
@@ -301,7 +301,7 @@ class _Relaxation:
         state, flow = self.state, self.state.flow
         place = self._places[clone]
         start = max(self._end(other), self._places[other]) + 1
-        kept = sum([flow.sizes[flow.values[value].buffer] for value in flow.made_by[clone]])
+        kept = sum([flow.size(value) for value in flow.made_by[clone]])
         freed, pending, seen = 0, [clone], set()
         while pending:
             node = pending.pop()
@@ -310,6 +310,6 @@ class _Relaxation:
             seen.add(node)
             for value in flow.read_by[node]:
                 if self._last[value] <= place:
-                    freed += flow.sizes[flow.values[value].buffer]
+                    freed += flow.size(value)
             pending += [operand for operand in state.operands[node] if operand >= state.count]
         return max(self._levels[start:place], default=0) + kept - freed <= self._wanted

@@ -15,10 +15,10 @@ from hlomem.opt.candidate import planned, start_text
 from hlomem.opt.checks import Change
 from hlomem.opt.constants import MAX_CUT_NODES, MAX_CUT_RETRIES
 from hlomem.opt.remat.clones import Draft, settle
-from hlomem.opt.remat.edit import apply_edit
+from hlomem.opt.remat.edit import apply_edit, orders_by_name
 from hlomem.opt.remat.flops import Costs, program_flops
 from hlomem.opt.remat.min_cut import UNCUT, Network
-from hlomem.opt.remat.state import FORWARDS, orders_by_name, start_state
+from hlomem.opt.remat.state import FORWARDS, start_state
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -197,7 +197,7 @@ class _Cut:
         if state.instruction(node).opcode in FORWARDS and node not in self._kept:
             return UNCUT
         return sum(
-            state.flow.sizes[state.flow.values[value].buffer]
+            state.flow.size(value)
             for value in state.holds[node]
             if not state.flow.values[value].lives_on
         )

@@ -20,19 +20,10 @@ if TYPE_CHECKING:
     from hlomem.hlo.shape import Shape
     from hlomem.pipeline import Stages
 
-_MOVES = frozenset(
-    {
-        "broadcast",
-        "concatenate",
-        "copy",
-        "dynamic-slice",
-        "dynamic-update-slice",
-        "iota",
-        "reshape",
-        "slice",
-        "transpose",
-    }
-)
+_MOVING = """
+    broadcast concatenate copy dynamic-slice dynamic-update-slice iota reshape slice transpose
+"""
+_MOVES = frozenset(_MOVING.split())
 """Opcodes that move elements and compute nothing; their bytes are counted, no operations."""
 
 
@@ -42,7 +33,6 @@ class Costs:
     def __init__(self, size_of: Callable[[Shape], int]) -> None:
         self._size_of = size_of
         self._bodies: dict[HloComputation, int] = {}
-        self._trips: dict[HloInstruction, int] = {}
         self._flops: dict[HloInstruction, int] = {}
         self._touched: dict[HloInstruction, int] = {}
 
@@ -59,7 +49,7 @@ class Costs:
             return 0
         if opcode == "fusion" or opcode in RUN_IN_PLACE:
             inside = sum(self._flops_in(callee) for callee in instruction.called_computations)
-            return inside * (self._trips_of(instruction) if opcode == "while" else 1)
+            return inside * (trip_count(instruction) if opcode == "while" else 1)
         if products := product_flops(instruction):
             return products
         if opcode in ("reduce", "reduce-window", "scatter", "select-and-scatter"):
@@ -82,12 +72,6 @@ class Costs:
     def total(self, instructions: Iterable[HloInstruction]) -> int:
         """Operations of several."""
         return sum(map(self.flops, instructions))
-
-    def _trips_of(self, loop: HloInstruction) -> int:
-        """The passes of a loop, as XLA wrote them beside it, or as its counter says; else one."""
-        if loop not in self._trips:
-            self._trips[loop] = trip_count(loop)
-        return self._trips[loop]
 
     def _flops_in(self, body: HloComputation) -> int:
         known = self._bodies.get(body)

@@ -7,6 +7,7 @@ that lowers what is above the target most per operation and byte; never one that
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.opt.constants import (
@@ -108,10 +109,7 @@ def _take_more(choice: Choice, taken: _Offer, others: Sequence[_Offer], floor: i
 
 def _is_harmless(levels: list[int], offer: _Offer, peak: int) -> bool:
     """Whether an offer lifts nothing to the peak, as far as can be told without making it."""
-    change = 0
-    ends = [start for start, _ in offer.changes[1:]] + [offer.end]
-    for (start, more), end in zip(offer.changes, ends, strict=True):
-        change += more
+    for start, end, change in _stretches(offer):
         if change > 0 and start < end and max(levels[start:end]) + change >= peak:
             return False
     return offer.there < peak
@@ -119,13 +117,17 @@ def _is_harmless(levels: list[int], offer: _Offer, peak: int) -> bool:
 
 def _gain(levels: list[int], offer: _Offer, target: int) -> int:
     """Bytes above a target that an offer takes away, over all places."""
-    gain = change = 0
-    ends = [start for start, _ in offer.changes[1:]] + [offer.end]
-    for (start, more), end in zip(offer.changes, ends, strict=True):
-        change += more
-        part = levels[start:end]
-        gain += above(part, target) - above(part, target - change)
-    return gain
+    return sum(
+        above(levels[start:end], target) - above(levels[start:end], target - change)
+        for start, end, change in _stretches(offer)
+    )
+
+
+def _stretches(offer: _Offer) -> Iterator[tuple[int, int, int]]:
+    """Where an offer changes how much is alive: from, up to, by how many bytes."""
+    starts = [start for start, _ in offer.changes]
+    changes = accumulate(more for _, more in offer.changes)
+    return zip(starts, [*starts[1:], offer.end], changes, strict=True)
 
 
 class _Offers:
@@ -204,7 +206,7 @@ class _Offers:
         maker = flow.values[value].made_by
         before = state.order[chain.place]
         step = Step(value, maker, before, tuple(chain.clones), chain.moved, rewired)
-        size = flow.sizes[flow.values[value].buffer] if chain.moves else 0
+        size = flow.size(value) if chain.moves else 0
         change = sum(more for _, more in changes)
         there = self._base(chain.place) + change + chain.most_alive() + size
         return _Offer(step, flops, flops + touched + 1, chain.place, changes, there)
@@ -216,7 +218,7 @@ class _Offers:
         read = max([places[one] for one in known.readers if places[one] < place], default=-1)
         freed = places[known.made_by] if chain.moves else max(places[known.made_by], read) + 1
         kept = [
-            (self._last[other] + 1, flow.sizes[flow.values[other].buffer])
+            (self._last[other] + 1, flow.size(other))
             for other in sorted(chain.kept)
             if self._last[other] < chain.place
         ]
@@ -226,8 +228,8 @@ class _Offers:
         """Bytes alive right before a place, or somewhat more."""
         state, levels = self._state, self._levels
         flow, node = state.flow, state.order[place]
-        made = sum([flow.sizes[flow.values[value].buffer] for value in flow.made_by[node]])
-        shared = [flow.sizes[flow.values[value].buffer] for value, _ in flow.shares.get(node, ())]
+        made = sum([flow.size(value) for value in flow.made_by[node]])
+        shared = [flow.size(value) for value, _ in flow.shares.get(node, ())]
         return min(levels[place - 1], levels[place] - made + sum(shared))
 
     def _movable(self, value: int, place: int) -> list[int]:
@@ -288,10 +290,7 @@ class _Chain:
     def most_alive(self) -> int:
         """The most bytes that the clones need among themselves, each until its last reader."""
         flow = self._state.flow
-        sizes = [
-            sum([flow.sizes[flow.values[value].buffer] for value in flow.made_by[node]])
-            for node, _ in self.clones
-        ]
+        sizes = [sum([flow.size(value) for value in flow.made_by[node]]) for node, _ in self.clones]
         last = dict.fromkeys(range(len(sizes)), len(sizes))
         for reader, (_, operands) in enumerate(self.clones):
             for operand in operands:
