@@ -20,12 +20,12 @@ def _traced_passes() -> Iterator[None]:
     """
     with pytest.MonkeyPatch.context() as patch:
         if threading.gettrace() is not None:
-            register = registration._register
+            register = registration.put_pass
 
             def register_traced(extension: Any, callback: Any, name: str, platform: str) -> None:
                 register(extension, _traced(callback), name, platform)
 
-            patch.setattr(registration, "_register", register_traced)
+            patch.setattr(registration, "put_pass", register_traced)
         yield
 
 

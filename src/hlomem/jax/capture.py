@@ -83,7 +83,11 @@ class Compiles(Sequence[CompiledProgram]):
         if not self._programs:
             return "no program was compiled"
         by_size = sorted(self._programs, key=lambda program: -program.size)
-        return "\n".join(_describe(program) for program in by_size)
+        return "\n".join(
+            f"{format_bytes(program.size):>12}  {visible(program.name)}"
+            f"{'  (planned by hlomem)' if program.is_planned else ''}"
+            for program in by_size
+        )
 
     def __repr__(self) -> str:
         return f"<Compiles: {len(self)} programs>"
@@ -144,11 +148,6 @@ def _by_number(entries: list[bytes]) -> dict[int, bytes]:
         else:
             found[parse_message("ModuleHead", program.module).id] = entry
     return found
-
-
-def _describe(program: CompiledProgram) -> str:
-    note = "  (planned by hlomem)" if program.is_planned else ""
-    return f"{format_bytes(program.size):>12}  {visible(program.name)}{note}"
 
 
 # The block

@@ -71,7 +71,9 @@ def fit(
     if step < 1 or start < 0:
         raise CommandError("`step` is 1 or more, `start` is not negative")
     choices, given = dict(rows or {}), dict(settings or {})
-    _refuse_twice([over, *given, *choices])
+    for name, count in Counter([over, *given, *choices]).items():
+        if count > 1:
+            raise CommandError(f"`{visible(name)}` is given twice")
     job = Job(
         factory=spec_of(factory),
         target=where.name,
@@ -95,12 +97,6 @@ def fit(
         rows=tuple(_with_work(found)),
         notes=_notes(found, limit),
     )
-
-
-def _refuse_twice(names: Sequence[str]) -> None:
-    for name, count in Counter(names).items():
-        if count > 1:
-            raise CommandError(f"`{visible(name)}` is given twice")
 
 
 def default_cache() -> Path:

@@ -14,19 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec.structs import replace
 
 from hlomem.base.errors import HlomemError
+from hlomem.opt import constants
 from hlomem.opt.candidate import Program, choose_cheapest, start_text
-from hlomem.opt.constants import (
-    CLOSE,
-    LEAST_RATIO,
-    LEAST_SAVING,
-    LEAST_STEP,
-    MARGIN,
-    MAX_AT_ONCE,
-    MAX_OTHERS,
-    NEAR,
-    NEARLY,
-    SAME,
-)
 from hlomem.opt.goal import MAX_FITS, MAX_OFFLOADS, MAX_ORDERS, Offload
 from hlomem.opt.orders.candidates import iter_orders
 from hlomem.opt.orders.planned_orders import needed_bytes, other_bytes
@@ -90,9 +79,9 @@ def try_orders(start: Candidate, compiler: Compiler, before: int | None = None) 
     """
     given, plan = start.given, compiler.plan
     assert plan is not None
-    least_saving = LEAST_SAVING if before is None else 0.0
+    least_saving = constants.LEAST_SAVING if before is None else 0.0
     orders = list(islice(iter_orders(start), MAX_ORDERS[given.rules.effort]))
-    with ThreadPoolExecutor(min(MAX_AT_ONCE, os.cpu_count() or 1)) as pool:
+    with ThreadPoolExecutor(min(constants.MAX_AT_ONCE, os.cpu_count() or 1)) as pool:
         first = pool.submit(plan, given.data) if before is None else None
         sizes = list(pool.map(lambda one: _plan_of(compiler, compiler.write(one)), orders))
         needed = first.result() if first is not None else before or 0
@@ -152,7 +141,7 @@ class _Fits:
 
     def run(self, before: int) -> Tried:
         """Ask for less where a plan leaves room, for more where it misses; the cheapest fit."""
-        fits, misses, others = 0.0, float("inf"), MAX_OTHERS
+        fits, misses, others = 0.0, float("inf"), constants.MAX_OTHERS
         foreseen = needed_bytes(self._start.plan) - self._rest
         aim = self._room * foreseen / max(before, 1)
         for _ in range(MAX_FITS[self._rules.effort]):
@@ -161,14 +150,14 @@ class _Fits:
                 break
             if self._has_missed(made):
                 misses = min(misses, aim)
-                aim = _between(fits, misses, aim * LEAST_RATIO)
+                aim = _between(fits, misses, aim * constants.LEAST_RATIO)
                 continue
             size = self._try(made)
             if size is None:
                 break
             if size <= self._room:
                 fits = max(fits, aim)
-                if size >= CLOSE * self._room or made.is_cheap:
+                if size >= constants.CLOSE * self._room or made.is_cheap:
                     break
             elif made.total - self._rest > aim:
                 break  # nothing smaller was found
@@ -179,9 +168,9 @@ class _Fits:
                 misses = min(misses, aim)
             ratio = self._room / max(size, 1)
             if ratio < 1:
-                ratio = max(ratio * MARGIN, LEAST_RATIO)
+                ratio = max(ratio * constants.MARGIN, constants.LEAST_RATIO)
             aim = _between(fits, misses, aim * ratio)
-            if misses - fits < (1 - MARGIN) * fits:
+            if misses - fits < (1 - constants.MARGIN) * fits:
                 break
         best = self._best(before)
         after = before if best is None else best.temporaries
@@ -203,7 +192,9 @@ class _Fits:
     def _has_missed(self, made: Candidate) -> bool:
         """Whether the same, or as good as the same, was planned by the compiler and misses."""
         return any(
-            size > self._room and flops == made.flops and made.temporaries >= SAME * forecast
+            size > self._room
+            and flops == made.flops
+            and made.temporaries >= constants.SAME * forecast
             for (flops, forecast), size in self._sizes.items()
         )
 
@@ -221,7 +212,7 @@ class _Fits:
             self._problems.append(size)
             return None
         made = _with_size(made, size)
-        if self._room < size <= NEARLY * self._room:
+        if self._room < size <= constants.NEARLY * self._room:
             low = self._rules._replace(effort="low")
             made = _in_tried_order(made, size, low, self._compiler)
         self._sizes[key] = made.temporaries
@@ -235,7 +226,7 @@ class _Fits:
             return min(fitting, key=lambda one: (one.flops, one.temporaries))
         smaller = [one for one in self._tried if one.temporaries < before]
         best = min(smaller, key=lambda one: one.temporaries, default=None)
-        if best is not None and best.temporaries <= NEAR * self._room:
+        if best is not None and best.temporaries <= constants.NEAR * self._room:
             best = _in_tried_order(best, best.temporaries, self._rules, self._compiler)
         return best
 
@@ -259,7 +250,7 @@ def try_offloads(start: Candidate, room: int, compiler: Compiler, before: int) -
     for _ in range(MAX_OFFLOADS[start.given.rules.effort]):
         made = next(propose(start, Offload(aim)), start)
         if made.moves in tried:  # what was missing is less than a value
-            aim = round(aim * LEAST_STEP)
+            aim = round(aim * constants.LEAST_STEP)
             made = next(propose(start, Offload(aim)), start)
         if not made.moves or made.moves in tried:
             break
@@ -276,6 +267,6 @@ def try_offloads(start: Candidate, room: int, compiler: Compiler, before: int) -
             best = replace(made, temporaries=size)
         if size <= room:
             break
-        aim = round(aim * room / size * MARGIN)
+        aim = round(aim * room / size * constants.MARGIN)
     after = before if best is None else best.temporaries
     return Tried(best, before, after, len(tried), tuple(problems))

@@ -14,7 +14,6 @@ import sys
 import threading
 import traceback
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -26,7 +25,7 @@ from hlomem.jax.compile.messages import DUMP, FACTS, OUTCOME, Errand, Facts, Out
 from hlomem.jax.compile.programs import result_names
 from hlomem.jax.compile.with_dump import module_name, write_dump
 from hlomem.jax.flops import count_flops
-from hlomem.jax.target_kinds import MissingSoftwareError, parse_target
+from hlomem.jax.target_kinds import MissingSoftwareError, parse_target, version_of
 
 if TYPE_CHECKING:
     from hlomem.jax.compile.factories import FactoryProgram
@@ -84,7 +83,7 @@ def _lower(job: Job) -> tuple[FactoryProgram, Facts]:
         import_module(name)
     program = make_program(find_factory(job.factory), job.settings, target)
     flops = None if program.jaxpr is None else count_flops(program.jaxpr)
-    versions = {name: found for name in _PACKAGES if (found := _version(name))}
+    versions = {name: found for name in _PACKAGES if (found := version_of(name))}
     facts = Facts(
         module_name=module_name(program.lowered),
         results=result_names(program.lowered),
@@ -103,13 +102,6 @@ def _fingerprint(lowered: Any, job: Job, versions: dict[str, str]) -> str:
     digest = hashlib.sha256(msgspec.json.encode(rest))
     digest.update(lowered.as_text().encode())
     return digest.hexdigest()
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return ""
 
 
 def _users_lines(error: BaseException) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from hlomem.assign.footprint import footprint
 from hlomem.base.errors import CommandError
 from hlomem.jax.compile.messages import Job
 from hlomem.jax.compile.parent import CompileError, plan_in_child
+from hlomem.jax.pass_.hook import put_pass
 from hlomem.proto.edit import name_of
 from hlomem.proto.module import read_module
 
@@ -58,14 +59,14 @@ def interface_of(module: HloModule) -> Interface:
     )
 
 
-def plan_module(proto: bytes, target: str, platform: str, timeout: float = MAX_SECONDS) -> Dump:
+def plan_module(proto: bytes, target: str, platform: str) -> Dump:
     """A compiler's plan of a module in the order it has, made in a child."""
     with TemporaryDirectory(prefix="hlomem-") as folder:
         file = Path(folder) / "module.pb"
         file.write_bytes(proto)
         settings = {"module": str(file), "platform": platform}
         job = Job(factory=FACTORY, target=target, settings=settings)
-        return plan_in_child(job, timeout=timeout).dump
+        return plan_in_child(job, timeout=MAX_SECONDS).dump
 
 
 def temporaries_of(dump: Dump) -> int:
@@ -96,10 +97,7 @@ def program(devices: Sequence[Any], module: str, platform: str) -> tuple[Any, tu
     def replace(given: bytes) -> bytes | None:
         return proto if name_of(bytes(given)).endswith(hlomem_placeholder.__name__) else None
 
-    extension: Any = import_module("jax.extend.xla")
-    extension.register_hlo_module_transformation(
-        replace, name=_HOOK, stage=extension.PipelineStage.POST_SCHEDULER, platforms=platform
-    )
+    put_pass(import_module("jax.extend.xla"), replace, _HOOK, platform)
     sharding = _everywhere(jax, devices, interface.partitions)
     arguments = tuple(
         jax.ShapeDtypeStruct(shape, name, sharding=sharding) for shape, name in interface.parameters

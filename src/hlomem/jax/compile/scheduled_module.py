@@ -18,6 +18,7 @@ from hlomem.jax.compile.factories import find_factory, make_program
 from hlomem.jax.compile.messages import Job
 from hlomem.jax.compile.parent import CompileError, plan_in_child
 from hlomem.jax.compile.with_dump import module_name
+from hlomem.jax.pass_.hook import put_pass
 from hlomem.jax.target_kinds import parse_target
 from hlomem.proto.edit import name_of
 
@@ -58,10 +59,7 @@ def program(
             partial.write_bytes(bytes(proto))
             partial.replace(output)
 
-    extension: Any = import_module("jax.extend.xla")
-    extension.register_hlo_module_transformation(
-        keep, name=_HOOK, stage=extension.PipelineStage.POST_SCHEDULER, platforms=aim.family
-    )
+    put_pass(import_module("jax.extend.xla"), keep, _HOOK, aim.family)
     return made.lowered
 
 

@@ -39,14 +39,9 @@ def write_dump(lowered: Any, folder: Path) -> Compile:
         try:
             return Compile(lowered.compile(compiler_options=options))
         except jax.errors.JaxRuntimeError as error:
-            if not is_out_of_memory(error):
+            if _OUT_OF_MEMORY not in str(error):
                 raise
             return Compile(None, str(error))
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Whether XLA says that a program needs more memory than there is."""
-    return _OUT_OF_MEMORY in str(error)
 
 
 def module_name(lowered: Any) -> str:
@@ -62,28 +57,19 @@ def cache_off() -> Iterator[None]:
     if not config.jax_compilation_cache_dir:
         yield
         return
-    _enter(config)
-    try:
-        yield
-    finally:
-        _leave(config)
-
-
-def _enter(config: Any) -> None:
     global _cache_users, _was_enabled  # noqa: PLW0603 - the option is the process's, too
     with _lock:
         _cache_users += 1
         if _cache_users == 1:
             _was_enabled = getattr(config, _ENABLED)
             _set_enabled(config, False)
-
-
-def _leave(config: Any) -> None:
-    global _cache_users  # noqa: PLW0603
-    with _lock:
-        _cache_users -= 1
-        if not _cache_users:
-            _set_enabled(config, _was_enabled)
+    try:
+        yield
+    finally:
+        with _lock:
+            _cache_users -= 1
+            if not _cache_users:
+                _set_enabled(config, _was_enabled)
 
 
 def _set_enabled(config: Any, is_enabled: bool) -> None:

@@ -11,7 +11,6 @@ import os
 import zlib
 from contextlib import suppress
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,6 +20,7 @@ from hlomem import __version__
 from hlomem.base.atomic_files import write_files
 from hlomem.base.errors import HlomemError
 from hlomem.jax.pass_.log import Outcome  # noqa: TC001 - msgspec reads it
+from hlomem.jax.target_kinds import version_of
 from hlomem.proto.edit import with_number
 
 FOLDER = "hlomem-pass"
@@ -43,7 +43,7 @@ class AnswerStore:
 
     def __init__(self, signature: str) -> None:
         """`signature` says all that answers depend on and that the process can change."""
-        versions = [f"{name} {_version(name)}" for name in _PACKAGES]
+        versions = [f"{name} {version_of(name)}" for name in _PACKAGES]
         flags = [os.environ.get(name, "") for name in _FLAGS]
         self._signature = "\n".join([__version__, signature, *versions, *flags]).encode()
 
@@ -86,10 +86,3 @@ def _folder() -> Path | None:
     if not place or not config.jax_enable_compilation_cache or "://" in str(place):
         return None
     return Path(place) / FOLDER
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return ""

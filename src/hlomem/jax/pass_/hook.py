@@ -40,6 +40,20 @@ _hooks: dict[str, str] = {}
 """By platform the name of the hook that is in."""
 
 
+def put_pass(extension: Any, callback: Any, name: str, platform: str) -> None:
+    """Have a platform's compiler call a function with every module it has scheduled."""
+    stage = extension.PipelineStage.POST_SCHEDULER
+    extension.register_hlo_module_transformation(
+        callback, name=name, stage=stage, platforms=platform
+    )
+
+
+def clear_pass(extension: Any, name: str, platform: str) -> None:
+    """Have it call that function no more."""
+    stage = extension.PipelineStage.POST_SCHEDULER
+    extension.clear_hlo_module_transformation(name, stage=stage, platforms=platform)
+
+
 def add(watcher: Callable[[SeenModule], None]) -> None:
     """Call `watcher` with every module from now on, from any thread of the compiler."""
     global _watchers  # noqa: PLW0603 - compilers are the process's, and so are its watchers
@@ -88,9 +102,7 @@ def _register(extension: Any, platform: str) -> None:
         _show(platform, proto)
 
     try:
-        extension.register_hlo_module_transformation(
-            show, name=name, stage=extension.PipelineStage.POST_SCHEDULER, platforms=platform
-        )
+        put_pass(extension, show, name, platform)
     except Exception as error:  # noqa: BLE001 - a platform this process does not have
         logger.debug("no hook for %s: %s", platform, error)
     else:
@@ -111,9 +123,7 @@ def _take_out() -> None:
     extension: Any = import_module("jax.extend.xla") if _hooks else None
     for platform, name in list(_hooks.items()):
         try:
-            extension.clear_hlo_module_transformation(
-                name, stage=extension.PipelineStage.POST_SCHEDULER, platforms=platform
-            )
+            clear_pass(extension, name, platform)
         except Exception as error:  # noqa: BLE001 - it shows nothing any more without watchers
             logger.debug("the hook for %s stays: %s", platform, error)
         del _hooks[platform]

@@ -14,18 +14,8 @@ from msgspec.structs import replace
 
 from hlomem.base.gc_pause import collector_off
 from hlomem.hlo.schedule import Schedule
+from hlomem.opt import constants
 from hlomem.opt.candidate import planned, room_for, start_text
-from hlomem.opt.constants import (
-    CHEAP,
-    HOPE,
-    LEAST_LOOSENED,
-    LEAST_LOWERED,
-    MORE_MARGIN,
-    NEAR,
-    PLAN_MARGIN,
-    PLANS_OF_ORDER,
-    TOO_MUCH,
-)
 from hlomem.opt.goal import AS_IS, WorkLeft
 from hlomem.opt.orders.flow import FlowBuilder
 from hlomem.opt.orders.model import levels_of
@@ -115,7 +105,7 @@ class _Search:
 
     def _pursue(self, state: State, level: int, size: int) -> None:
         """Go down from a start, plan, and correct: the model says `level` of a plan's size."""
-        least, margin = size, PLAN_MARGIN
+        least, margin = size, constants.PLAN_MARGIN
         for _ in range(self._budget.work.rounds):
             wanted = round(self._target * level / size * margin)
             state = self._descend(state, wanted)
@@ -126,7 +116,7 @@ class _Search:
             if self._is_dear(state) or not state.clone_nodes():
                 return
             planned = self._plan(state)
-            is_near = planned.size <= NEAR * self._target or reached > wanted
+            is_near = planned.size <= constants.NEAR * self._target or reached > wanted
             if planned.size > self._target and is_near:
                 planned = self._order(planned)
             if planned.size <= self._target:
@@ -137,13 +127,13 @@ class _Search:
             if self._budget.is_spent or is_stuck:
                 return
             if size >= least:
-                margin -= MORE_MARGIN
+                margin -= constants.MORE_MARGIN
             least = min(least, size)
 
     def _refine(self, state: State, wanted: int) -> State:
         """The state, or a cheaper one found by taking back too much and going down again."""
         for more in self._budget.work.detours:
-            if self._flops(state) <= CHEAP * self._program_flops:
+            if self._flops(state) <= constants.CHEAP * self._program_flops:
                 break
             other = self._descend(relax(state, self._costs, round(wanted * more)), wanted)
             if max(other.levels()) <= wanted:
@@ -162,12 +152,12 @@ class _Search:
     def _is_dear(self, state: State) -> bool:
         """Whether a state will cost no less than something that fits."""
         cheapest = self._cheapest()
-        return cheapest is not None and self._flops(state) >= HOPE * cheapest
+        return cheapest is not None and self._flops(state) >= constants.HOPE * cheapest
 
     def _is_cheap(self) -> bool:
         """Whether something fits for next to nothing."""
         cheapest = self._cheapest()
-        return cheapest is not None and cheapest <= CHEAP * self._program_flops
+        return cheapest is not None and cheapest <= constants.CHEAP * self._program_flops
 
     def _loosen(self, planned: _Planned) -> None:
         """Take back more clones where a plan leaves room."""
@@ -175,7 +165,7 @@ class _Search:
             wanted = round(self._target * max(planned.state.levels()) / planned.size)
             state = relax(planned.state, self._costs, wanted)
             saved = self._flops(planned.state) - self._flops(state)
-            if saved <= LEAST_LOOSENED * self._program_flops or self._budget.is_spent:
+            if saved <= constants.LEAST_LOOSENED * self._program_flops or self._budget.is_spent:
                 return
             planned = self._plan(state)
             if planned.size > self._target:
@@ -188,7 +178,7 @@ class _Search:
         while self._budget.steps > 0 and max(levels, default=0) > wanted:
             self._budget.steps -= 1
             choice = choose(state, levels, self._costs, wanted)
-            if choice is None or (cheapest is not None and added > TOO_MUCH * cheapest):
+            if choice is None or (cheapest is not None and added > constants.TOO_MUCH * cheapest):
                 break
             state, levels = choice.state, choice.levels
             added += choice.flops
@@ -206,7 +196,7 @@ class _Search:
 
     def _order(self, planned: _Planned) -> _Planned:
         """The program in a better order, if one is found without much work."""
-        self._budget.plans -= PLANS_OF_ORDER
+        self._budget.plans -= constants.PLANS_OF_ORDER
         state, stages = planned
         found = improve(stages, self._rules._replace(effort="low"))
         if not found.orders:
@@ -244,7 +234,7 @@ def lower_all(stages: Stages, target: int, *, may_reorder_collectives: bool) -> 
     flow = builder.build(entry, builder.peaks())
     given = levels_of(flow, range(len(flow.nodes)))
     wanted = round(target * max(given, default=0) / max(temporary_bytes(stages), 1))
-    best, most = None, (1 - LEAST_LOWERED) * above(given, wanted)
+    best, most = None, (1 - constants.LEAST_LOWERED) * above(given, wanted)
     for candidate in construct(flow, {}, lambda _: True):
         left = above(levels_of(flow, candidate.order), wanted)
         if left < most:

@@ -10,14 +10,7 @@ from __future__ import annotations
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
-from hlomem.opt.constants import (
-    KEPT_SHARES,
-    LEAST_SHARE,
-    MAX_CHAIN,
-    MAX_STEPS_TRIED,
-    NEAR_PEAK,
-    STEPS_AT_ONCE,
-)
+from hlomem.opt import constants
 from hlomem.opt.remat.clones import apply_step
 from hlomem.opt.remat.state import FORWARDS, State, Step, above
 
@@ -55,7 +48,7 @@ def choose(state: State, levels: list[int], costs: Costs, target: int) -> Choice
     full = [place for place, level in enumerate(levels) if level == peak]
     offers = _Offers(state, levels, costs)
     for at in dict.fromkeys((full[0], full[-1])):
-        for least in (LEAST_SHARE * peak, 0):
+        for least in (constants.LEAST_SHARE * peak, 0):
             found = {offer.step.key: offer for offer in offers.at(at, least)}
             choice = _take_best(state, levels, list(found.values()), target)
             if choice is not None:
@@ -70,13 +63,13 @@ def _take_best(
     peak = max(levels)
     harmless = [offer for offer in offers if _is_harmless(levels, offer, peak)]
     tried: set[int] = set()
-    for floor in (target, *(round(peak * share) for share in NEAR_PEAK)):
+    for floor in (target, *(round(peak * share) for share in constants.NEAR_PEAK)):
         ranked = [
             (_gain(levels, offer, floor) / offer.cost, -place)
             for place, offer in enumerate(harmless)
         ]
         ranked.sort(reverse=True)
-        for rank, (gain, place) in enumerate(ranked[:MAX_STEPS_TRIED]):
+        for rank, (gain, place) in enumerate(ranked[: constants.MAX_STEPS_TRIED]):
             if gain <= 0:
                 break
             if place in tried:
@@ -94,7 +87,7 @@ def _take_best(
 def _take_more(choice: Choice, taken: _Offer, others: Sequence[_Offer], floor: int) -> Choice:
     """The steps that promise nearly as much and have nothing to do with the one taken, as well."""
     touched = taken.step.nodes()
-    for other in others[:STEPS_AT_ONCE]:
+    for other in others[: constants.STEPS_AT_ONCE]:
         nodes = other.step.nodes()
         if max(choice.levels) <= floor or not touched.isdisjoint(nodes):
             continue
@@ -173,7 +166,7 @@ class _Offers:
             return  # a loop may begin with it, and with its memory
         first = min(later, key=lambda reader: places[reader])
         moved = self._movable(value, places[first])
-        for share in KEPT_SHARES:
+        for share in constants.KEPT_SHARES:
             chain = _Chain(self, state, places[first], round(size * share), moved)
             offer = self._offer(value, place, later, chain)
             if offer is not None:
@@ -308,7 +301,7 @@ class _Chain:
         if node in self._made:
             return self._made[node]
         state = self._state
-        if not state.may_repeat(node) or len(self.clones) >= MAX_CHAIN:
+        if not state.may_repeat(node) or len(self.clones) >= constants.MAX_CHAIN:
             return None
         operands: list[int] = []
         for operand in state.operands[node]:
@@ -323,7 +316,7 @@ class _Chain:
             self.moved[node] = tuple(operands)
             self._made[node] = node
             return node
-        if len(self.clones) >= MAX_CHAIN:
+        if len(self.clones) >= constants.MAX_CHAIN:
             return None
         self.clones.append((node, tuple(operands)))
         self._made[node] = -len(self.clones)
