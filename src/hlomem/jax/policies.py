@@ -15,9 +15,8 @@ from msgspec.structs import replace
 
 from hlomem.assign.footprint import footprint
 from hlomem.base.errors import HlomemError
-from hlomem.jax.checkpoints import Place, Places
 from hlomem.jax.compile.placeholder import temporaries_of
-from hlomem.jax.compile.scheduled_module import PLACES, capture_into
+from hlomem.jax.compile.scheduled_module import PLACES, Place, Places, capture_into
 from hlomem.jax.pass_.register import compiler_options
 from hlomem.opt.candidate import start_text
 from hlomem.opt.orders.cost import model_time

@@ -24,12 +24,14 @@ from hlomem.base.source import visible
 from hlomem.machines.capacity import capacity_of
 from hlomem.machines.gpu_facts import GPUS, target_config
 from hlomem.machines.registry import find_machine, machines_of
+from hlomem.report.data.health import TargetHealth
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hlomem.machines.capacity import Capacity
     from hlomem.machines.machine import Machine
+
 
 _TPUS = {
     machine.chip.name.removeprefix("tpu"): machine.chip
@@ -120,7 +122,7 @@ class Target(Struct, frozen=True, dict=True):
 
     @classmethod
     def _complaint(cls, chip: str) -> str:
-        """What is wrong with a topology, and one that is not."""
+        """The fault of a topology, and one that is right."""
         raise NotImplementedError
 
     @classmethod
@@ -323,3 +325,8 @@ def _environment(wanted: dict[str, str]) -> Iterator[None]:
         finally:
             for name in added:
                 os.environ.pop(name, None)
+
+
+def examine_targets() -> list[TargetHealth]:
+    """Every kind of machine to compile for; nothing is imported to find out."""
+    return [TargetHealth(name=row.name, install=row.install) for row in targets()]

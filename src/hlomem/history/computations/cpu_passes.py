@@ -24,17 +24,46 @@ from hlomem.history.computations.engine import (
     when_met,
     where,
 )
-from hlomem.history.computations.lost_calls import count_lost_calls
+from hlomem.history.computations.marks import is_own
 from hlomem.history.computations.partitioner import is_cloned_for_partitions, when_partitioned
 from hlomem.history.evidence import place_by_name
-from hlomem.history.names import CLONE, WIDENED, flow_name, number_of
+from hlomem.history.names import CLONE, SUNK, WIDENED, flow_name, number_of
 from hlomem.history.rules import cited, observed
 from hlomem.history.tables import LostCalls, Tables
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from hlomem.history.evidence import Trace
+    from hlomem.history.evidence import Trace, Traces
+
+
+_CALLS_OF_FUNCTION = 2
+"""Into a function, and out of it: what it calls is called again where it was inlined."""
+
+
+def count_lost_calls(traces: Traces) -> int:
+    """The calls of functions that were inlined, and of loops before passes replaced them.
+
+    `xla/online_topsort.h` counts every call it was ever told of. The program numbers all its
+    computations, and the entry comes last.
+    """
+    kept = [trace.number for trace in traces.values() if is_own(trace)]
+    inlined = max(traces.entry.number - min(kept, default=0) + 1 - len(kept), 0)
+    callsites = traces.call_graph.callsites
+    of_loops = {
+        computation: None
+        for computation, sites in callsites.items()
+        for site in sites
+        if site.opcode == "while"
+    }
+    remade = sum(_lost_by_loop(traces[computation]) for computation in of_loops)
+    return _CALLS_OF_FUNCTION * inlined + remade
+
+
+def _lost_by_loop(trace: Trace) -> int:
+    """The calls of a loop's computation, once for each time it was made anew."""
+    times = sum(trace.name.count(mark) for mark in (CLONE, SUNK, WIDENED))
+    return times * (1 + len(trace.callees))
 
 
 _WINDOW = "reduce-window"

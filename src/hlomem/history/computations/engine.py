@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from msgspec import Struct
 
-from hlomem.history.computations.walks import first_calls
+from hlomem.history.computations.marks import first_calls
 from hlomem.history.names import split_number
 from hlomem.history.rules import Rule
 

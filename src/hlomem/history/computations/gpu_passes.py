@@ -24,9 +24,13 @@ from hlomem.history.computations.engine import (
     when_met,
     where,
 )
-from hlomem.history.computations.gpu_collectives import synchronized_collectives
-from hlomem.history.computations.gpu_since_fusion import FUSION, is_rematerialized, sort_by_time
-from hlomem.history.computations.walks import calls_with_fusions
+from hlomem.history.computations.gpu_since_fusion import (
+    FUSION,
+    is_rematerialized,
+    sort_by_time,
+    synchronized_collectives,
+)
+from hlomem.history.computations.marks import calls_with_fusions
 from hlomem.history.evidence import channel_of
 from hlomem.history.names import CLONE
 from hlomem.history.rules import cited, observed

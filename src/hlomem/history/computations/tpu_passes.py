@@ -26,7 +26,7 @@ from hlomem.history.computations.engine import (
     where,
 )
 from hlomem.history.computations.partitioner import when_partitioned
-from hlomem.history.computations.tpu_fusion import merged_fusions
+from hlomem.history.computations.tpu_late import merged_fusions
 from hlomem.history.rules import cited, fitted, observed
 from hlomem.history.tables import SearchLimit, Tables, Vanishing
 

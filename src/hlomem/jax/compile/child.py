@@ -22,8 +22,7 @@ import msgspec
 from hlomem.base.errors import CommandError
 from hlomem.jax.compile.factories import find_factory, make_program
 from hlomem.jax.compile.messages import DUMP, FACTS, OUTCOME, Errand, Facts, Outcome, write_message
-from hlomem.jax.compile.programs import result_names
-from hlomem.jax.compile.with_dump import module_name, write_dump
+from hlomem.jax.compile.programs import module_name, result_names, write_dump
 from hlomem.jax.flops import count_flops
 from hlomem.jax.target_kinds import MissingSoftwareError, parse_target, version_of
 

@@ -1,7 +1,7 @@
 """The order of a program whose plan is the smallest, among orders that promise to be.
 
 Candidates are planned as XLA plans them. What is seen to lie in borrowed memory is then left out of
-the model, and orders are searched again; the plans that are left are spent on `hill_climb.py`.
+the model, and orders are searched again; the plans that are left are spent on `local_search.climb`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,14 @@ from msgspec.structs import replace
 from hlomem.assign.footprint import footprint
 from hlomem.base.quantities import MAIN_MEMORY
 from hlomem.hlo.schedule import Schedule
-from hlomem.opt import constants
-from hlomem.opt.orders.hill_climb import Planned, climb
+from hlomem.opt.constants import (
+    MAX_BORROWING,
+    MAX_BORROWING_ROUNDS,
+    MAX_CLIMBED,
+    MAX_CONSTRUCTED,
+    MIN_FINALISTS,
+)
+from hlomem.opt.orders.local_search import Planned, climb
 from hlomem.opt.orders.one_computation import construct
 
 if TYPE_CHECKING:
@@ -65,12 +71,12 @@ class PlanJudge:
         self._flows = flows
         self._entry = flows[-1]
         self.chosen = chosen
-        self._plans = max(plans, constants.MIN_FINALISTS)
+        self._plans = max(plans, MIN_FINALISTS)
         self._floor = floor
 
     def choose(self, candidates: Sequence[Constructed]) -> list[Judged]:
         """Plan the most promising orders of the entry, and the given one; the best first."""
-        count = max(constants.MIN_FINALISTS, self._plans // 8)
+        count = max(MIN_FINALISTS, self._plans // 8)
         given = next(candidate for candidate in candidates if not candidate.rank)
         finalists = [given, *(other for other in candidates[:count] if other is not given)]
         judged = [self._judge(finalist.name, finalist.order) for finalist in finalists]
@@ -80,7 +86,7 @@ class PlanJudge:
         """Look again, without what lies in borrowed memory; the best first."""
         found = list(judged)
         by_cost = {one.cost: one for one in reversed(judged)}
-        starts = [one for one in judged if by_cost[one.cost] is one][: constants.MAX_BORROWING]
+        starts = [one for one in judged if by_cost[one.cost] is one][:MAX_BORROWING]
         starts += [one for one in judged if _is_given(one) and one not in starts]
         for start in starts:
             self._borrow_from(start, finder, found)
@@ -89,12 +95,12 @@ class PlanJudge:
     def _borrow_from(self, start: Judged, finder: OrderFinder, found: list[Judged]) -> None:
         """Go on from an order while that helps; what is met is added."""
         current = start
-        for _ in range(constants.MAX_BORROWING_ROUNDS):
+        for _ in range(MAX_BORROWING_ROUNDS):
             flow = current.planned.flow
             if current.cost <= self._floor or self._plans <= 0 or flow.sizes == self._entry.sizes:
                 return
             tried = [(f"{start.name}, moved", finder.move(flow, current.order))]
-            made = construct(flow, {}, lambda _: True)[: constants.MAX_CONSTRUCTED]
+            made = construct(flow, {}, lambda _: True)[:MAX_CONSTRUCTED]
             tried += [(f"{candidate.name}, borrowed", candidate.order) for candidate in made]
             seen = [one.order for one in found]
             new = [self._judge(name, order) for name, order in tried if order not in seen]
@@ -107,11 +113,11 @@ class PlanJudge:
     def climb(self, judged: list[Judged], peaks: dict[HloComputation, int]) -> Best:
         """Judge moves by plans: of the entry from several starts, then of what it runs."""
         best = Best(judged[0].cost, judged[0].name)
-        starts = judged[: constants.MAX_CLIMBED]
+        starts = judged[:MAX_CLIMBED]
         starts += [one for one in judged if _is_given(one) and one not in starts]
         inner = [flow for flow in self._flows[:-1] if len(flow.nodes) > 1]
         inner.sort(key=lambda flow: -peaks[flow.computation])
-        del inner[constants.MAX_CLIMBED :]
+        del inner[MAX_CLIMBED:]
         share = self._plans // (len(starts) + len(inner))
         entry = [(self._entry, start) for start in starts]
         for flow, start in [*entry, *((flow, None) for flow in inner)]:

@@ -228,7 +228,10 @@ def plan_edit(stages: Stages, edit: Edit) -> Stages:
 
 
 def lower_all(stages: Stages, target: int, *, may_reorder_collectives: bool) -> Stages | None:
-    """The program in an order with less above a number; None where none is much better."""
+    """The program in an order with less above a number, over all nodes; None if not much better.
+
+    Recomputation pays for every node that is above the number, not for the peak alone.
+    """
     builder = FlowBuilder(stages, may_reorder_collectives=may_reorder_collectives)
     entry = stages.module.entry
     flow = builder.build(entry, builder.peaks())

@@ -117,7 +117,7 @@ def _gain(levels: list[int], offer: _Offer, target: int) -> int:
 
 
 def _stretches(offer: _Offer) -> Iterator[tuple[int, int, int]]:
-    """Where an offer changes how much is alive: from, up to, by how many bytes."""
+    """The first and last step of each change that an offer makes, and its bytes."""
     starts = [start for start, _ in offer.changes]
     changes = accumulate(more for _, more in offer.changes)
     return zip(starts, [*starts[1:], offer.end], changes, strict=True)

@@ -254,7 +254,10 @@ def _find_limits(stages: Stages, builder: FlowBuilder, flow: Flow) -> list[tuple
 
 
 def anchor(state: State, stages: Stages) -> State:
-    """The state as it was planned; `stages` are those of its edit, in whatever order."""
+    """The state with the sizes and order of a plan; `stages` are those of its edit.
+
+    A buffer once seen among the temporaries counts from then on, or two plans would take turns.
+    """
     names = state.names()
     node_of = {names[node]: node for node in state.order}
     order = [node_of[one.name] for one in stages.schedule.sequence(stages.module.entry)]
