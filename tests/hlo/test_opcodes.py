@@ -78,7 +78,7 @@ def _groups(node: ast.AST) -> list[list[object]]:
         case ast.Call(func=ast.Attribute(value=ast.Constant(value=str(text)), attr="split")):
             return [list(text.split())]
         case ast.Assign(value=ast.Constant(value=str(text))):
-            words = list(text.split())
+            words: list[object] = list(text.split())
             return [words] if KNOWN_OPCODES.issuperset(words) else []
     return []
 

@@ -77,11 +77,6 @@ class Application(NamedTuple):
         """The program's name for it; what rewriters make has none."""
         return self.op_name_in_text if self.site is None else self.site.metadata.op_name
 
-    @property
-    def has_op_name(self) -> bool:
-        """True if the program has a name for it."""
-        return bool(self.op_name)
-
 
 class Trace:
     """The traces that passes left on one computation."""

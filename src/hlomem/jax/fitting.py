@@ -40,6 +40,10 @@ if TYPE_CHECKING:
     from hlomem.jax.target_kinds import Target
 
 
+def _keep(file: Path, known: Struct) -> None:
+    write_files(file.parent, {file.name: [msgspec.json.encode(known)]}, force=True)
+
+
 class KnownForecast(Struct, frozen=True):
     """A forecast that is kept."""
 
@@ -94,8 +98,7 @@ class Forecasts:
         except (OSError, msgspec.MsgspecError):
             largest = self._foretell(one, other, third, limit, step)
         if largest is not None:
-            known = msgspec.json.encode(KnownForecast(largest))
-            write_files(file.parent, {file.name: [known]}, force=True)
+            _keep(file, KnownForecast(largest))
         return largest
 
     def _foretell(
@@ -252,7 +255,7 @@ class _Planner:
             size = done.memory.space.size
             known = KnownPlan(size=size, is_refused=bool(done.refusal))
             facts, seconds = done.facts, done.cpu_seconds
-            self._keep(facts, known)
+            _keep(self._file(facts), known)
             self.forecasts.add(facts.fingerprint, done)
         self.forecasts.note(value, facts.fingerprint, known.size)
         return FitPlan(
@@ -272,10 +275,6 @@ class _Planner:
             return msgspec.json.decode(self._file(facts).read_bytes(), type=KnownPlan)
         except (OSError, msgspec.MsgspecError):
             return None
-
-    def _keep(self, facts: Facts, plan: KnownPlan) -> None:
-        file = self._file(facts)
-        write_files(file.parent, {file.name: [msgspec.json.encode(plan)]}, force=True)
 
 
 def _search(

@@ -202,16 +202,12 @@ def _is_rewritten(clone: Trace) -> bool:
     if original is None or clone.is_cloned_again or original.application is None:
         return False
     is_window = original.application.opcode == _WINDOW
-    is_new = is_window and not original.application.has_op_name
+    is_new = is_window and not original.application.op_name
     return is_new and _is_applied_by(clone, *_REWRITTEN_TO)
 
 
 def _is_rewritten_window(clone: Trace) -> bool:
-    return _is_rewritten(clone) and not _is_rewritten_reduction(clone)
-
-
-def _is_rewritten_reduction(clone: Trace) -> bool:
-    return _is_rewritten(clone) and _is_applied_by(clone, "reduce")
+    return _is_rewritten(clone) and not _is_applied_by(clone, "reduce")
 
 
 def _when_flattened_last(clone: Trace, claims: Claims) -> Priority:

@@ -39,6 +39,8 @@ _START = (
 )
 _PACKAGE_HOME = str(Path(__file__).parents[3])
 _INTERVAL = 0.03
+_ENVIRONMENT = {"JAX_PLATFORMS": "cpu", "JAX_ENABLE_COMPILATION_CACHE": "false"}
+"""The child's own: no device of this machine is touched, no cache answers."""
 _PLAN = ("after_optimizations.txt", *(name.suffix for name in dict.fromkeys(FILE_NAMES.values())))
 """How the names of a plan's files end."""
 _MAX_OUTPUT = 8
@@ -138,7 +140,7 @@ class _Child:
             stdin=subprocess.PIPE,
             stdout=self._output,
             stderr=subprocess.STDOUT,
-            env=_environment(target),
+            env={**target.environment, **os.environ, **_ENVIRONMENT},
             process_group=0,
         )
         assert self._process.stdin is not None
@@ -270,12 +272,6 @@ class _Child:
         lines = (self._folder / messages.OUTPUT).read_text(errors="replace").split("\n")
         last = [line for line in lines if line.strip()][-_MAX_OUTPUT:]
         return "".join(f"\n  {visible(line)}" for line in last)
-
-
-def _environment(target: Target) -> dict[str, str]:
-    """The child's: no device of this machine is touched, no cache answers."""
-    own = {"JAX_PLATFORMS": "cpu", "JAX_ENABLE_COMPILATION_CACHE": "false"}
-    return {**target.environment, **os.environ, **own}
 
 
 def _kill_group(pid: int) -> None:

@@ -6,7 +6,7 @@ stacks of one fusion held is recomputed by one fusion.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from hlomem.base.errors import EditError
 from hlomem.hlo.shape import tuple_shape
@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from hlomem.opt.loops.choice import LoopPlan
     from hlomem.opt.loops.fusion_edit import FusionEdits, LoopDraft
     from hlomem.opt.loops.pairs import Loop, Stack
+
+Copies: TypeAlias = "Mapping[HloInstruction, HloInstruction]"
+Root: TypeAlias = "HloInstruction | Stack"
+"""A value that is needed of a fusion, or a stack that narrows it."""
 
 
 def find_counter(loop: Loop) -> HloInstruction:
@@ -118,9 +122,9 @@ class Remaker:
         body.put_before(reader, *self._pending)
         self._pending.clear()
 
-    def _find_roots(self) -> dict[HloInstruction, list[HloInstruction | Stack]]:
+    def _find_roots(self) -> dict[HloInstruction, list[Root]]:
         """By fusion that is looked into: what is needed of it, stacks where they narrow a value."""
-        found: dict[HloInstruction, list[HloInstruction | Stack]] = {}
+        found: dict[HloInstruction, list[Root]] = {}
         for stack in self._plan.dropped:
             owner = self._values.owner(stack.value)
             if owner is not None and stack.value in self._remade:
@@ -349,9 +353,7 @@ class Remaker:
         )
         self._take(self._emit(self._draft.note_copy(made, fusion)), roots, results)
 
-    def _finish_body(
-        self, draft: Draft, given: Mapping[HloInstruction, HloInstruction]
-    ) -> list[HloInstruction]:
+    def _finish_body(self, draft: Draft, given: Copies) -> list[HloInstruction]:
         """Leave in a new body what counts, under new names; the operands that it is given."""
         draft.drop_dead(lambda _: True)
         operands: list[HloInstruction] = []
@@ -361,9 +363,7 @@ class Remaker:
         self._draft.separate(draft, SUFFIX)
         return operands
 
-    def _hand_in(
-        self, draft: Draft, copy_of: Mapping[HloInstruction, HloInstruction]
-    ) -> dict[HloInstruction, HloInstruction]:
+    def _hand_in(self, draft: Draft, copy_of: Copies) -> dict[HloInstruction, HloInstruction]:
         """Parameters for values in a body that are there already."""
         given: dict[HloInstruction, HloInstruction] = {}
         for inside, copy in copy_of.items():
@@ -378,8 +378,8 @@ class Remaker:
     def _root(
         self,
         draft: Draft,
-        root: HloInstruction | Stack,
-        copy_of: Mapping[HloInstruction, HloInstruction],
+        root: Root,
+        copy_of: Copies,
     ) -> HloInstruction:
         """A result of a fusion: a value of its body, or that in the type of a stack."""
         if not isinstance(root, tuple):
@@ -393,7 +393,7 @@ class Remaker:
     def _take(
         self,
         fusion: HloInstruction,
-        roots: Sequence[HloInstruction | Stack],
+        roots: Sequence[Root],
         results: Sequence[HloInstruction],
     ) -> None:
         for number, (root, result) in enumerate(zip(roots, results, strict=True)):

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from hlomem.hlo.ir import HloComputation, HloInstruction, HloModule
     from hlomem.hlo.shape import Shape
+    from hlomem.opt.loops.stacks import Callers, Ticks
 
 
 class Loop(NamedTuple):
@@ -31,7 +32,7 @@ class Loop(NamedTuple):
     """By index of the state: who reads that element in the body."""
     results: Mapping[int, tuple[HloInstruction, ...]]
     """By index of the state: who reads that element behind the loop."""
-    ticks: Sequence[Mapping[HloInstruction, int]]
+    ticks: Ticks
     """By iteration: the integers of the body."""
 
     @property
@@ -158,7 +159,7 @@ def _read_loop(instruction: HloInstruction, repeats: HloInstruction) -> Loop | N
     return None if ticks is None else Loop(instruction, repeats, initial, elements, results, ticks)
 
 
-def _pair(first: Loop, second: Loop, callers: Mapping[HloComputation, int]) -> LoopPair | None:
+def _pair(first: Loop, second: Loop, callers: Callers) -> LoopPair | None:
     """The stacks between two loops that are read in one and the same order."""
     by_order: dict[tuple[int, ...], list[Stack]] = {}
     for stack, order in _iter_stacks(first, second, callers):
@@ -170,7 +171,7 @@ def _pair(first: Loop, second: Loop, callers: Mapping[HloComputation, int]) -> L
 
 
 def _iter_stacks(
-    first: Loop, second: Loop, callers: Mapping[HloComputation, int]
+    first: Loop, second: Loop, callers: Callers
 ) -> Iterator[tuple[Stack, tuple[int, ...]]]:
     given = second.initial.operands
     for index, results in first.results.items():
@@ -202,9 +203,7 @@ def _match(written: Sequence[int], read: Sequence[int]) -> tuple[int, ...] | Non
     return tuple(writer_of[place] for place in read)
 
 
-def _find_write(
-    loop: Loop, index: int, callers: Mapping[HloComputation, int]
-) -> tuple[stacks.Write, list[int]] | None:
+def _find_write(loop: Loop, index: int, callers: Callers) -> tuple[stacks.Write, list[int]] | None:
     """The write of a stack, and by iteration its place."""
     elements = loop.elements.get(index, ())
     if len(elements) != 1:
@@ -216,9 +215,7 @@ def _find_write(
     return None if places is None else (write, places)
 
 
-def _find_reads(
-    loop: Loop, index: int, callers: Mapping[HloComputation, int]
-) -> list[tuple[stacks.Read, list[int]]]:
+def _find_reads(loop: Loop, index: int, callers: Callers) -> list[tuple[stacks.Read, list[int]]]:
     """All reads of a stack with their places by iteration; none where one is not of a slice."""
     found: list[tuple[stacks.Read, list[int]]] = []
     for element in loop.elements.get(index, ()):

@@ -118,7 +118,8 @@ class Edges:
             before[node].update([node_of[earlier] for earlier in needed])
         for earlier, later in self._rewrites(computation):
             before[later].add(earlier)
-        for earlier, later in self._visible(nodes):
+        visible = (node for node, one in enumerate(nodes) if self._effects.has(one))
+        for earlier, later in pairwise(visible):
             before[later].add(earlier)
         if self._keeps_overlap:
             for earlier, later in self._hidden(nodes):
@@ -133,12 +134,6 @@ class Edges:
         for places in in_buffer.values():
             if len(places) > 1:
                 yield from _in_turn(places)
-
-    def _visible(self, nodes: Sequence[HloInstruction]) -> Iterable[tuple[int, int]]:
-        """Edges that keep visible effects in their order."""
-        return pairwise(
-            node for node, instruction in enumerate(nodes) if self._effects.has(instruction)
-        )
 
     def _hidden(self, nodes: Sequence[HloInstruction]) -> Iterable[tuple[int, int]]:
         """Edges that keep work between the start and the end of what runs in the background."""

@@ -336,7 +336,8 @@ def as_early_or_late_as_possible(order: list[HloInstruction]) -> list[HloInstruc
 def _is_hoisted(instruction: HloInstruction) -> bool:
     if instruction.opcode == "custom-call":
         return instruction.attributes.get("schedule") == "SCHEDULE_EARLIEST"
-    return instruction.opcode in _HOISTED and not _is_synchronous(instruction)
+    is_synchronous = '"is_sync":true' in instruction.attribute_text  # `IsGPUSyncCollective`
+    return instruction.opcode in _HOISTED and not is_synchronous
 
 
 def _is_sunk(instruction: HloInstruction) -> bool:
@@ -349,8 +350,3 @@ def _is_sunk(instruction: HloInstruction) -> bool:
 _HOISTED = frozenset(
     {"all-gather-start", "all-reduce-start", "async-start", "collective-permute-start"}
 )
-
-
-def _is_synchronous(start: HloInstruction) -> bool:
-    """Whether GPU runs a start and its end as one (`IsGPUSyncCollective`)."""
-    return '"is_sync":true' in start.attribute_text

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from hlomem.hlo.ir import HloInstruction, HloModule
-    from hlomem.hlo.shape import Shape
     from hlomem.opt.remat.state import State
     from hlomem.pipeline import Stages
 
@@ -217,7 +216,9 @@ def make_moves(module: HloModule, moves: Sequence[Move], color: int) -> HloModul
 
     for move in moves:
         value = known[move.value]
-        here, there = value.shape.text, _in_color(value.shape, color).text
+        layout = value.shape.layout or default_layout(value.shape.rank)
+        layout = layout._replace(memory_space=Color(color))
+        here, there = value.shape.text, value.shape.with_layout(layout).text
         out, back = f"({there}, {here}, {_CONTEXT})", f"({here}, {there}, {_CONTEXT})"
         copy = add(following[value], f"{value.name}.offload-start", out, value)
         copy = add(known[move.leaves_before], f"{value.name}.offload-done", there, copy)
@@ -241,9 +242,3 @@ def make_moves(module: HloModule, moves: Sequence[Move], color: int) -> HloModul
                 if operand in made:
                     rewriter.set_operand(reader, number, made[operand])
     return rewriter.finish()
-
-
-def _in_color(shape: Shape, color: int) -> Shape:
-    """An array in another memory."""
-    layout = shape.layout or default_layout(shape.rank)
-    return shape.with_layout(layout._replace(memory_space=Color(color)))

@@ -65,7 +65,9 @@ def _bytes_by_place(instructions: Iterable[HloInstruction]) -> dict[str, int]:
     bytes_of: dict[str, int] = {}
     for instruction in instructions:
         if place := _place(instruction):
-            bytes_of[place] = bytes_of.get(place, 0) + _bytes(instruction)
+            bytes_of.setdefault(place, 0)
+            for _, leaf in instruction.shape.leaves():
+                bytes_of[place] += prod(leaf.dimensions) * leaf.element_type.byte_width
     return bytes_of
 
 
@@ -82,10 +84,3 @@ def _place(instruction: HloInstruction) -> str:
         file, line = frames[0].file_name, frames[0].line
     where = f"{PurePath(file).name}:{line}" if file else ""
     return visible(f"{where} ({operation})" if where and operation else where or operation)
-
-
-def _bytes(instruction: HloInstruction) -> int:
-    return sum(
-        prod(leaf.dimensions) * leaf.element_type.byte_width
-        for _, leaf in instruction.shape.leaves()
-    )
