@@ -9,21 +9,8 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
-from hlomem.history.computations import marks
-from hlomem.history.computations.engine import (
-    Claims,
-    Mark,
-    Pass,
-    Priority,
-    as_found,
-    by_number,
-    by_parameter_numbers,
-    by_priority,
-    sort_by_parameter_numbers,
-    stage,
-    when_met,
-    where,
-)
+from hlomem.history.computations import engine, marks
+from hlomem.history.computations.engine import Claims, Mark, Pass, Priority, stage, when_met, where
 from hlomem.history.computations.marks import is_own
 from hlomem.history.computations.partitioner import is_cloned_for_partitions, when_partitioned
 from hlomem.history.evidence import place_by_name
@@ -228,7 +215,7 @@ _OWN_AGE, _TOP_K_AGE = -1, 0
 def _sort_derived(made: list[Trace], claims: Claims) -> list[Trace]:
     """By parameters' numbers; what is not partitioned hurries from pass to pass only."""
     is_partitioned = claims.traces.is_partitioned
-    return by_parameter_numbers(made, claims, advance_whole_priority=is_partitioned)
+    return engine.by_parameter_numbers(made, claims, advance_whole_priority=is_partitioned)
 
 
 # Bodies of fusions, and calls.
@@ -255,7 +242,7 @@ def _find_outlined(claims: Claims) -> Iterable[Trace]:
     made_for_calls = [
         trace for trace in claims.free if not trace.is_fused and trace.is_made_for_call
     ]
-    for trace in sort_by_parameter_numbers(made_for_calls):
+    for trace in engine.sort_by_parameter_numbers(made_for_calls):
         yield from (callee for callee in trace.callees if callee.is_fused and callee.is_clone)
         yield trace
 
@@ -359,7 +346,7 @@ _DERIVED = stage(
 
 CPU_PASSES = (
     stage(
-        by_priority,
+        engine.by_priority,
         Pass(
             "the program",
             cited("service/name_uniquer.cc: GetUniqueName", f"{_NEW}/functions_twice"),
@@ -367,7 +354,7 @@ CPU_PASSES = (
         ),
     ),
     stage(
-        by_parameter_numbers,
+        engine.by_parameter_numbers,
         Pass(
             "SpmdPartitioner",
             cited(f"{_SPMD}: SpmdPartitioningVisitor (`_spmd`)", f"{_NEW}/sharded_loops"),
@@ -376,7 +363,7 @@ CPU_PASSES = (
     ),
     _DERIVED,
     stage(
-        by_number,
+        engine.by_number,
         Pass(
             "CpuInstructionFusion",
             cited(
@@ -394,7 +381,7 @@ CPU_PASSES = (
         ),
     ),
     stage(
-        as_found,
+        engine.as_found,
         Pass(
             "calls",
             cited(

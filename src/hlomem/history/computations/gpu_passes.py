@@ -10,20 +10,8 @@ import itertools
 import re
 from typing import TYPE_CHECKING
 
-from hlomem.history.computations import marks
-from hlomem.history.computations.engine import (
-    Claims,
-    Mark,
-    Pass,
-    Priority,
-    by_parameter_number,
-    by_parameter_numbers,
-    by_priority,
-    sort_by_parameter_numbers,
-    stage,
-    when_met,
-    where,
-)
+from hlomem.history.computations import engine, marks
+from hlomem.history.computations.engine import Claims, Mark, Pass, Priority, stage, when_met, where
 from hlomem.history.computations.gpu_since_fusion import (
     FUSION,
     is_rematerialized,
@@ -168,7 +156,7 @@ def _sort_flattened(clones: list[Trace], claims: Claims) -> list[Trace]:
         for clone in outer
     }
     order: dict[Trace, None] = {}
-    for clone in sort_by_parameter_numbers(outer, priorities):
+    for clone in engine.sort_by_parameter_numbers(outer, priorities):
         order |= dict.fromkeys([clone, *called_by[clone]])
     return list(order)
 
@@ -251,7 +239,7 @@ _H200, _NEW = "jaxlib-0.11.2/gpu-h200", "jaxlib-0.12.0.1/gpu-h200"
 
 
 _DERIVED = stage(
-    by_parameter_numbers,
+    engine.by_parameter_numbers,
     Pass(
         "TopkDecomposer",
         cited(f"{_GPU}: RunPreSPMDPartitionerPasses", f"{_NEW}/top_k_and_products"),
@@ -290,7 +278,7 @@ GPU_PASSES = (
         ),
     ),
     stage(
-        by_parameter_numbers,
+        engine.by_parameter_numbers,
         Pass(
             "SpmdPartitioner",
             cited(
@@ -314,7 +302,7 @@ GPU_PASSES = (
         ),
     ),
     stage(
-        by_parameter_number,
+        engine.by_parameter_number,
         Pass(
             "SplitkRewriter",
             cited(f"{_TRANSFORMS}/splitk_rewriter.cc: RunImpl", f"{_H200}/tf_scan_layers"),
@@ -322,7 +310,7 @@ GPU_PASSES = (
         ),
     ),
     stage(
-        by_parameter_number,
+        engine.by_parameter_number,
         Pass(
             "GemmFusion, SoftmaxRewriterTriton",
             cited(f"{_GPU}: OptimizeHloPostLayoutAssignment", f"{_H200}/cond_simple"),
@@ -330,7 +318,7 @@ GPU_PASSES = (
         ),
     ),
     stage(
-        by_priority,
+        engine.by_priority,
         Pass(
             "FloatNormalization",
             cited(f"{_GPU}: OptimizeHloPostLayoutAssignment", f"{_H200}/narrow_floats"),
@@ -338,7 +326,7 @@ GPU_PASSES = (
         ),
     ),
     stage(
-        by_parameter_number,
+        engine.by_parameter_number,
         Pass(
             "SortIotaFusion",
             cited(f"{_TRANSFORMS}/sort_iota_fusion.cc: RunImpl", f"{_H200}/top_k_steps"),

@@ -9,22 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hlomem.history.computations import marks
+from hlomem.history.computations import engine, marks
 from hlomem.history.computations import tpu_early as early
 from hlomem.history.computations import tpu_late as late
-from hlomem.history.computations.engine import (
-    Claims,
-    Mark,
-    Pass,
-    Priority,
-    as_found,
-    by_number,
-    by_parameter_numbers,
-    by_priority,
-    stage,
-    when_met,
-    where,
-)
+from hlomem.history.computations.engine import Claims, Mark, Pass, Priority, stage, when_met, where
 from hlomem.history.computations.partitioner import when_partitioned
 from hlomem.history.computations.tpu_late import merged_fusions
 from hlomem.history.rules import cited, fitted, observed
@@ -71,7 +59,7 @@ _FLATTENING = "hlo/transforms/simplifiers/flatten_call_graph.cc: RunImpl"
 _SPMD = "service/spmd/spmd_partitioner.cc"
 
 _DERIVED = stage(
-    by_parameter_numbers,
+    engine.by_parameter_numbers,
     Pass(
         "simplifiers, rewriters and other expanders",
         observed(_DUMPS, f"{_V5E}/top_k_and_products"),
@@ -124,7 +112,7 @@ TPU_PASSES = (
         ),
     ),
     stage(
-        by_parameter_numbers,
+        engine.by_parameter_numbers,
         Pass(
             "TopkDecomposer",
             observed(_DUMPS, f"{_V5E}/top_k_and_products"),
@@ -144,7 +132,7 @@ TPU_PASSES = (
     ),
     _DERIVED,
     stage(
-        as_found,
+        engine.as_found,
         Pass(
             "gather and scatter normalizer",
             observed(_DUMPS, f"{_V5E}/m_gather_sharded"),
@@ -152,7 +140,7 @@ TPU_PASSES = (
         ),
     ),
     stage(
-        by_parameter_numbers,
+        engine.by_parameter_numbers,
         Pass(
             "first flattening, later",
             observed(f"{_FLATTENING}; {_DUMPS}", f"{_7X}/cholesky_solve"),
@@ -162,7 +150,7 @@ TPU_PASSES = (
         ),
     ),
     stage(
-        by_number,
+        engine.by_number,
         Pass(
             "decomposers of collectives",
             observed(_DUMPS, f"{_V5E}/m_gather_sharded"),
@@ -170,7 +158,7 @@ TPU_PASSES = (
         ),
     ),
     stage(
-        by_priority,
+        engine.by_priority,
         Pass(
             "legalizer of all-reduces",
             observed(f"{_DUMPS}: tpu-all-reduce-legalizer", f"{_V5P}/split_statistics"),
@@ -178,7 +166,7 @@ TPU_PASSES = (
         ),
     ),
     stage(
-        by_parameter_numbers,
+        engine.by_parameter_numbers,
         Pass(
             "splitters of reductions",
             observed(_DUMPS, f"{_V5E}/gathers_and_scatters"),
@@ -194,7 +182,7 @@ TPU_PASSES = (
         ),
     ),
     stage(
-        by_priority,
+        engine.by_priority,
         Pass(
             "fusion",
             observed(_DUMPS, f"{_V6E}/recsys"),
