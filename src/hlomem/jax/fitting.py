@@ -57,7 +57,7 @@ class _Point(NamedTuple):
 
 
 class Forecasts:
-    """The programs of one search, and what follows from them."""
+    """The programs of one search; hlomem's plans of them predict, where they match XLA's."""
 
     def __init__(self, cache: Path) -> None:
         self._cache = cache

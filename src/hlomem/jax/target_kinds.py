@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from hlomem.machines.capacity import Capacity
     from hlomem.machines.machine import Machine
 
-
 _TPUS = {
     machine.chip.name.removeprefix("tpu"): machine.chip
     for machine in machines_of("tpu")

@@ -46,8 +46,7 @@ within a factor of two."""
 HOST_FACTOR = 64
 """How much longer it takes to the host, or from it. The same."""
 MAX_BOUND_NODES = 12_000
-"""Computations up to this many nodes are bounded; reachability takes a square of them in bits, for
-the time it takes."""
+"""Nodes of computations that are bounded: reachability takes a square of them in bits."""
 LEAST_SIZES = (0, 1 << 23, 1 << 25)
 """Bytes below which a value is taken to find a place in fast memory, one kind of candidate each."""
 SMALL_SHARE = 16
@@ -82,8 +81,7 @@ MAX_STEPS = 64
 MAX_CHOICES = 24_000
 """Steps times nodes: what choosing may take in all, for the time it takes."""
 NEXT_PEAK = 0.95
-"""The share of the peak that steps aim at; of those offered, the one that lowers what is above it
-most for its cost is taken."""
+"""The share of the peak that steps aim at: the best lowers what is above it most for its cost."""
 MAX_CUT_NODES = 6000
 """Instructions of an entry that is cut, for the time it takes."""
 MAX_CUT_RETRIES = 40
@@ -117,8 +115,7 @@ MAX_PAIRS = 8
 # The loop (`search.py`, `trials.py`, `strategies.py`).
 
 RECOMPUTE = 0.02
-"""The share by default: too little to be seen in the time of a run. docs/improve.md has the times
-of runs."""
+"""The share by default: too little to be seen in the time of a run (docs/improve.md)."""
 PRICES = (4, 16, 64, 128, 256, 1024, 0)
 """Operations and bytes touched that a byte is worth; 0 stands for any number."""
 CHEAP = 0.01

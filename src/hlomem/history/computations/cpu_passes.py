@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from hlomem.history.computations import engine, marks
 from hlomem.history.computations.engine import Claims, Mark, Pass, Priority, stage, when_met, where
-from hlomem.history.computations.marks import is_own
 from hlomem.history.computations.partitioner import is_cloned_for_partitions, when_partitioned
 from hlomem.history.evidence import place_by_name
 from hlomem.history.names import CLONE, SUNK, WIDENED, flow_name, number_of
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 
     from hlomem.history.evidence import Trace, Traces
 
-
 _CALLS_OF_FUNCTION = 2
 """Into a function, and out of it: what it calls is called again where it was inlined."""
 
@@ -34,7 +32,7 @@ def count_lost_calls(traces: Traces) -> int:
     `xla/online_topsort.h` counts every call it was ever told of. The program numbers all its
     computations, and the entry comes last.
     """
-    kept = [trace.number for trace in traces.values() if is_own(trace)]
+    kept = [trace.number for trace in traces.values() if marks.is_own(trace)]
     inlined = max(traces.entry.number - min(kept, default=0) + 1 - len(kept), 0)
     callsites = traces.call_graph.callsites
     of_loops = {

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     from hlomem.history.evidence import Trace
 
-
 _SPLIT_SUM = re.compile(r"dot(?:\.[0-9]+)?\.reduce_sub_computation", re.ASCII)
 _REGION = re.compile(r"(?:region_([0-9]+)|[a-z_]+)\.([0-9]+)", re.ASCII)
 _MADE_BEFORE_FUSION = ("gemm_fusion_", "triton_softmax_")

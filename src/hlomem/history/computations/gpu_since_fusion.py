@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from hlomem.history.evidence import Trace, Traces
     from hlomem.hlo.ir import HloComputation
 
-
 FUSION = "PriorityFusion, MultiOutputFusion"
 _REMATERIALIZED = ".remat"
 _NUMBERED_PARAMETER = "param_0"

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from hlomem.history.evidence import Trace, Traces
     from hlomem.hlo.ir import HloComputation
 
-
 _CUT_OUT = frozenset({"fusion", "async-start"})
 _CALLING = RUN_IN_PLACE | {"fusion"}
 

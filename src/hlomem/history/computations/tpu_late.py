@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from hlomem.history.evidence import Trace, Traces
     from hlomem.hlo.ir import HloComputation, HloInstruction
 
-
 _COPY_FUSION = "copy_fusion"
 BITCAST_FUSION = "bitcast_fusion"
 

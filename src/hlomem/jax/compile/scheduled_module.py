@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from hlomem.jax.compile.parent import PlannedProgram
     from hlomem.jax.target_kinds import Target
 
-
 Place: TypeAlias = Literal["checkpoint", "gradient", "scan"]
 PARAMETER = "checkpoint"
 """A factory's parameter that puts a function around what is to be recomputed; its default says that

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from hlomem.opt.orders.effects import Effects
     from hlomem.opt.remat.flops import Costs
 
-
 _NOT_VALUES = ("parameter", "async-start")
 _NOT_INSIDE = ("parameter", "tuple", "dynamic-update-slice")
 

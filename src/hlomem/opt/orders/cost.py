@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from hlomem.opt.orders.search import Orders
     from hlomem.pipeline import Stages
 
-
 _READS_PART = frozenset({"dynamic-slice", "gather", "slice"})
 """Opcodes that read of their first operand what they return."""
 _WRITES_PART = frozenset({"dynamic-update-slice", "scatter"})

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from hlomem.hlo.ir import HloComputation, HloInstruction
     from hlomem.pipeline import Stages
 
-
 AT_START = -1
 """Instead of the node that makes a value: it is there when the computation begins."""
 

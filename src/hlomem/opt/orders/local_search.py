@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from hlomem.opt.orders.flow import Flow, FlowValue
 
-
 _SEED = 20261115
 
 

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from hlomem.hlo.ir import HloComputation, HloInstruction
     from hlomem.hlo.opcodes import Opcode
 
-
 MAX_DEPTH = 4
 """Fusions within fusions that are looked into."""
 _LEAST_OF = {"pred": 0, "s32": -(1 << 31), "s64": -(1 << 31), "u32": 0, "u64": 0}

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from hlomem.hlo.ir import HloComputation, HloInstruction
     from hlomem.pipeline import Stages
 
-
 FORWARDS = frozenset({"bitcast", "get-tuple-element"})
 """Opcodes that hand on a value of their operand, and cost nothing to do again."""
 _ONCE = """
