@@ -159,43 +159,30 @@ class _Chooser:
         stacks, count = self._pair.stacks, len(self.nodes)
         source, sink = 2 * (count + len(stacks)), 2 * (count + len(stacks)) + 1
         network = Network(sink + 1)
+
+        def add(node: int, size: int, cost: int, operands: Iterable[HloInstruction]) -> None:
+            """A node is cut in two where it is stacked, from the source where it is remade."""
+            network.connect(2 * node, 2 * node + 1, size)
+            network.connect(source, 2 * node, cost)
+            for operand in operands:
+                if operand in self._node_of:
+                    network.connect(2 * self._node_of[operand] + 1, 2 * node, UNCUT)
+
         for node, value in enumerate(self.nodes):
-            operands = self._values.operands(value)
             cost = self._cost(value, price) if self._may_repeat(value) else UNCUT
-            self._add(network, node, self._room(value), cost, source, operands)
-        for number, stack in enumerate(stacks):
-            node = count + number
+            add(node, self._room(value), cost, self._values.operands(value))
+        for node, stack in enumerate(stacks, count):
             size = self._bytes(stack.part)
             cost = size // price + 1 if price and self._is_inside(stack.value) else 1
-            self._add(network, node, size, cost, source, [stack.value])
+            add(node, size, cost, [stack.value])
             network.connect(2 * node + 1, sink, UNCUT)
-        near = network.source_side(source, sink)
-        return self._plan(near, count)
-
-    def _add(
-        self,
-        network: Network,
-        node: int,
-        size: int,
-        cost: int,
-        source: int,
-        operands: Iterable[HloInstruction],
-    ) -> None:
-        """A node is cut in two where it is stacked, and from the source where it is made again."""
-        network.connect(2 * node, 2 * node + 1, size)
-        network.connect(source, 2 * node, cost)
-        for operand in operands:
-            if operand in self._node_of:
-                network.connect(2 * self._node_of[operand] + 1, 2 * node, UNCUT)
+        return self._plan(network.source_side(source, sink), count)
 
     def _plan(self, near: set[int], count: int) -> LoopPlan:
         stored: set[HloInstruction] = set()
         remade: set[HloInstruction] = set()
-        again = [
-            stack
-            for number, stack in enumerate(self._pair.stacks)
-            if 2 * (count + number) not in near
-        ]
+        stacks = enumerate(self._pair.stacks, count)
+        again = [stack for node, stack in stacks if 2 * node not in near]
         pending = [stack.value for stack in again]
         while pending:
             needed = pending.pop()

@@ -80,8 +80,7 @@ class _Search:
             if level <= state.level:
                 return [node]
             fitting.append((level, node))
-        fitting.sort()
-        return [node for _, node in fitting]
+        return [node for _, node in sorted(fitting)]
 
 
 class _State:

@@ -63,11 +63,9 @@ class _Progress:
                 last = next(n for n in self._flow.values[value].readers if not self.has_run[n])
                 self._net[last] -= self._flow.size(value)
                 cheaper.append(last)
-        freed = []
         for follower in self._flow.after[node]:
             self._waits[follower] -= 1
-            if not self._waits[follower]:
-                freed.append(follower)
+        freed = [follower for follower in self._flow.after[node] if not self._waits[follower]]
         return freed, [reader for reader in cheaper if not self._waits[reader]]
 
 
@@ -97,10 +95,7 @@ def eager(flow: Flow, base: Sequence[int]) -> list[int]:
     order: list[int] = []
     following = iter(base)
     while len(order) < len(base):
-        if free:
-            _, node = heappop(free)
-        else:
-            node = next(following)
+        node = heappop(free)[1] if free else next(following)
         if progress.has_run[node]:
             continue
         order.append(node)
@@ -123,8 +118,8 @@ def list_backward(flow: Flow) -> list[int]:
         read = sum(flow.size(value) for value in flow.read_by[node] if not is_needed[value])
         return read - made
 
-    for node in range(len(flow.nodes)):
-        if not waits[node]:
+    for node, count in enumerate(waits):
+        if not count:
             heappush(heap, (cost(node), -node))
     order: list[int] = []
     done = [False] * len(flow.nodes)

@@ -34,9 +34,7 @@ def levels_of(flow: Flow, order: Sequence[int]) -> list[int]:
         alive[buffer] += 1
     levels: list[int] = []
     for node in order:
-        saved = 0
-        if node in shares:
-            saved = shared_bytes(flow, node, unread)
+        saved = shared_bytes(flow, node, unread) if node in shares else 0
         made = made_by[node]
         for value in made:
             buffer = buffer_of[value]
