@@ -37,7 +37,7 @@ OWN_TABLES = {
     Path("opt/checks/order.py"): "judges the search, and must not rest on what it judges",
     Path(
         "opt/orders/cost.py"
-    ): "what reads or writes a part of a buffer, by the model of time alone",
+    ): "what reads or writes a part of a buffer, and what moves elements and computes nothing",
     Path(
         "opt/orders/effects.py"
     ): "what the world outside sees and what takes no time: order alone",
@@ -47,9 +47,6 @@ OWN_TABLES = {
         "opt/checks/edit.py"
     ): "judges what is computed again, and must not rest on what it judges",
     Path("opt/checks/offload.py"): "judges what is moved, and must not rest on what it judges",
-    Path(
-        "opt/remat/flops.py"
-    ): "what moves elements and computes nothing, and what counts operands",
     Path("opt/loops/fusion_edit.py"): "the products that make a fusion one of its kind",
     Path("opt/loops/change.py"): "what goes when nobody reads it",
     Path(

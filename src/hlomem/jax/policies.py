@@ -19,8 +19,7 @@ from hlomem.jax.compile.placeholder import temporaries_of
 from hlomem.jax.compile.scheduled_module import PLACES, Place, Places, capture_into
 from hlomem.jax.pass_.register import compiler_options
 from hlomem.opt.candidate import start_text
-from hlomem.opt.orders.cost import model_time
-from hlomem.opt.remat.flops import program_flops
+from hlomem.opt.orders.cost import model_time, program_flops
 from hlomem.proto.module import read_module
 
 if TYPE_CHECKING:

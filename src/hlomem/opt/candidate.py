@@ -13,7 +13,7 @@ from msgspec import Struct, field
 from hlomem.hlo.rewrite import Rewriter
 from hlomem.hlo.schedule import running_computations
 from hlomem.opt.constants import CHEAP
-from hlomem.opt.orders.cost import model_time, module_time
+from hlomem.opt.orders.cost import model_time, module_time, program_flops
 from hlomem.opt.orders.planned_orders import (
     in_orders,
     needed_bytes,
@@ -21,7 +21,6 @@ from hlomem.opt.orders.planned_orders import (
     temporary_bytes,
 )
 from hlomem.opt.remat.edit import Edit, apply_edit, orders_by_name
-from hlomem.opt.remat.flops import program_flops
 from hlomem.pipeline import in_text_order, start_stages
 
 if TYPE_CHECKING:

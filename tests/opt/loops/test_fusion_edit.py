@@ -14,8 +14,8 @@ from hlomem.opt.loops.change import apply_loop_plan
 from hlomem.opt.loops.choice import plan_loops
 from hlomem.opt.loops.fusion_edit import FusionEdits, LoopDraft
 from hlomem.opt.loops.pairs import find_pairs
+from hlomem.opt.orders.cost import Costs
 from hlomem.opt.orders.effects import Effects
-from hlomem.opt.remat.flops import Costs
 from hlomem.pipeline import in_text_order, start_stages
 from tests.opt.loops.test_stacks import TEXT
 

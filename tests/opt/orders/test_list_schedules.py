@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from hlomem.opt.orders.list_schedules import iter_constructions
 from hlomem.opt.orders.local_search import MovesLeft, improve_order, iter_moves
 from hlomem.opt.orders.model import Timeline, peak_of
+from hlomem.opt.orders.one_computation import iter_constructions
 from tests.opt.orders.programs import HOMES, flows_of, iter_edges, name_of
 
 

@@ -19,9 +19,9 @@ from hlomem.jax.pass_.answer_cache import Answer
 from hlomem.jax.pass_.log import Outcome, logger, record
 from hlomem.opt.candidate import Program, choose_cheapest, start_text
 from hlomem.opt.goal import Share
+from hlomem.opt.orders.bound import find_floor
 from hlomem.opt.orders.cost import model_time, module_time
 from hlomem.opt.orders.planned_orders import needed_bytes, other_bytes, temporary_bytes
-from hlomem.opt.remat.lower_bound import find_floor
 from hlomem.opt.remat.offload import model_moves
 from hlomem.opt.remat.origins import find_origins
 from hlomem.opt.search import (

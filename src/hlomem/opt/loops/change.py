@@ -16,8 +16,8 @@ from hlomem.opt.loops.choice import kept_stacks, plan_loops
 from hlomem.opt.loops.fusion_edit import FusionEdits, LoopDraft
 from hlomem.opt.loops.pairs import find_pairs
 from hlomem.opt.loops.stacks import stacked
+from hlomem.opt.orders.cost import Costs, program_flops
 from hlomem.opt.orders.effects import Effects
-from hlomem.opt.remat.flops import Costs, program_flops
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from hlomem.hlo.ir import HloComputation, HloInstruction
     from hlomem.hlo.shape import Shape
     from hlomem.opt.loops.pairs import LoopPair, Stack
+    from hlomem.opt.orders.cost import Costs
     from hlomem.opt.orders.effects import Effects
-    from hlomem.opt.remat.flops import Costs
 
 _NOT_VALUES = ("parameter", "async-start")
 _NOT_INSIDE = ("parameter", "tuple", "dynamic-update-slice")

@@ -17,6 +17,7 @@ from hlomem.hlo.schedule import Schedule
 from hlomem.opt import constants
 from hlomem.opt.candidate import planned, room_for, start_text
 from hlomem.opt.goal import AS_IS, WorkLeft
+from hlomem.opt.orders.cost import Costs
 from hlomem.opt.orders.flow import FlowBuilder
 from hlomem.opt.orders.model import levels_of
 from hlomem.opt.orders.one_computation import construct
@@ -25,7 +26,6 @@ from hlomem.opt.orders.search import improve
 from hlomem.opt.remat.clones import relax, settle
 from hlomem.opt.remat.cut import cut_at_peak
 from hlomem.opt.remat.edit import Edit, apply_edit, orders_by_name
-from hlomem.opt.remat.flops import Costs
 from hlomem.opt.remat.greedy import choose
 from hlomem.opt.remat.state import above, anchor, start_state
 

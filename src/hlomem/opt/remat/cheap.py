@@ -15,13 +15,12 @@ from hlomem.opt.candidate import edit_of, planned
 from hlomem.opt.constants import MAX_CHOICES, MAX_STEPS, NEXT_PEAK, PRICES
 from hlomem.opt.loops.change import change_loops
 from hlomem.opt.loops.pairs import find_pairs
-from hlomem.opt.orders.cost import Times, module_time
+from hlomem.opt.orders.cost import Costs, Times, module_time
 from hlomem.opt.orders.planned_orders import in_orders, temporary_bytes
 from hlomem.opt.orders.search import improve
 from hlomem.opt.remat.budget_search import plan_edit
 from hlomem.opt.remat.cut import cut, cut_inside
 from hlomem.opt.remat.edit import orders_by_name
-from hlomem.opt.remat.flops import Costs
 from hlomem.opt.remat.greedy import choose
 from hlomem.opt.remat.state import start_state
 

@@ -13,7 +13,7 @@ from hlomem.opt.remat.state import FORWARDS
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from hlomem.opt.remat.flops import Costs
+    from hlomem.opt.orders.cost import Costs
     from hlomem.opt.remat.state import State, Step
 
 

@@ -14,9 +14,9 @@ from msgspec.structs import replace
 from hlomem.opt.candidate import planned, start_text
 from hlomem.opt.checks import Change
 from hlomem.opt.constants import MAX_CUT_NODES, MAX_CUT_RETRIES
+from hlomem.opt.orders.cost import Costs, program_flops
 from hlomem.opt.remat.clones import Draft, settle
 from hlomem.opt.remat.edit import apply_edit, orders_by_name
-from hlomem.opt.remat.flops import Costs, program_flops
 from hlomem.opt.remat.min_cut import UNCUT, Network
 from hlomem.opt.remat.state import FORWARDS, start_state
 

@@ -17,7 +17,7 @@ from hlomem.opt.remat.state import FORWARDS, State, Step, above
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from hlomem.opt.remat.flops import Costs
+    from hlomem.opt.orders.cost import Costs
 
 
 class Choice(NamedTuple):
