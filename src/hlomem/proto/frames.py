@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from hlomem.hlo.text.stack_frames import Row
 
 
+_LOCATION = ("file_name_id", "function_name_id", "line", "end_line", "column", "end_column")
+
+
 def make_tables(proto: Any) -> StackFrameTables:
     """The tables of a module; those of none where it says nothing of the program it is from."""
     if not proto.stack_frames:
@@ -23,14 +26,7 @@ def make_tables(proto: Any) -> StackFrameTables:
         [escape(name) for name in proto.file_names],
         [escape(name) for name in proto.function_names],
         [
-            {
-                "file_name_id": location.file_name_id,
-                "function_name_id": location.function_name_id,
-                "line": location.line,
-                "end_line": location.end_line,
-                "column": location.column,
-                "end_column": location.end_column,
-            }
+            {name: getattr(location, name) for name in _LOCATION}
             for location in proto.file_locations
         ],
         [

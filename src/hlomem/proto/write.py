@@ -32,6 +32,9 @@ _INSTEAD = "plan the .hlo.pb of the same compile"
 _PROGRAM, _PLAN = 1, 3
 """The fields of an HloProto."""
 
+_SAME = ("index", "size", "color", "is_thread_local", "is_tuple", "is_constant", "maybe_live_out")
+"""Fields of an allocation that its message has, too."""
+
 
 def encode_plan(stages: Stages) -> bytes:
     """The HloProto of a plan."""
@@ -119,13 +122,8 @@ def _locate(proto: Any, value: HloValue, ids: Ids) -> None:
 
 
 def _fill_allocation(proto: Any, allocation: BufferAllocation) -> None:
-    proto.index = allocation.index
-    proto.size = allocation.size
-    proto.is_thread_local = allocation.is_thread_local
-    proto.is_tuple = allocation.is_tuple
-    proto.color = allocation.color
-    proto.is_constant = allocation.is_constant
-    proto.maybe_live_out = allocation.maybe_live_out
+    for name in _SAME:
+        setattr(proto, name, getattr(allocation, name))
     if allocation.parameter is not None:
         number, index, is_aliased = allocation.parameter
         proto.is_entry_computation_parameter = True
