@@ -60,9 +60,7 @@ def _computed_again(found: BetterOrder, made: Waterfall, diff: Diff) -> Waterfal
     reasons.append(Reason(text=", ".join(parts), delta=diff.delta - ordered))
     answer = f"{made.answer} The instructions are in another order, and a few values are computed"
     return replace(
-        made,
-        answer=f"{answer} again.",
-        causes=tuple(reason for reason in reasons if reason.delta),
+        made, answer=f"{answer} again.", causes=tuple(reason for reason in reasons if reason.delta)
     )
 
 

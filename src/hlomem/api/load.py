@@ -114,10 +114,7 @@ def _unpack(name: str, data: bytes) -> bytes:
 
 
 def _read_limited(
-    name: str,
-    file: BinaryIO | GzipFile,
-    packed: BinaryIO | None = None,
-    piece: int = _PIECE,
+    name: str, file: BinaryIO | GzipFile, packed: BinaryIO | None = None, piece: int = _PIECE
 ) -> bytes:
     """All of a file, rejected if it is too long or its compression ratio too high."""
     limit, pieces, size = max_input(), list[bytes](), 0
@@ -256,8 +253,7 @@ def _parse_dump(name: str, sources: Sequence[Source]) -> Dump:
     parts = [_parse_once(source, partial(parse_part, source)) for source in sources]
     # An equal text read before has the name of another file.
     return join_parts(
-        name,
-        [part._replace(name=source.name) for part, source in zip(parts, sources, strict=True)],
+        name, [part._replace(name=source.name) for part, source in zip(parts, sources, strict=True)]
     )
 
 

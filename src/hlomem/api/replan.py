@@ -12,14 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from hlomem.api.plan import (
-    Plan,
-    Stopwatch,
-    both_given,
-    files_of,
-    preset_of,
-    unknown_era,
-)
+from hlomem.api.plan import Plan, Stopwatch, both_given, files_of, preset_of, unknown_era
 from hlomem.assign.preset import NO_PRESET, Preset
 from hlomem.base.errors import InputError
 from hlomem.base.gc_pause import collector_off

@@ -34,8 +34,7 @@ def _check_flow(joined: JoinedDump, program: TracedProgram) -> Iterator[Finding]
     for value in flow.positions_of:
         if value not in known and value[0] in time_of:
             yield Finding(
-                rule="flow/no-value",
-                message=f"{_show(value)} of the module is not a value of the dump",
+                "flow/no-value", f"{_show(value)} of the module is not a value of the dump"
             )
     for placed in joined.placed:
         if placed.value.name not in time_of or placed.used is None:
@@ -62,7 +61,7 @@ def _check_applied(joined: JoinedDump, program: TracedProgram) -> Iterator[Findi
             is_named = instruction.opcode != "get-tuple-element"
             if is_named and instruction.name not in joined.indices_at:
                 message = f"{instruction.name} of {computation.name} is not a value of the dump"
-                yield Finding(rule="flow/no-value", message=message)
+                yield Finding("flow/no-value", message)
 
 
 def _check_positions(
@@ -123,7 +122,7 @@ def _check_headers(joined: JoinedDump, program: TracedProgram) -> Iterator[Findi
     for number, index in sorted(wanted ^ given):
         there = "has no allocation" if (number, index) in wanted else "is not one of the module's"
         message = f"parameter {number} at {{{','.join(map(str, index))}}} {there}"
-        yield Finding(rule="ownership/parameter", message=message)
+        yield Finding("ownership/parameter", message)
     output = parts_of[entry.root][()]
     returned = set(parts_of[entry.root].values())
     for allocation in joined.allocations:
@@ -139,7 +138,7 @@ def _check_headers(joined: JoinedDump, program: TracedProgram) -> Iterator[Findi
         else:
             continue
         message = f"allocation {allocation.index} {problem}"
-        yield Finding(rule="ownership/output", message=message, allocations=(allocation.index,))
+        yield Finding("ownership/output", message, allocations=(allocation.index,))
 
 
 def _check_donation(
@@ -160,7 +159,7 @@ def _check_donation(
         values = as_evidence(argument, output)
         lost = f"; {output.value.size} bytes more are needed" if is_lost else ""
         yield Finding(
-            rule="alias/lost-donation" if is_lost else "alias/donation-differs",
+            "alias/lost-donation" if is_lost else "alias/donation-differs",
             severity="warning" if may else "error",
             message=f"{values[1].name} is not in {values[0].name}, which was donated for it{lost}",
             values=values,

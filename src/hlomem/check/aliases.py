@@ -29,8 +29,7 @@ def join_fusions(joined: JoinedDump, program: TracedProgram, families: AliasClas
                 value for index, value in joined.read_by.get((name, operand), ()) if not index
             ]
             families.join(
-                [*written, *joined.values_at.get((name, output), ())],
-                f"updated inside {name}",
+                [*written, *joined.values_at.get((name, output), ())], f"updated inside {name}"
             )
 
 
@@ -45,8 +44,8 @@ def check_aliases(joined: JoinedDump, families: AliasClasses) -> Iterator[Findin
             if placed.slice != usual:
                 values = as_evidence(_neighbour(placed, family), placed)
                 yield Finding(
-                    rule="alias/torn",
-                    message=f"{values[0].name} and {values[1].name} must share storage, but do not",
+                    "alias/torn",
+                    f"{values[0].name} and {values[1].name} must share storage, but do not",
                     values=values,
                     allocations=tuple(dict.fromkeys((usual[0], placed.allocation.index))),
                     evidence=(f"{values[1].name}: {families.reason[placed]}",),

@@ -22,8 +22,8 @@ def value_finding(placed: PlacedValue, rule: str, problem: str, *evidence: str) 
     """A finding about one value."""
     values = as_evidence(placed)
     return Finding(
-        rule=rule,
-        message=f"{values[0].name} {problem}",
+        rule,
+        f"{values[0].name} {problem}",
         values=values,
         allocations=(placed.allocation.index,),
         evidence=evidence,

@@ -22,8 +22,8 @@ def check_geometry(joined: JoinedDump, guess: MachineGuess) -> Iterator[Finding]
     for allocation in joined.allocations:
         if allocation.size < 0:
             yield Finding(
-                rule="geometry/negative-size",
-                message=f"allocation {allocation.index} has {allocation.size} bytes",
+                "geometry/negative-size",
+                f"allocation {allocation.index} has {allocation.size} bytes",
                 allocations=(allocation.index,),
             )
     sound: set[tuple[str, ByteCount, Color | None]] = set()

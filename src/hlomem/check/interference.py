@@ -91,8 +91,8 @@ class Interference:
         first, last = later.life.start, min(earlier.life.end, later.life.end)
         low, high = max(earlier.start, later.start), min(earlier.end, later.end)
         yield Finding(
-            rule=rule,
-            message=f"{values[0].name} and {values[1].name} live in the same {high - low} bytes",
+            rule,
+            f"{values[0].name} and {values[1].name} live in the same {high - low} bytes",
             values=values,
             allocations=(earlier.allocation.index,),
             evidence=(

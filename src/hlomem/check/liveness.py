@@ -100,8 +100,8 @@ class Liveness:
                 if self._overwrites(other, placed, moment):
                     values = as_evidence(placed, other)
                     yield Finding(
-                        rule="live/overwritten",
-                        message=f"{values[0].name} is read by {use.instruction} at {moment}, "
+                        "live/overwritten",
+                        f"{values[0].name} is read by {use.instruction} at {moment}, "
                         f"after {values[1].name} was written over it",
                         values=values,
                         allocations=(placed.allocation.index,),

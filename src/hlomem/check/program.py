@@ -85,9 +85,7 @@ def _has_updates_at_start(module: HloModule, joined: JoinedDump) -> bool:
 
 
 def _structure(
-    by_name: dict[str, HloInstruction],
-    joined: JoinedDump,
-    spans: Mapping[HloComputation, Span],
+    by_name: dict[str, HloInstruction], joined: JoinedDump, spans: Mapping[HloComputation, Span]
 ) -> Structure:
     loops, conditionals = [], []
     for name in joined.time_of:

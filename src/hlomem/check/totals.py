@@ -52,7 +52,7 @@ def _check_allocation_report(
         index = row.allocation.index
         if index not in size_of:
             message = f"the usage report lists allocation {index}, which does not exist"
-            yield Finding(rule="totals/report", message=message, allocations=(index,))
+            yield Finding("totals/report", message, allocations=(index,))
             return
         cumulative += size_of[index]
         if row.allocation.size != human_bytes(size_of[index]):
@@ -124,9 +124,7 @@ def wrong_sum(
 ) -> Finding:
     """A sum that differs from the total of its lines."""
     return Finding(
-        rule=rule,
-        message=f"{said}, the sum is {total}",
-        allocations=() if allocation is None else (allocation,),
+        rule, f"{said}, the sum is {total}", allocations=() if allocation is None else (allocation,)
     )
 
 
@@ -175,7 +173,7 @@ def _check_list(live: LiveRanges, peak: Peak) -> Iterator[Finding]:
         message = f"the list at the peak ({peak.moment}) is not what is alive there"
         odd = sorted({*alive} ^ {*listed})[:5]
         evidence = (f"{len(alive)} values are alive, {len(listed)} listed", *odd)
-        yield Finding(rule="totals/peak", message=message, evidence=evidence)
+        yield Finding("totals/peak", message, evidence=evidence)
 
 
 def _check_moment(joined: JoinedDump, live: LiveRanges, peak: Peak) -> Iterator[Finding]:
@@ -204,7 +202,7 @@ def _check_moment(joined: JoinedDump, live: LiveRanges, peak: Peak) -> Iterator[
             most, moment = alive, time
     if moment != peak.moment:
         message = f"the peak is said to be at {peak.moment}, but is at {moment}"
-        yield Finding(rule="totals/peak", message=message)
+        yield Finding("totals/peak", message)
 
 
 def _check_tree(tree: StackTrace, total: int) -> Iterator[Finding]:

@@ -8,15 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from hlomem.api import opening
 from hlomem.api.load import load, load_program, reading_once
-from hlomem.cli.options import (
-    BACKEND,
-    CHIP,
-    HLO_TEXT,
-    MODULE_ERA,
-    REPORT,
-    SPACE,
-    WHICH_DUMP,
-)
+from hlomem.cli.options import BACKEND, CHIP, HLO_TEXT, MODULE_ERA, REPORT, SPACE, WHICH_DUMP
 from hlomem.cli.parameters import argument, option
 from hlomem.cli.process import keep, say
 from hlomem.report.data.lookup import find_space
@@ -36,12 +28,7 @@ SUBJECT = (
     option("--schedule", metavar="DUMP", help="Take a MODULE's instruction order from DUMP."),
 )
 """The options of `open_memory` in addition to a path."""
-MEMORY = (
-    argument("path", metavar="DUMP|MODULE"),
-    *SUBJECT,
-    SPACE,
-    *REPORT,
-)
+MEMORY = (argument("path", metavar="DUMP|MODULE"), *SUBJECT, SPACE, *REPORT)
 """The parameters of `with_memory`."""
 
 

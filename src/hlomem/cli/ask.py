@@ -33,11 +33,7 @@ _MAX_ROWS = 100
 )  # fmt: skip
 @with_options(REPORT)
 def command(
-    store: str,
-    question: str,
-    names: tuple[str, ...],
-    as_json: bool,
-    **options: Any,
+    store: str, question: str, names: tuple[str, ...], as_json: bool, **options: Any
 ) -> int:
     """Query a store of `scan` about all its programs at once.
 

@@ -360,11 +360,7 @@ def format_value(value: Value) -> str:
 
 
 def format_name(
-    id_: ValueId,
-    name: str,
-    index: ShapeIndex | None,
-    is_phi: bool,
-    color: Color | None,
+    id_: ValueId, name: str, index: ShapeIndex | None, is_phi: bool, color: Color | None
 ) -> str:
     """`<12 while.5{1} (phi) @0>` (XLA: HloValue::ToShortString)."""
     if index is None and not is_phi and color is not None:  # the usual case

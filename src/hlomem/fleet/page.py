@@ -105,9 +105,7 @@ def _series(tables: LockedTables, runs: list[str]) -> tuple[FleetSeries, ...]:
     )
     return tuple(
         FleetSeries(
-            name=row["name"],
-            place=row["place"],
-            needs=[row["by_run"].get(run, -1) for run in runs],
+            name=row["name"], place=row["place"], needs=[row["by_run"].get(run, -1) for run in runs]
         )
         for row in rows
     )

@@ -14,12 +14,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from hlomem.analysis.values import HloPosition
-from hlomem.assign.allocation import (
-    BufferAllocation,
-    BufferAssignment,
-    EntryParameter,
-    OffsetSize,
-)
+from hlomem.assign.allocation import BufferAllocation, BufferAssignment, EntryParameter, OffsetSize
 from hlomem.base.errors import InputError
 from hlomem.base.gc_pause import collector_off
 from hlomem.base.quantities import ValueId

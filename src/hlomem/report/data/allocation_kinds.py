@@ -18,10 +18,7 @@ THREAD_LOCAL = "thread-local"
 TEMPORARIES = "temporaries"
 OTHER = "other"
 
-WORDS = {
-    DONATED: "in an argument's memory (donated)",
-    RESULTS: "in memory reserved for a result",
-}
+WORDS = {DONATED: "in an argument's memory (donated)", RESULTS: "in memory reserved for a result"}
 """Descriptions of unexpected locations."""
 HELD_WHOLE = frozenset({ARGUMENTS, DONATED, RESULTS, CONSTANTS})
 """Kinds that are reserved from the first instruction to the last, even while unused."""

@@ -5,12 +5,7 @@ from __future__ import annotations
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from hlomem.base.errors import (
-    CommandError,
-    InputError,
-    UnknownChoiceError,
-    UnknownNameError,
-)
+from hlomem.base.errors import CommandError, InputError, UnknownChoiceError, UnknownNameError
 from hlomem.base.source import visible
 
 if TYPE_CHECKING:

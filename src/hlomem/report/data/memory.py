@@ -26,12 +26,7 @@ from hlomem.report.data.occupancy import (
     iter_uses,
     share_out,
 )
-from hlomem.report.data.timeline import (
-    Timeline,
-    build_timeline,
-    bytes_over_time,
-    fullest_step_of,
-)
+from hlomem.report.data.timeline import Timeline, build_timeline, bytes_over_time, fullest_step_of
 from hlomem.view.guess_machine import choose_machine, platform_of_names
 from hlomem.view.joined import JoinedDump, PlacedValue, join_dump
 

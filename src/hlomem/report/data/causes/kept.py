@@ -15,12 +15,7 @@ from typing import TYPE_CHECKING
 from hlomem.base.sizes import format_bytes
 from hlomem.report.data import roles
 from hlomem.report.data.causes.cause import Finding
-from hlomem.report.data.causes.comparison import (
-    Comparison,
-    at_line,
-    listed,
-    name_arguments,
-)
+from hlomem.report.data.causes.comparison import Comparison, at_line, listed, name_arguments
 from hlomem.report.data.causes.ledger import AFTER, BEFORE, Entry
 from hlomem.report.data.causes.program import ComparedProgram, ProgramArgument, array_of_buffer
 from hlomem.report.data.lines import Frame, users_frame
@@ -175,11 +170,7 @@ def _offload_finding(moved: list[Buffer], device: ComparedProgram, side: int, te
     size = format_bytes(sum(buffer.size for buffer in moved))
     where = f" ({short_line(line)})" if line else ""
     return Finding(
-        kind="offload",
-        text=f"{text}: {size}{where}",
-        claims=claims,
-        source=line,
-        takes_rest=False,
+        kind="offload", text=f"{text}: {size}{where}", claims=claims, source=line, takes_rest=False
     )
 
 
