@@ -51,7 +51,6 @@ _WEIGHT = {"high": 1.0, "medium": 0.7, "low": 0.4}
 
 
 def advise_with(rules: Mapping[str, Rule], subject: Case) -> AdviceReport:
-    """The advice of some rules, sorted by bytes saved and confidence."""
     least = _WORTH_SAYING * subject.space.size
     advice = [
         piece

@@ -56,12 +56,10 @@ class Case:
 
     @cached_property
     def replay(self) -> Replay:
-        """The temporaries of the space over time."""
         return Replay(self.memory, self.space.color)
 
     @cached_property
     def layers(self) -> Layers | None:
-        """The repeated layers of a training step, if any."""
         return find_layers(self.memory, self.space.color)
 
     def reserved(self, varied: HloModule | Stages) -> int:
@@ -72,12 +70,10 @@ class Case:
 
     @cached_property
     def stages(self) -> Stages:
-        """Our plan of the program as it is."""
         return self._plan_module(self.module)
 
     @cached_property
     def planned_size(self) -> int:
-        """The bytes our plan of the program reserves in the space."""
         return self.reserved(self.stages)
 
     @cached_property

@@ -261,5 +261,4 @@ def _starts_with(path: tuple[Frame, ...], names: tuple[tuple[str, str], ...]) ->
 
 
 def last_parts(file: str) -> str:
-    """The last two parts of a file's path."""
     return "/".join(file.replace("\\", "/").split("/")[-2:])

@@ -53,7 +53,6 @@ class Trial(NamedTuple):
     spread: Spread = EXACT
 
     def evaluate(self, subject: Case) -> Advice:
-        """The advice with the bytes it saves."""
         saved = subject.saved_by(self.varied)
         return replace(
             self.advice,
@@ -71,8 +70,6 @@ class Trial(NamedTuple):
 
 
 class Replay:
-    """The temporaries of one memory space."""
-
     def __init__(self, memory: MemoryView, color: int) -> None:
         self._memory = memory
         allocations = memory.temporary_allocations(color)

@@ -41,8 +41,6 @@ class Module(NamedTuple):
 
 
 class ModuleSize(NamedTuple):
-    """A dump of a folder, with its size and arguments."""
-
     module: Module
     size: int | None
     """The bytes it needs; None where the file cannot be read."""
@@ -102,7 +100,6 @@ def answers_yes(question: Callable[[], bool]) -> bool:
 
 
 def list_modules(folder: Path) -> list[Module]:
-    """The dumps in a folder, by name."""
     modules, seen = [], set[Path]()
     for path in _files_in(folder):
         if path.with_name(path.name.removesuffix(".gz")) in seen or not _is_dump(path):

@@ -28,7 +28,6 @@ GIVEN, BETTER = "as given", "better order"
 
 
 def format_orders(found: BetterOrder) -> str:
-    """The page of both orders."""
     sides = {GIVEN: found.given_text(), BETTER: found.text()}
     memories = [_memory(found, name, text) for name, text in sides.items()]
     difference = _difference(found, name_sides(build_diff(*memories), GIVEN, BETTER))

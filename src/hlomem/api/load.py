@@ -296,7 +296,6 @@ def find_program(path: str | Path, module: str | None = None) -> HloModule | Non
 
 
 def load_program(path: str | Path) -> HloModule:
-    """The HLO module in a file."""
     loaded = load_any(path, as_program=True)
     if not isinstance(loaded, HloModule):
         raise InputError(f"{visible(str(path))}: this is a dump; an HLO module is needed here")

@@ -266,8 +266,6 @@ ORDERS = tuple(_ORDERS)
 
 
 class Stopwatch:
-    """CPU time between laps."""
-
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
         self._last = time.process_time()
@@ -357,7 +355,6 @@ def preset_of(module: HloModule, dump: Dump, machine: Machine) -> Preset:
 
 
 def _check_all_placed(stages: Stages, dump: Dump) -> None:
-    """Check that a preset covers everything in fast memory."""
     color = stages.options.machine.preset_color
     for allocation in stages.assignment.allocations:
         names = [(value.instruction.name, value.index) for value in allocation.slices]

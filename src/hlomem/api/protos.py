@@ -156,7 +156,6 @@ def choose_program(
 
 
 def list_programs(programs: Sequence[ProtoProgram]) -> list[str]:
-    """One line per program, with its size."""
     lines = []
     for program in programs[:_MAX_LISTED]:
         amount = "no plan" if program.size is None else format_bytes(program.size)

@@ -109,8 +109,6 @@ def _releases(machine: Machine, era: str, like: Dump) -> Iterator[tuple[Release,
 
 
 class _Replanner(Struct, frozen=True, eq=False):
-    """Plans the program of one dump as several releases."""
-
     joined: JoinedDump
     pack: Pack | None
     name: str

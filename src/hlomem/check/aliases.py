@@ -61,7 +61,6 @@ def _neighbour(placed: PlacedValue, family: list[PlacedValue]) -> PlacedValue:
 
 
 def _gap(one: PlacedValue, two: PlacedValue) -> float:
-    """The number of steps between two live ranges."""
     if one.life is None or two.life is None:
         return math.inf
     first, second = sorted((one.life, two.life), key=lambda life: (life.start, life.end))

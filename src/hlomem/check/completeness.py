@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 
 def check_completeness(joined: JoinedDump) -> Iterator[Finding]:
-    """Every rule about missing and repeated entries."""
     yield from _check_allocation_numbers(joined)
     yield from _check_slices(joined)
     if joined.dump.values is not None:
@@ -192,7 +191,6 @@ def _check_shape(placed: PlacedValue, text: PrintedInstruction) -> Iterator[Find
 
 
 def _is_only_use(used: UsedValue | None, wanted: tuple[str, int | None, ShapeIndex]) -> bool:
-    """Whether the wanted use is the only one."""
     uses = used.uses if used is not None else None
     if not uses or len(uses) > 1:
         return False

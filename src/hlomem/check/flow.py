@@ -87,12 +87,10 @@ class Flow(Struct, eq=False, dict=True):
 
     @cached_property
     def roots(self) -> set[HloInstruction]:
-        """The roots of computations."""
         return {parent.root for parent in {instruction.parent for instruction in self.parts_of}}
 
     @cached_property
     def _takers(self) -> dict[HloInstruction, list[tuple[HloInstruction, int]]]:
-        """The users of each instruction, with operand numbers."""
         found: dict[HloInstruction, list[tuple[HloInstruction, int]]] = {}
         for user in self.parts_of:
             for number, operand in enumerate(user.operands):

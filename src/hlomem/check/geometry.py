@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 
 def check_geometry(joined: JoinedDump, guess: MachineGuess) -> Iterator[Finding]:
-    """Every rule about one value and its allocation."""
     for allocation in joined.allocations:
         if allocation.size < 0:
             yield Finding(

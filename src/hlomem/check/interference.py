@@ -60,7 +60,6 @@ class Interference:
         self._form_of: dict[HloInstruction, Form | None] = {}
 
     def check(self) -> Iterator[Finding]:
-        """Check every pair of values that share bytes while both are live."""
         by_allocation: dict[AllocationIndex, list[PlacedValue]] = {}
         for placed in self.joined.placed:
             if placed.value.size > 0:

@@ -40,7 +40,6 @@ class Liveness:
         self._conditions = {loop.condition_parameter for loop in structure.loops}
 
     def check(self) -> Iterator[Finding]:
-        """Every rule about one live range."""
         kept = in_registers(self.joined)
         time_of, length = self.joined.time_of, len(self.joined.sequence)
         for placed in self.joined.placed:

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 
 def check_order(joined: JoinedDump, program: TracedProgram) -> Iterator[Finding]:
-    """Every rule about the order of instructions."""
     time_of = joined.time_of
     for name, time in time_of.items():
         instruction = program.instruction_by_name.get(name)

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 
 def check_ownership(joined: JoinedDump) -> Iterator[Finding]:
-    """Every rule about inputs, outputs, constants and thread-local allocations."""
     yield from _check_headers(joined)
     unchanging, kept = _unchanging(joined), in_registers(joined)
     for placed in joined.placed:

@@ -33,8 +33,6 @@ class Needs(Protocol):
 
 
 class TracedNeeds:
-    """Needs according to the module."""
-
     def __init__(self, joined: JoinedDump, program: TracedProgram) -> None:
         self._time_of = joined.time_of
         self._end = joined.end
@@ -93,7 +91,6 @@ class TracedNeeds:
         return True
 
     def iter_needs(self, placed: PlacedValue) -> Iterator[tuple[Step, str]]:
-        """Every position and every use."""
         value = placed.value.name, placed.index
         if value in self._read_only:
             yield self._end, "the caller's"
@@ -166,7 +163,6 @@ class ListedNeeds:
         return False
 
     def iter_needs(self, placed: PlacedValue) -> Iterator[tuple[Step, str]]:
-        """Every listed position and use."""
         used = placed.used
         if used is None:
             return

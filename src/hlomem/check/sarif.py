@@ -23,7 +23,6 @@ _SOURCE_LINE = re.compile(r"(.+):(\d{1,9})")
 
 
 def build_sarif(verdict: Verdict, version: str, path: str) -> dict[str, Any]:
-    """One run of the checker over the dump at `path`."""
     shown = verdict.findings[:MAX_RESULTS]
     rules = sorted({finding.rule for finding in shown})
     notes = [f"not checked: {gap.rules}: {gap.reason}" for gap in verdict.not_checked]

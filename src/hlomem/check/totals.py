@@ -27,7 +27,6 @@ _POWERS = {"B": 0, "KiB": 1, "MiB": 2, "GiB": 3, "TiB": 4, "PiB": 5, "EiB": 6}
 
 
 def check_totals(joined: JoinedDump) -> Iterator[Finding]:
-    """Every rule about sums of allocations."""
     dump = joined.dump
     if dump.assignment is None:
         return
@@ -122,7 +121,6 @@ def _bounds(text: str) -> tuple[float, float]:
 def wrong_sum(
     rule: str, said: str, total: int | str, allocation: AllocationIndex | None = None
 ) -> Finding:
-    """A sum that differs from the total of its lines."""
     return Finding(
         rule, f"{said}, the sum is {total}", allocations=() if allocation is None else (allocation,)
     )
@@ -135,7 +133,6 @@ _ROUNDING = 0.06
 
 
 def check_peak(joined: JoinedDump) -> Iterator[Finding]:
-    """Every rule about the list and the tree at the peak."""
     live = joined.dump.live_ranges
     if live is None or live.peak is None:
         return

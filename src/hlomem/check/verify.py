@@ -56,7 +56,6 @@ def verify(
 def verify_joined(
     joined: JoinedDump, *, module: HloModule | None = None, machine: Machine | None = None
 ) -> Verdict:
-    """`verify` for a joined dump."""
     guess = choose_machine(joined, machine)
     program, why_not = _matching_program(joined, module)
     structure = program.structure if program is not None else find_structure(joined)

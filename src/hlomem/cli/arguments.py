@@ -33,7 +33,6 @@ MEMORY = (argument("path", metavar="DUMP|MODULE"), *SUBJECT, SPACE, *REPORT)
 
 
 def about_memory(command: Callable[..., int]) -> Callable[..., int]:
-    """Add the common arguments to a click command."""
     return with_options(MEMORY)(with_memory(command))
 
 

@@ -97,7 +97,6 @@ def commands() -> None:
 
 
 def run(words: list[str]) -> int:
-    """Run a command line with click and print its errors."""
     if wish := os.environ.get(COMPLETE):
         return shell_complete(commands, {}, "hlomem", COMPLETE, wish)
     try:

@@ -112,7 +112,6 @@ class Command:
         self.run = run
 
     def to_click(self) -> click.Command:
-        """The same command, read by click."""
         import click  # noqa: PLC0415 - as above
 
         run = self.run

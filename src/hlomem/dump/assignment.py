@@ -233,7 +233,6 @@ def _attribute_patterns() -> dict[str, re.Pattern[str]]:
 
 
 def _known_at(source: Source, cursor: int, end: int) -> tuple[str, re.Match[str] | None]:
-    """The known attribute at `cursor`, if any."""
     for name, pattern in _attribute_patterns().items():
         match = pattern.match(source.text, cursor, end)
         if match is not None:
@@ -313,7 +312,6 @@ def _parse_reuse(source: Source, start: int, end: int) -> tuple[tuple[Value, ...
 
 
 def value_of(groups: Sequence[Any]) -> Value:
-    """The value of the groups of `VALUE_PIECES`."""
     id_, name, index, phi, color = groups
     return Value(
         id=parse_value_id(id_),
@@ -355,7 +353,6 @@ def format_assigned_value(name: str, slice_: tuple[Offset, ByteCount], shape: st
 
 
 def format_value(value: Value) -> str:
-    """`format_name` of a record."""
     return format_name(value.id, value.name, value.index, value.is_phi, value.color)
 
 

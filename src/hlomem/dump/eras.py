@@ -81,7 +81,6 @@ class Era(Record, frozen=True):
 
     @property
     def style(self) -> Style:
-        """The style in which values are printed."""
         return Style(
             space_before_instruction=self.features.space_before_instruction is not False,
             newline_after_instruction=self.features.newline_after_instruction is not False,

@@ -17,8 +17,6 @@ Kind = Literal["combined", "assignment", "values", "live-range", "report"]
 
 
 class FileName(NamedTuple):
-    """The name of one of XLA's files."""
-
     suffix: str
     """After the module's name."""
     short: str

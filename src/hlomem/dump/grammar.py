@@ -96,7 +96,6 @@ class Form:
 
     @cached_property
     def match(self) -> Callable[..., re.Match[str] | None]:
-        """The match of the whole form at an offset, if any."""
         return re.compile(self._pattern).match
 
     @cached_property

@@ -259,12 +259,10 @@ def format_sequence(end: int, names: Iterable[str]) -> str:
 
 
 def format_range(name: str, index: ShapeIndex, start: Step, end: Step) -> str:
-    """The line of a value's live range."""
     return f"    {name}{format_index(index)}:{start}-{end}\n"
 
 
 def format_peak(peak: Peak | None, *, index: bool, cumulative: bool, stack_trace: bool) -> str:
-    """The buffers that are live at the peak."""
     if peak is None:
         return _UNBOUNDED
     parts = [f"  Live ranges at {peak.moment} (peak):\n"]

@@ -44,8 +44,6 @@ class ForeignLine(Record, frozen=True, kw_only=True):
 
 
 class Wrapping(Record, frozen=True, kw_only=True):
-    """The text around the dump."""
-
     has_bom: bool = False
     has_crlf: bool = False
     foreign_lines: tuple[ForeignLine, ...] = ()
@@ -66,8 +64,6 @@ class Wrapping(Record, frozen=True, kw_only=True):
 
 
 class Contents(NamedTuple):
-    """The records of a text."""
-
     assignment: Assignment | None = None
     values: Values | None = None
     live_ranges: LiveRanges | None = None
@@ -82,8 +78,6 @@ class Contents(NamedTuple):
 
 
 class Part(NamedTuple):
-    """One of XLA's files."""
-
     name: str
     kind: Kind
     contents: Contents
@@ -187,7 +181,6 @@ def _parse_plain(source: Source, wrapping: Wrapping) -> Part:
 
 
 def kind_of(source: Source) -> Kind:
-    """The kind of file, from its beginning."""
     text = source.text
     if text.startswith(assignment.TITLE):
         return "combined" if _VALUES_START in text else "assignment"
@@ -251,7 +244,6 @@ def _features_of_values(source: Source, start: int, end: int, *, newline: bool |
 
 
 def _features_of(contents: Contents) -> Features:
-    """The features that the records show."""
     seen = Features()
     if contents.assignment is not None and contents.assignment.allocations:
         pages = any(allocation.page is not None for allocation in contents.assignment.allocations)

@@ -44,8 +44,6 @@ class Value(Record, frozen=True, kw_only=True):
 
 
 class AssignedValue(Value, frozen=True, kw_only=True):
-    """A value and its slice of an allocation."""
-
     size: ByteCount
     offset: Offset
     shape: str
@@ -116,8 +114,6 @@ class Use(Record, frozen=True):
 
 
 class UsedValue(Value, frozen=True, kw_only=True):
-    """A value with its positions and uses."""
-
     positions: tuple[Position, ...] = ()
     uses: tuple[Use, ...] | None = ()
     """None if XLA had not computed them."""
@@ -141,7 +137,6 @@ class LiveRange(Record, frozen=True, kw_only=True):
     end: Step
 
     def is_live_at(self, moment: Step) -> bool:
-        """Whether the value is live at a step."""
         return self.start <= moment <= self.end
 
 
@@ -254,8 +249,6 @@ class AllocationReport(Record, frozen=True, kw_only=True):
 
 
 class MemorySpace(Record, frozen=True, kw_only=True):
-    """The allocations of one memory space."""
-
     name: str
     color: Color
     total_bytes: int

@@ -62,8 +62,6 @@ _NOT_COMPUTED = " uses are not initialized yet.\n"
 
 
 class Style(Record, frozen=True):
-    """The style of printed values."""
-
     space_before_instruction: bool = True
     """`from instruction: %x`, not `from instruction:%x`."""
     newline_after_instruction: bool = True

@@ -46,7 +46,6 @@ class LockedTables:
             self._connection.execute(setting)
 
     def _start_again(self) -> None:
-        """Recover from a failed query."""
         self._connection.execute("ROLLBACK")
         self._connection.execute(_READ_ONLY)
 

@@ -27,8 +27,6 @@ LIMIT = 20
 
 
 class Asked(Struct, frozen=True, kw_only=True):
-    """The arguments of a question."""
-
     tables: LockedTables
     run: str
     names: tuple[str, ...] = ()

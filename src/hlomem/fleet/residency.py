@@ -66,7 +66,6 @@ def _notes(totals: dict[str, int], unknown: int) -> tuple[str, ...]:
 
 
 def _find(tables: LockedTables, run: str, names: Sequence[str]) -> list[dict[str, Any]]:
-    """The programs of names or patterns."""
     if not names:
         raise CommandError("`together` needs names of programs, or patterns such as `decode*`")
     known = tables.rows(

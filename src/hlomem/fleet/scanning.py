@@ -379,7 +379,6 @@ class _Scanner:
 
 
 def describe(progress: Progress) -> str:
-    """A scan in one line."""
     parts = [plural(progress.modules, "program")]
     if progress.errors:
         parts.append(f"{progress.errors} of them with an error")

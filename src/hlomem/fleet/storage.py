@@ -39,7 +39,6 @@ class FileEntry(NamedTuple):
 
 
 def is_address(path: str) -> bool:
-    """Whether a path is remote."""
     found = _ADDRESS.match(path)
     return found is not None and found[1] != "file"
 

@@ -68,7 +68,6 @@ _copies: dict[str, tempfile.TemporaryDirectory[str]] = {}
 
 
 def forget_copies() -> None:
-    """Remove the local copies of remote stores."""
     while _copies:
         _copies.popitem()[1].cleanup()
 
@@ -153,7 +152,6 @@ def _read_manifest(path: str) -> Segment | None:
 
 
 def new_segment(run: str, date: str, tables: list[str]) -> Segment:
-    """A segment with a unique name."""
     name = f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{os.urandom(6).hex()}"
     folder = f"run={run}/date={date}/{name}.parquet"
     return Segment(

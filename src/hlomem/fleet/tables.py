@@ -158,8 +158,6 @@ def _commit(store: Store, segment: Segment, made: Mapping[str, Path | None]) -> 
 
 
 class _Writer:
-    """Writes the Parquet files of a segment into a folder."""
-
     def __init__(self, folder: Path, segment: Segment, tables: Tables | None) -> None:
         self._folder = folder
         self._segment = segment

@@ -54,8 +54,6 @@ def _is_current(path: str) -> bool:
 
 
 class ChildEndedError(Exception):
-    """A child process ended while reading a unit."""
-
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
         self.kind = kind

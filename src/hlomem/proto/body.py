@@ -41,8 +41,6 @@ _TAG_OF = {"output_to_operand_aliasing": b"\xd2\x04"}
 
 
 class BodyLinks:
-    """All that the bodies of one module share."""
-
     def __init__(self, where: str) -> None:
         self.where = where
         """The name errors give the file."""
@@ -97,7 +95,6 @@ class EncodedAttributes:
         self.tuple_index = tuple_index
 
     def read(self, instruction: HloInstruction) -> dict[str, str]:
-        """Names and texts, as XLA would print them."""
         try:
             return self._read(instruction)
         except (EditError, InputError) as error:

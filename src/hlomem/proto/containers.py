@@ -37,8 +37,6 @@ _MIN_LIMIT = 64 << 20
 
 
 class CacheEntry(NamedTuple):
-    """An entry of JAX's compilation cache."""
-
     seconds: int
     """How long the compile took, in whole seconds."""
     executable: bytes
@@ -110,7 +108,6 @@ def _too_large(limit: int) -> InputError:
 
 
 def open_cache_entry(data: bytes, limit: int) -> CacheEntry:
-    """The executable in an entry of JAX's compilation cache."""
     unpacked = decompress(data, limit)
     if len(unpacked) < _SECONDS_BYTES:
         raise InputError("not an entry of a compilation cache: it is empty")

@@ -45,7 +45,6 @@ _FIELDS: Mapping[str, tuple[tuple[str, ...], Callable[[str], Any] | None]] = {
 
 
 def name_of(encoded: bytes) -> str:
-    """The name of a module."""
     return str(parse_message("ModuleParts", encoded).name)
 
 
@@ -87,8 +86,6 @@ def write_module(module: HloModule) -> bytes:
 
 
 class _Writer:
-    """A message that is being changed."""
-
     def __init__(self, module: HloModule, origins: Origins) -> None:
         self._module = module
         self._origins = origins
@@ -105,7 +102,6 @@ class _Writer:
         self._number_of: dict[HloInstruction, int] = {}
 
     def run(self) -> bytes:
-        """The changed message."""
         self._check_header()
         heads = [self._computation(one) for one in self._module.computations]
         del self._message.computations[:]

@@ -57,7 +57,6 @@ class FoundProgram(NamedTuple):
 
 
 def find_programs(data: bytes) -> list[FoundProgram]:
-    """The programs in bytes, in their order."""
     modules, plans = _find_messages(data)
     unused = [(span, _Needed(plan)) for span, plan in _parsed("BufferAssignment", data, plans)]
     found = []

@@ -29,7 +29,6 @@ _PACKED = {"s8": "b", "u8": "B", "s16": "h", "u16": "H", "f16": "e"}
 
 
 def format_literal(data: bytes, shape: Shape) -> str:
-    """The text between the parentheses of a constant."""
     count = math.prod(shape.dimensions)
     kind = shape.element_type.text
     if not shape.is_array or not 0 <= count <= _MAX_ELEMENTS or not data or shape.dynamic:

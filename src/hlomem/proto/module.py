@@ -82,11 +82,9 @@ class ModuleReader:
             raise self._links.error(error) from error
 
     def open(self, computation: HloComputation) -> None:
-        """Read the instructions of a computation."""
         self._open(computation)
 
     def outline(self, computation: HloComputation) -> list[tuple[Shape, Opcode]]:
-        """Shape and opcode of every instruction of the body."""
         shapes = self._links.shapes
         try:
             return [
@@ -110,7 +108,6 @@ class ModuleReader:
         return computation.calls()
 
     def first_parameter(self, computation: HloComputation) -> str:
-        """The name of the first parameter."""
         for proto, _ in self._in_order(computation):
             if proto.opcode == "parameter" and proto.parameter_number == 0:
                 return str(proto.name)

@@ -46,7 +46,6 @@ def name_of(names: dict[int, str], number: int) -> str:
 
 
 def element_type_of(number: int) -> ElementType:
-    """The type of a shape's elements."""
     found = ELEMENT_TYPES.get(number)
     if found is None:
         raise InputError(f"a shape has elements of type {number}, which no XLA we know has")

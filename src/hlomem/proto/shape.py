@@ -30,7 +30,6 @@ _INT64_MIN = -(2**63)
 
 
 def make_shape(proto: Any) -> Shape:
-    """The shape of a message."""
     element_type = element_type_of(proto.element_type)
     if element_type in (ElementType.TUPLE, ElementType.BUFFER):
         elements = tuple([make_shape(element) for element in proto.tuple_shapes])
@@ -45,7 +44,6 @@ def make_shape(proto: Any) -> Shape:
 
 
 def fill_shape(proto: Any, shape: Shape) -> None:
-    """Let an empty message say what a shape is."""
     proto.element_type = NUMBER_OF_TYPE[shape.element_type]
     for element in shape.elements:
         fill_shape(proto.tuple_shapes.add(), element)

@@ -37,7 +37,6 @@ _SAME = ("index", "size", "color", "is_thread_local", "is_tuple", "is_constant",
 
 
 def encode_plan(stages: Stages) -> bytes:
-    """The HloProto of a plan."""
     stages.check_written()
     encoded, ids = _program_of(stages.module)
     plan = message_types()["BufferAssignment"]()
@@ -93,7 +92,6 @@ def _encode_text(module: HloModule) -> bytes:
 
 
 def _field(number: int, data: bytes) -> tuple[bytes, bytes, bytes]:
-    """A message as a field of another."""
     return encode_varint(number << 3 | BYTES), encode_varint(len(data)), data
 
 

@@ -28,7 +28,6 @@ Instructions = dict[str, "HloInstruction"]
 def recorded_dataflow(
     values: Sequence[UsedValue], call_graph: CallGraph, order: ListOrder
 ) -> Dataflow:
-    """The values of a rebuilt module."""
     by_name = {instruction.name: instruction for instruction in order.instructions}
     sets: dict[HloInstruction, InstructionValueSet] = {
         instruction: [()] * instruction.shape.parts.count for instruction in order.instructions

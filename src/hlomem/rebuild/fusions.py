@@ -35,7 +35,6 @@ class Sharing(NamedTuple):
 
 
 def find_sharing(fusion: str, joined: JoinedDump) -> list[Sharing]:
-    """The results that overwrite a fusion's operands."""
     own = [joined.used_by_id[value_id] for ids in joined.held[fusion].values() for value_id in ids]
     return [
         Sharing(value.index or (), read.operand, read.shape_index or ())

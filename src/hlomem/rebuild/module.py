@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 
 class Rebuilt(NamedTuple):
-    """The program of a dump."""
-
     module: HloModule
     notes: tuple[str, ...]
     """Assumptions made for missing facts."""

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 
 class Shapes:
-    """The shapes of instructions, printed or inferred."""
-
     def __init__(self, joined: JoinedDump, drafts: dict[str, Draft]) -> None:
         self._joined = joined
         self._drafts = drafts

@@ -32,8 +32,6 @@ _CALLS = re.compile(r", (?:calls|to_apply)=%?[\w.\-]+", re.ASCII)
 
 
 class ModuleWriter:
-    """Writes one module."""
-
     def __init__(
         self,
         joined: JoinedDump,

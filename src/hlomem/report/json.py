@@ -27,7 +27,6 @@ def encode_dump(dump: Dump) -> bytes:
 
 
 def dump_content(dump: Dump) -> dict[str, Any]:
-    """All records of a dump, and its overview."""
     return {
         "kind": "dump",
         "name": dump.name,

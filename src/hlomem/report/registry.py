@@ -27,13 +27,11 @@ class Report(NamedTuple):
 
     @property
     def build(self) -> Callable[[MemoryView, Space], Record]:
-        """From a memory space to plain data."""
         build: Callable[[MemoryView, Space], Record] = getattr(self._data, f"build_{self.name}")
         return build
 
     @property
     def draw(self) -> Callable[[Any, int], list[Line]]:
-        """From that data and a width to lines."""
         screen = import_module(f"hlomem.report.screens.{self.name}_text")
         draw: Callable[[Any, int], list[Line]] = getattr(screen, f"draw_{self.name}")
         return draw

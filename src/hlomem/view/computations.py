@@ -50,7 +50,6 @@ class CallNest(NamedTuple):
 
 
 def find_computations(joined: JoinedDump, entry_name: str = "main") -> CallNest:
-    """Group the instructions of a dump into computations, and find their callers."""
     families = DisjointSets[str]()
     problems: list[str] = []
     operands = find_operands(joined, families, problems)
@@ -90,7 +89,6 @@ class _Frame(Struct, eq=False):
 def _unflatten(
     joined: JoinedDump, families: DisjointSets[str], drafts: Mapping[str, Draft], entry_name: str
 ) -> list[Computation]:
-    """Split the flattened schedule into computations."""
     sequence = joined.sequence
     if not sequence:
         return [Computation(entry_name)]

@@ -34,8 +34,6 @@ class Loop(Struct, frozen=True):
 
 
 class Branch(Struct, frozen=True):
-    """One branch of a conditional: its steps and its root."""
-
     start: Step
     end: Step
     """One past the last step."""
@@ -43,8 +41,6 @@ class Branch(Struct, frozen=True):
 
 
 class Conditional(Struct, frozen=True):
-    """A conditional and its branches in order."""
-
     instruction: str
     branches: tuple[Branch, ...]
 
@@ -57,8 +53,6 @@ class Conditional(Struct, frozen=True):
 
 
 class Structure(Struct, frozen=True):
-    """The known control flow of a program."""
-
     loops: tuple[Loop, ...] = ()
     conditionals: tuple[Conditional, ...] = ()
     unknown: tuple[str, ...] = ()
@@ -74,7 +68,6 @@ class Structure(Struct, frozen=True):
 
 
 def find_structure(joined: JoinedDump) -> Structure:
-    """The loops and conditionals of a dump."""
     opcodes = joined.names_of_opcode
     branching = {*opcodes.get("while", ()), *opcodes.get("conditional", ())}
     callers = [name for name in joined.time_of if name in branching]

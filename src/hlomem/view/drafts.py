@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 
 class Draft(Struct, eq=False):
-    """An instruction of a dump's program."""
-
     name: str
     opcode: Opcode
     operands: list[str]
@@ -45,7 +43,6 @@ class Draft(Struct, eq=False):
 
 
 def draft_instructions(joined: JoinedDump, operands: dict[str, list[str]]) -> dict[str, Draft]:
-    """Opcodes and callees of all instructions."""
     drafts: dict[str, Draft] = {}
     for name in sorted(operands, key=lambda operand: joined.time_of.get(operand, -1)):
         line = joined.printed.get(name)

@@ -35,7 +35,6 @@ class AliasClasses:
         return self._sets.find(placed)
 
     def join(self, values: Iterable[PlacedValue], reason: str) -> None:
-        """Merge the families of these values."""
         first: PlacedValue | None = None
         for placed in values:
             self.reason.setdefault(placed, reason)
@@ -53,7 +52,6 @@ class AliasClasses:
 
 
 def find_alias_classes(joined: JoinedDump, structure: Structure) -> AliasClasses:
-    """The families of a dump."""
     families = AliasClasses()
     for loop in structure.loops:
         _join_loop(joined, loop, families)

@@ -43,8 +43,6 @@ _PRINTED_BY_XLA = "entry_computation_layout="
 
 
 class MachineGuess(Struct, frozen=True):
-    """A machine and the reason for it."""
-
     machine: Machine
     reason: str
     """Empty if it was given."""
@@ -53,8 +51,6 @@ class MachineGuess(Struct, frozen=True):
 
 
 class MachineCandidates(Struct, frozen=True):
-    """The possible machines of a program, and the reason."""
-
     machines: tuple[Machine, ...]
     reason: str
     """Empty if the platform is unknown."""
@@ -83,7 +79,6 @@ def unpadded_size_of(text: str) -> int | None:
 
 
 def choose_machine(joined: JoinedDump, given: Machine | None) -> MachineGuess:
-    """The machine of a plan."""
     if given is not None:
         return MachineGuess(_as_of_era(given, joined), "")
     fitting = guess_for_dump(joined)
@@ -134,7 +129,6 @@ def platform_of_names(dump: Dump) -> str | None:
 
 
 def _printed_text(dump: Dump) -> str:
-    """The shapes and instructions of a dump."""
     allocations = dump.assignment.allocations if dump.assignment else ()
     shapes = {value.shape for allocation in allocations for value in allocation.values}
     values = dump.values.values if dump.values else ()
@@ -276,7 +270,6 @@ def _platform_of_name(file: str) -> tuple[str, str] | None:
 def _chips_of_module(
     module: HloModule, file: str, machines: tuple[Machine, ...], reason: str
 ) -> MachineCandidates:
-    """The possible chips of a module."""
     words = set(re.split(r"[^a-z0-9]+", file.lower()))
     named = [machine for machine in machines if machine.chip_name and machine.chip_name in words]
     if len(named) == 1:

@@ -42,8 +42,6 @@ _TARGET = lazy_pattern(r'custom_call_target="([^"]*)"')
 
 
 class PrintedInstruction(Struct, eq=False, dict=True):
-    """One printed instruction."""
-
     text: str
     """The whole line."""
     name: str
@@ -60,7 +58,6 @@ class PrintedInstruction(Struct, eq=False, dict=True):
 
     @cached_property
     def operands(self) -> tuple[str, ...]:
-        """The names of its operands."""
         if self.opcode in PAYLOAD_OPCODES:
             return ()
         return tuple(_OPERAND.findall(self.text, self.start, self._end))
@@ -85,7 +82,6 @@ class PrintedInstruction(Struct, eq=False, dict=True):
 
     @property
     def tail(self) -> str:
-        """The attributes."""
         return self.text[self._end + 1 :]
 
     @cached_property
@@ -94,12 +90,10 @@ class PrintedInstruction(Struct, eq=False, dict=True):
 
     @cached_property
     def metadata(self) -> Metadata:
-        """Its origin in the program."""
         return read_metadata(self.tail)
 
     @cached_property
     def op_name(self) -> str:
-        """The `op_name` of the metadata, if any."""
         return self.find_op_name()
 
     def find_op_name(self) -> str:
@@ -117,7 +111,6 @@ class PrintedInstruction(Struct, eq=False, dict=True):
 
     @property
     def target(self) -> str:
-        """The target of a custom call."""
         found = _TARGET.search(self.tail)
         return found[1] if found else ""
 

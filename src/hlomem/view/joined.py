@@ -58,7 +58,6 @@ class PlacedValue(Struct, eq=False, gc=False):
 
     @property
     def slice(self) -> tuple[AllocationIndex, Offset, ByteCount]:
-        """Allocation, offset and size."""
         return (self.allocation.index, self.value.offset, self.value.size)
 
     def shares_bytes_with(self, other: PlacedValue) -> bool:
@@ -67,11 +66,9 @@ class PlacedValue(Struct, eq=False, gc=False):
 
     @property
     def users(self) -> set[str]:
-        """The instructions that read it."""
         return {use.instruction for use in (self.used.uses if self.used else None) or ()}
 
     def operand_numbers(self, user: str) -> list[int]:
-        """The operand numbers at which an instruction reads it."""
         uses = self.used.uses if self.used else None
         return [use.operand for use in uses or () if use.instruction == user]
 
@@ -103,7 +100,6 @@ class JoinedDump(Struct, eq=False, dict=True):
 
     @cached_property
     def allocations(self) -> Sequence[Allocation]:
-        """The allocations of the dump."""
         return self.dump.assignment.allocations if self.dump.assignment else ()
 
     @cached_property
@@ -128,7 +124,6 @@ class JoinedDump(Struct, eq=False, dict=True):
 
     @cached_property
     def time_of(self) -> dict[str, Step]:
-        """The step of each instruction."""
         return dict(zip(self.sequence, steps(len(self.sequence)), strict=True))
 
     def find_life(self, name: str, index: ShapeIndex | None) -> LiveRange | None:
@@ -142,21 +137,17 @@ class JoinedDump(Struct, eq=False, dict=True):
 
     @cached_property
     def used_by_id(self) -> dict[ValueId, UsedValue]:
-        """The values with positions and uses, by id."""
         return {value.id: value for value in self.used}
 
     @cached_property
     def placed_by_id(self) -> dict[ValueId, PlacedValue]:
-        """The values in allocations, by id."""
         return {placed.id: placed for placed in self.placed}
 
     @cached_property
     def placed_by_name(self) -> dict[tuple[str, ShapeIndex], PlacedValue]:
-        """The values in allocations, by the instruction and index that define them."""
         return {(placed.value.name, placed.index): placed for placed in self.placed}
 
     def share_bytes(self, one: UsedValue, other: UsedValue) -> bool:
-        """Whether two values have bytes in common."""
         first, second = self.placed_by_id[one.id], self.placed_by_id[other.id]
         return first.allocation is second.allocation and first.shares_bytes_with(second)
 
@@ -251,7 +242,6 @@ class JoinedDump(Struct, eq=False, dict=True):
 
 
 def join_dump(dump: Dump) -> JoinedDump:
-    """Join the files of a dump by value."""
     life_of: dict[tuple[str, ShapeIndex] | str, LiveRange] = {
         (life.instruction, life.index) if life.index else life.instruction: life
         for life in (dump.live_ranges.ranges if dump.live_ranges else ())

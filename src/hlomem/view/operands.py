@@ -43,8 +43,6 @@ def find_operands(
 
 
 class _Finder:
-    """Finds operands in the order of the schedule."""
-
     def __init__(
         self, joined: JoinedDump, families: DisjointSets[str], problems: list[str]
     ) -> None:

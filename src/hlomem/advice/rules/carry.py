@@ -33,7 +33,6 @@ inputs = (weights, jnp.arange(layers))
 
 
 def advise_carry(subject: Case) -> Iterator[Advice]:
-    """One advice for all caches."""
     if any(is_backward(buffer.op_name) for buffer in subject.memory.buffers):
         return  # gradients are stacked, too, and have the shapes of arguments
     stacked = _stacked_like_arguments(subject)

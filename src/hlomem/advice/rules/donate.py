@@ -47,7 +47,6 @@ _IN_PLACE = re.compile(
 
 
 def advise_donate(subject: Case) -> Iterator[Advice]:
-    """One advice for all arguments that could be donated."""
     donation = build_donation(subject.memory, subject.space)
     names = _names_to_donate(donation.rows)
     chosen = [

@@ -36,8 +36,6 @@ _WORTH = 0.02
 
 
 class _Head(NamedTuple):
-    """The weights that produce logits."""
-
     vocabulary: int
     size: int
     """Bytes of the weights."""
@@ -45,7 +43,6 @@ class _Head(NamedTuple):
 
 
 def advise_logits(subject: Case) -> Iterator[Advice]:
-    """One advice for the largest logits."""
     heads = dict.fromkeys(_heads(subject))  # layers repeat them
     found = [(head, _logits(subject, head)) for head in heads]
     found = [(head, logits) for head, logits in found if logits]

@@ -25,7 +25,6 @@ _MIN_SHARE, _MAX_SHARE = 0.6, 1.8
 
 
 def advise_narrow(subject: Case) -> Iterator[Advice]:
-    """One advice for the widest computed type."""
     computed = [buffer for buffer in subject.replay.buffers if "jvp(" in (buffer.op_name or "")]
     old = next((old for old in _NARROWER if _size(computed, old)), "")
     if not old or (subject.machine.is_host and old == "f32"):

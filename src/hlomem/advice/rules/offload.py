@@ -28,7 +28,6 @@ jax.checkpoint({function}, policy=policy){where}"""
 
 
 def advise_offload(subject: Case) -> Iterator[Advice]:
-    """One advice for everything the loop stacks."""
     layers = subject.layers
     if (
         layers is None

@@ -24,7 +24,6 @@ _LEAST = 0.8
 
 
 def advise_padding(subject: Case) -> Iterator[Advice]:
-    """One advice for all padding, with the fix of the worst."""
     padding = build_padding(subject.memory, subject.space)
     worst = next((row for row in padding.rows if row.fix and row.padding_at_peak), None)
     if worst is None:

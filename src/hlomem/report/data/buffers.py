@@ -101,8 +101,6 @@ class Stay(Struct, frozen=True, gc=False):
 
 
 class BufferBuilder:
-    """Builds the buffers of a plan's values."""
-
     def __init__(
         self,
         joined: JoinedDump,
@@ -268,8 +266,6 @@ _WHOLE = "result"
 
 
 class ResultPart(NamedTuple):
-    """An array of a program's result."""
-
     output_index: tuple[int, ...]
     placed: PlacedValue
 

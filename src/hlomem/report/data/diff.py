@@ -104,7 +104,6 @@ class Diff(Record, frozen=True, kw_only=True):
 def build_diff(
     before: MemoryView, after: MemoryView, *, by: Grouping = "line", space: str | None = None
 ) -> Diff:
-    """The difference between two memories in one space."""
     here, there = find_space(before, space), find_space(after, space)
     made = Diff(
         space=there.name,

@@ -66,8 +66,6 @@ class Donation(Record, frozen=True, kw_only=True):
 
 
 class _Partner(NamedTuple):
-    """A part of the program's result."""
-
     output_index: tuple[int, ...]
     buffer: Buffer
 

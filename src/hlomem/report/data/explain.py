@@ -140,8 +140,6 @@ class Neighbour(Record, frozen=True, kw_only=True):
 
 
 class Explanation(Record, frozen=True, kw_only=True):
-    """The explanation of one buffer."""
-
     buffer: Buffer
     allocation_kind: str
     allocation_size: int

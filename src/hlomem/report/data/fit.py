@@ -21,8 +21,6 @@ class FitPlan(Record, frozen=True, kw_only=True):
 
 
 class FitRow(Record, frozen=True, kw_only=True):
-    """One combination of settings."""
-
     settings: dict[str, Any]
     """The settings that distinguish it from other rows."""
     plans: tuple[FitPlan, ...]

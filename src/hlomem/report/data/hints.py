@@ -6,8 +6,6 @@ from hlomem.dump.records import Record
 
 
 class Hint(Record, frozen=True, kw_only=True):
-    """A possible saving."""
-
     size: int
     """An upper bound of the bytes saved."""
     what: str

@@ -54,8 +54,6 @@ class HoledAllocation(Record, frozen=True, kw_only=True):
 
 
 class Holes(Record, frozen=True, kw_only=True):
-    """The holes of a memory space."""
-
     name: str
     space: str
     space_size: int

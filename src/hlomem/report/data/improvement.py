@@ -12,8 +12,6 @@ Verdict: TypeAlias = Literal["at the bound", "proven", "open"]
 
 
 class ComputationOrder(Record, frozen=True, kw_only=True):
-    """The order of one computation."""
-
     name: str
     instructions: int
     given_peak: int

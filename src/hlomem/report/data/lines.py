@@ -29,8 +29,6 @@ _FRAMEWORK = lazy_pattern(
 
 
 class Frame(NamedTuple):
-    """A stack frame."""
-
     file: str
     line: int
     """0 if only the file is known."""
@@ -38,7 +36,6 @@ class Frame(NamedTuple):
 
     @property
     def location(self) -> str:
-        """`file:line`."""
         return f"{self.file}:{self.line}" if self.line else self.file
 
 

@@ -37,8 +37,6 @@ class Pair(NamedTuple):
 
 
 class Traits(Struct, frozen=True, gc=False):
-    """The traits by which a buffer is recognised."""
-
     argument: str | None
     number: str | None
     """An argument's number and tuple index."""

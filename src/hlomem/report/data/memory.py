@@ -240,7 +240,6 @@ class MemoryView:
         return self._timelines[color]
 
     def fullest_step(self, color: int) -> int | None:
-        """The peak step of a space."""
         timeline = self.timeline(color)
         return timeline.peak.step if timeline else None
 

@@ -87,8 +87,6 @@ def _claim_bytes(taken: list[ByteRange], start: int, end: int) -> int:
 
 
 class Usage(NamedTuple):
-    """Bytes of one role over some steps."""
-
     role: str
     start: int
     end: int
@@ -200,7 +198,6 @@ def _merged(lives: list[_Life]) -> Iterator[_Life]:
 
 
 def _crowded_uses(runs: Iterable[tuple[_Extent, _Life]]) -> Iterator[Usage]:
-    """Uses of overlapping extents."""
     stays = [
         Residency(first, last, number, start, end, role)
         for number, ((start, end, role), (first, last)) in enumerate(runs)

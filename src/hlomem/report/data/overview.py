@@ -33,8 +33,6 @@ class Share(Record, frozen=True, kw_only=True):
 
 
 class LiveBuffer(Record, frozen=True, kw_only=True):
-    """A buffer alive at the peak."""
-
     name: str
     size: int
     """Without padding, as XLA counts at the peak."""

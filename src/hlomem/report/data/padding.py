@@ -24,8 +24,6 @@ _IMAGES = 4
 
 
 class GrownDimension(NamedTuple):
-    """A dimension that padding enlarges."""
-
     dimension: int | None
     """None for one that only the tile has."""
     size: int
@@ -42,8 +40,6 @@ class GrownDimension(NamedTuple):
 
 
 class PaddedShape(Record, frozen=True, kw_only=True):
-    """The buffers of one padded shape."""
-
     shape: str
     size: int
     """Bytes of one buffer."""
@@ -64,8 +60,6 @@ class PaddedShape(Record, frozen=True, kw_only=True):
 
 
 class Padding(Record, frozen=True, kw_only=True):
-    """All padding of a memory space."""
-
     name: str
     space: str
     space_size: int

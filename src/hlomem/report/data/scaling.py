@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
 
 class SizedPlan(Record, frozen=True, kw_only=True):
-    """The plan at one size."""
-
     value: int
     """The size, of a batch or another dimension."""
     size: int

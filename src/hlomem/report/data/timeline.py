@@ -99,7 +99,6 @@ def fullest_step_of(uses: Iterable[Usage]) -> int:
 
 
 def bytes_over_time(uses: Iterable[Usage], length: int) -> list[int]:
-    """The bytes in use at each of `length` steps."""
     changes = [0] * (length + 1)
     for _, start, stop, size in uses:
         changes[start] += size

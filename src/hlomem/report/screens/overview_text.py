@@ -109,7 +109,6 @@ def _buffer(buffer: LiveBuffer, whole: int, width: int) -> list[Line]:
 
 
 def _origin(buffer: LiveBuffer, columns: int) -> str:
-    """The source line and operation of a buffer."""
     line = shorten_front(visible(buffer.source or ""), columns)
     room = columns - len(line) - (2 if line else 0)
     operation = bare_op_name(visible(buffer.op_name or ""))

@@ -26,8 +26,6 @@ _MODEL_NAME = re.compile(
 
 
 class ArgumentPair(NamedTuple):
-    """An argument on both sides."""
-
     before: ProgramArgument
     after: ProgramArgument
 

@@ -44,8 +44,6 @@ class Entry(NamedTuple):
 
 
 class Booking(NamedTuple):
-    """The entries booked to one cause."""
-
     size: int
     buffers: int
 
