@@ -1,9 +1,6 @@
 """Asks the rules which changes would reduce a program's memory, and by how much.
 
-A change that can be made in the module (a donation, another layout) is made and planned: the saving
-is the difference of two plans. Other savings are counted by replaying the temporaries without the
-values that would go. Savings are ranges, explained in `hlomem.advice.rules`. A rule that fails is
-skipped with a note.
+A change of the module is planned, other savings are replayed; a rule that fails is only noted.
 """
 
 from __future__ import annotations

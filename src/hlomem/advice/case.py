@@ -1,8 +1,4 @@
-"""The program under advice: its module, its memory, and how to plan variations of it.
-
-The memory of a dump is XLA's plan; hlomem's own plans are made only for rules that change the
-program, by a given planner, and compared with its plan of the unchanged program.
-"""
+"""The program under advice: its module, its memory, and how to plan variations of it."""
 
 from __future__ import annotations
 

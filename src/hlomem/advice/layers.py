@@ -1,8 +1,7 @@
 """The layers of a trained model, and what each keeps for the backward pass.
 
-Forward and backward pass are told by JAX's names (`jvp(…)`, `transpose(jvp(…))`); the turn between
-them is the step with most forward values alive. Layers are identical: the values they keep occur
-once per layer with the same line, shape and operation, or are stacked by a loop.
+The turn is the step with most forward values alive. Identical layers keep values of the same line,
+shape and operation, or a loop stacks them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """Two ways to evaluate a change: plan the changed program, or replay the temporaries.
 
-`Trial` plans a changed module and compares it with the plan of the original; since XLA would also
-fuse and schedule it differently, each rule gives a `Spread`. `Replay` recomputes the live bytes of
-temporaries when some are smaller or gone; parameters, results and holes stay as they are.
+XLA would also fuse and schedule differently, so that each rule gives a `Spread`.
 """
 
 from __future__ import annotations

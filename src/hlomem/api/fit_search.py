@@ -1,8 +1,4 @@
-"""The search for the largest size that fits: which size to plan next.
-
-Memory grows linearly as long as the compiler produces the same program, so a line predicts the next
-size; only plans count, until two neighbours straddle the limit.
-"""
+"""The search for the largest size that fits: memory is linear while the program is the same."""
 
 from __future__ import annotations
 

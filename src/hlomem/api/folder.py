@@ -1,9 +1,4 @@
-"""The dumps in a folder written by XLA: listed, measured, chosen by name.
-
-Files of one dump are found by XLA's names (`X-buffer-assignment.txt`, `X-live-range.txt`, ...) or
-the short ones (`buffer-assignment.txt`, ...), each also with `.gz`. Programs of the same name are
-distinguished by their arguments.
-"""
+"""The dumps in a folder written by XLA, by the names of their files: listed, measured, chosen."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Memory against operations: points of a program with more and more rematerialization.
 
-The points are the candidates of `hlomem.opt.search`, cheap rematerialization, and the one that fits
-a memory budget. If a compiler continues after the hook, its plans determine the sizes.
+Where a compiler continues after the hook, its plans determine the sizes.
 """
 
 from __future__ import annotations

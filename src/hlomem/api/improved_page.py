@@ -1,9 +1,4 @@
-"""The page of a better order: the memory of a program in both orders, beside each other.
-
-In: a `BetterOrder`. Out: the text of the page, as `hlomem html A B` makes it, with the skylines of
-the given order and of the new one. Both are plans of the same text but for the order, and for what
-is computed again. Where memory against operations was asked for it is drawn, too.
-"""
+"""The page of a better order: the memory in both orders, side by side."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
 """Loads dumps and modules from files, folders, standard input and text, gzipped or not.
 
-Binary files are handled by `hlomem.api.protos`. In texts, bytes that are not UTF-8 are kept as
-surrogates, so that nothing is lost. The other files of a dump, and the HLO text of its program, are
-found next to it (`hlomem.api.folder`).
+Bytes that are not UTF-8 are kept as surrogates. Binary files are opened by `hlomem.api.protos`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """`hlomem.replan`: plans the program of a dump again.
 
-The program is rebuilt from the dump (`hlomem.rebuild`), with values as listed there; aliasing, live
-ranges, colors and allocations are planned as by `hlomem.plan`. Only the offsets of memory-space
-assignment, which runs before buffer assignment, are kept.
+Values are the dump's, and so are the offsets of memory-space assignment; the rest is planned.
 """
 
 from __future__ import annotations

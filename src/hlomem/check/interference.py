@@ -1,14 +1,10 @@
 """Two values that are live at the same time must not share bytes.
 
-Live ranges include both ends, so an operand and its user meet at one step; they may share bytes,
-at exactly one slice, only if the user may write in place:
-
     a  [4, 7]  bytes [0, 64)        a is read for the last time at 7,
     b  [7, 9]  bytes [0, 64)        where b overwrites it, element by element
 
-Pieces of a `ConcatBitcast` are inside its result, each at its own offset. Values of two branches of
-one conditional are never both live, and a branch may overwrite a value after its last read in it,
-if nothing reads it later.
+An operand and its user meet at one step: they may share exactly one slice. Pieces of a
+`ConcatBitcast` are inside its result. Branches of one conditional exclude each other.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Every value must be live when it is needed, and not overwritten before.
 
-XLA clips a live range where the next of its family begins
-(`HloLiveRange::NormalizeAliasedBuffers`), so a use may be covered by a later value of the family.
+Later values of a family may cover a use (`HloLiveRange::NormalizeAliasedBuffers`).
 """
 
 from __future__ import annotations

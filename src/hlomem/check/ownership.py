@@ -1,8 +1,6 @@
 """Rules for allocations of arguments, results, constants and threads.
 
-Constants and arguments that are not donated are read-only (`BufferAllocation::is_readonly`);
-results are in allocations that outlive the program; thread-local ones hold values of embedded
-computations, which are in no sequence.
+Constants and arguments that are not donated are read-only (`BufferAllocation::is_readonly`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""The steps at which values are needed, according to a dump's lists or to its module.
-
-Both follow `HloLiveRange`: a loop reads its operand when its body begins, a call leaves reading to
-its callee, and a result is needed until its computation ends.
-"""
+"""The steps at which values are needed, by a dump's lists or by its module (`HloLiveRange`)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Totals, usage reports and the peak must agree with the lines they sum.
-
-A usage report rounds its sizes ("1.5KiB"): sums of known sizes are compared in rounded form, those
-inside a table within the rounding error.
-"""
+"""Totals, usage reports and the peak must agree with the lines they sum, up to rounding."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Checking a dump, against its module if there is one.
-
-Findings are ordered by family: rules for one value, completeness, sums, rules for two values.
-"""
+"""Checking a dump, against its module if there is one; findings are ordered by family."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
 """`*-buffer-assignment.txt`: reader and writer of allocations and their values.
 
-Mirrors BufferAssignment::ToString and BufferAllocation::ToString of XLA's
-service/buffer_assignment.cc. Headers of allocations also appear in usage reports, with a rounded
-size.
+Mirrors BufferAssignment::ToString and BufferAllocation::ToString of service/buffer_assignment.cc.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""`Dump`: the records of all files XLA wrote about one program's memory.
-
-`to_text` prints them back byte for byte.
-"""
+"""`Dump`: the records of all files XLA wrote about one program's memory."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
-"""The versions (eras) of the dump format and their differences, as data.
+"""The versions (eras) of the dump format as data; evidence is in docs/dump-format.md.
 
-A text may match several eras. One with a combination of features that no known XLA writes is of era
-"?", which still reads and writes it. Evidence: docs/dump-format.md; releases:
-`hlomem.machines.releases`.
+A text that no known XLA writes is of era "?", which still reads and writes it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""XLA's files about a program's memory, and the program's name in theirs.
-
-`FilenameFor` of xla/service/dump.cc composes file names of the module number, its JAX name, on TPU
-a change list, and the stage.
-"""
+"""XLA's files about a program's memory (`FilenameFor` of xla/service/dump.cc), and its name."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """The grammar of a dump's lines, numbers and indices.
 
-A form is a sequence of pieces, each a regular expression with a description. Joined, they match a
-whole line or block at once; tried one after another, they find the column of an error. No piece has
-nested repetition, so matching is linear.
+A form is a sequence of described patterns: joined they match a block at once, one after another
+they find the column of an error. No pattern nests repetition, so that matching is linear.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """`*-live-range.txt`: reader and writer of the flattened schedule, live ranges and the peak.
 
-Mirrors HloLiveRange::ToString of XLA's hlo/utils/hlo_live_range.cc, and for the stack-trace
-breakdown hlo/utils/hlo_stack_trace.cc. Up to jaxlib 0.9 this text ends the combined file.
+Mirrors HloLiveRange::ToString of hlo/utils/hlo_live_range.cc, and hlo_stack_trace.cc.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """One of XLA's files: its kind, its records, and the text around them.
 
-Up to jaxlib 0.9 XLA writes one combined file, since then four; the beginning of a text tells which.
-Line ends, a byte-order mark and interspersed log lines are kept, so that printing restores every
-byte.
+Line ends, a byte-order mark and log lines are kept, so that printing restores every byte.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """`*-memory-usage-report.txt`: reader and writer of both its shapes.
 
-Mirrors BufferAssignment::MemoryUsageReport and BufferAllocation::MemoryUsageReport of XLA's
-service/buffer_assignment.cc: allocations sorted by size (up to jaxlib 0.9.1), or tables grouped by
-memory space.
+Mirrors the two MemoryUsageReport of service/buffer_assignment.cc.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """`*-buffer-assignment-values.txt`: reader and writer of totals and used values.
 
-Mirrors BufferAssignment::ValuesToString of XLA's service/buffer_assignment.cc and
-HloValue::ToString of service/hlo_value.cc. Up to jaxlib 0.9 this text is part of the combined file.
+Mirrors BufferAssignment::ValuesToString and HloValue::ToString.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """Growth from one run to another, and its causes.
 
-Programs of both runs are paired by path below the scanned one, with or without XLA's numbers, by
-folder, name and arguments, by name and arguments, or by a name that is unique in both. The causes
-are those of `hlomem diff` on the reopened sources, or the roles that grew if these are gone.
+Programs are paired by path, folder, name and arguments; roles replace causes of lost sources.
 """
 
 from __future__ import annotations

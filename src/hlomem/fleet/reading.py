@@ -1,8 +1,6 @@
 """Reads one unit: its programs as rows, or an error row instead.
 
-Rows are JSON lines by table. Every exception becomes a row; crashes are handled by
-`hlomem.fleet.workers`. Remote files are first copied into a temporary folder, so that the readers
-are those of the commands.
+Remote files are copied into a temporary folder, so that the readers are those of the commands.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """The memory of several programs that are resident at once.
 
-Arguments of all programs stay in memory, shared between programs or not if path, shape and size
-agree: both sums are given. Temporaries, results and constants count for the program that needs
-most. Code is resident, too, if its size is known.
+Arguments of all stay, equal ones shared or not; the rest counts for the program that needs most.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """`hlomem.fleet.scan`: from paths to a store of tables.
 
-Units the store already has are skipped, or carried over into the new run; the others are read by
-workers (`hlomem.fleet.workers`). Outcomes become segments of the store every few seconds, so that a
-killed scan loses no more than that and continues when it is started again.
+Outcomes become segments every few seconds: a killed scan continues when it is started again.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Local files, and remote ones through fsspec (s3://, gs://, …).
-
-A stamp changes with a file: the entity tag of an object store, else size and time. Local paths do
-not need fsspec.
-"""
+"""Local files, and remote ones through fsspec; a stamp changes with a file."""
 
 from __future__ import annotations
 

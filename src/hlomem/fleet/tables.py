@@ -1,8 +1,4 @@
-"""A store's tables in DuckDB: one view per table, and the writer of segments.
-
-In a view, every source of a run counts once. DuckDB converts JSON lines to Parquet, so that neither
-pyarrow nor pandas is needed.
-"""
+"""A store's tables in DuckDB, which also converts JSON lines to Parquet."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Groups files into units: a dump with its companions and program, an HLO text, or a proto.
-
-Names are XLA's and those of `hlomem.api.folder`; another `.txt` is a dump if it begins like one. A
-program that XLA wrote both as text and as proto counts once; programs before optimization have no
-memory plan and are skipped.
-"""
+"""Groups files into units: a dump with its companions and program, an HLO text, or a proto."""
 
 from __future__ import annotations
 

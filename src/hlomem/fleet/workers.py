@@ -1,8 +1,6 @@
-"""Worker processes that read units, each supervised by a thread.
+"""Worker processes that read units, each supervised by a thread, locally or on Dask.
 
-A child that crashes, or is killed because a unit takes too long, becomes an error row of that unit,
-and the next unit gets a new child. `run_task` runs in local threads and in the threads of Dask
-workers alike.
+A child that crashes or takes too long becomes an error row, and the next unit gets a new one.
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
-"""The body of one computation: messages of its instructions in, linked instructions out.
+"""The body of one computation, linked (`HloComputation::CreateFromProto`).
 
-In: the ComputationHead of a body, whose instructions are bytes; the shapes seen so far. Out: the
-computation, filled. The loop of `link_body` runs once per instruction that anybody looks at, so
-only what links instructions is decoded; attributes stay bytes until somebody asks for them. Mirrors
-`HloComputation::CreateFromProto` and `HloInstruction::CreateFromProto`.
+Only the fields that link instructions are decoded; attributes stay bytes until they are read.
 """
 
 from __future__ import annotations

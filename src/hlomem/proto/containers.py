@@ -1,11 +1,8 @@
 """Containers around protos: compressed bytes, cache entries, Riegeli record files.
 
-In: the bytes of a file. Out: the records inside. A JAX compilation-cache entry is zlib or zstd
-(`jax/_src/compilation_cache.py: compress_executable`) around the seconds its compile took and a
-serialized executable; the executables of TPU and GPU are Riegeli record files
-(github.com/google/riegeli, `doc/riegeli_records_file_format.md`), plain, or compressed by Snappy
-(github.com/google/snappy, `format_description.txt`). No size that a file claims is believed before
-its bytes are there, and nothing grows beyond `limit`.
+JAX's compilation cache holds zlib or zstd data (`jax/_src/compilation_cache.py`); executables of
+TPU and GPU are record files (github.com/google/riegeli), possibly with Snappy
+(github.com/google/snappy). No claimed size is believed, and nothing grows beyond `limit`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
-"""A program and its BufferAssignmentProto → the records that text dumps of the compile would give.
+"""A program and its BufferAssignmentProto as a `Dump` (`BufferAssignment::FromProto`).
 
-In: a module made from its proto, and the message of its plan. Out: a `Dump`. Allocations, places,
-colors and ids are the proto's; what a proto has not is computed as for a plan of ours:
-where values appear, which are phis, who uses them, when they are alive. Mirrors
-`BufferAssignment::FromProto` of `service/buffer_assignment.cc`.
+Allocations, offsets, colors and ids are the proto's; positions, uses and live ranges are computed.
 """
 
 from __future__ import annotations

@@ -1,11 +1,7 @@
-"""An edited program → the HloModuleProto it was read from, with the same edits made to it.
+"""An edited program as the HloModuleProto it was read from, with the same edits.
 
-In: a module that `hlomem.proto.module` read and `hlomem.hlo.rewrite` edited. Out: bytes. What no
-edit touched keeps its message, byte for byte: computations, instructions with their constants and
-configurations, fields that this schema does not name. A copied instruction is a copy of its
-original's message; a new one has the fields that its text would name. Read back, the bytes are the
-edited module. Mirrors `HloModule::CreateFromProto` from the other side: new computations and
-instructions get ids of their own, operands stand before their users.
+Messages that no edit touched are kept byte for byte, with fields that the schema does not name. New
+computations and instructions get new ids, and operands precede their users.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """Programs and their plans inside bytes, found by their form.
 
-In: the bytes of an executable or of any message. Out: each HloModuleProto in them with the
-BufferAssignmentProto that belongs to it. Where they stand in an executable is nobody's promise and
-differs between backends and releases, so no path of fields is assumed: what decodes as a module is
-one, and a plan belongs to the module whose instructions it names. Only profiles are entered by
-path: their events would take long to look through.
+Their position in an executable differs between backends and releases, so that no path of fields is
+assumed: a plan belongs to the module whose instructions it names. Only profiles, whose events are
+many, are entered by path.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""StackFrameIndexProto → the tables of stack frames.
-
-In: the message. Out: `StackFrameTables`, as those that stand at the head of a module's text. The
-text prints a parent one higher than it is; so do the tables.
-"""
+"""The tables of stack frames from a StackFrameIndexProto; printed parents are one higher."""
 
 from __future__ import annotations
 

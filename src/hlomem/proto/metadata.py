@@ -1,7 +1,4 @@
-"""OpMetadata → its text: where an operation, or a sharding, comes from.
-
-Mirrors `OpMetadataToString` of `xla/hlo/ir/hlo_op_metadata.cc`.
-"""
+"""The text of OpMetadata (`OpMetadataToString` of `xla/hlo/ir/hlo_op_metadata.cc`)."""
 
 from __future__ import annotations
 

@@ -1,10 +1,8 @@
-"""HloModuleProto → `HloModule`, with the bodies of fusions as they are until somebody asks.
+"""HloModuleProto → `HloModule`, with the bodies of fusions unread (`HloModule::CreateFromProto`).
 
-In: the bytes of a module. Out: the module that the text of the same compile would give, its
-instructions in the order of the schedule where there is one; beside it `Creation`, which no text
-has: the order in which XLA keeps computations and instructions in its lists, which ids in the proto
-tell (an instruction's: its computation's id, then its place in the list; before 2025 one count for
-the module). Mirrors `HloModule::CreateFromProto`.
+Instructions are in the order of the schedule, if any. `Creation` has what no text tells: the order
+of XLA's lists, by ids (an instruction's: its computation's id, then its number in the list; before
+2025 one count for the module).
 """
 
 from __future__ import annotations

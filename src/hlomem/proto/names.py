@@ -1,8 +1,4 @@
-"""The names of the numbers in XLA's protos, as the text of HLO spells them.
-
-Those of `xla/xla_data.proto` and `xla/service/hlo.proto`; a number whose name says nothing in a
-text has none here.
-"""
+"""The names of numbers in `xla_data.proto` and `hlo.proto` of XLA, as HLO text spells them."""
 
 from __future__ import annotations
 

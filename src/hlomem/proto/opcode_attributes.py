@@ -1,9 +1,7 @@
-"""The attributes that only some opcodes have, as the texts XLA would print.
+"""The attributes of single opcodes as XLA prints them (`PrintExtraAttributesImpl`).
 
-In: the message of an instruction, and its operands. Out: names and texts in the order of XLA's
-printer. Mirrors `PrintExtraAttributesImpl` of the classes in `hlo/ir/hlo_instructions.cc`. Left
-out, because nothing about memory depends on them: literals of custom calls, groups of devices by
-axes of a mesh, configurations of infeeds, sparsity.
+Memory does not depend on literals of custom calls, groups of devices by axes of a mesh,
+configurations of infeeds, and sparsity, which are left out.
 """
 
 from __future__ import annotations

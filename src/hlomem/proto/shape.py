@@ -1,8 +1,6 @@
-"""ShapeProto → `Shape` and back, with layouts, tiles and memory spaces.
+"""ShapeProto → `Shape` and back (`xla/shape.cc`, `xla/layout.cc`).
 
-Mirrors `Shape::FromProto` and `ToProto`, and those of `Layout`, of `xla/shape.cc` and
-`xla/layout.cc`.
-protobuf's runtime refuses messages nested more than a hundred deep, so recursion is bounded.
+Recursion is bounded: protobuf rejects messages nested more than a hundred deep.
 """
 
 from __future__ import annotations

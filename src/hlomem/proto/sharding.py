@@ -1,7 +1,6 @@
-"""OpSharding and lists of devices → their texts.
+"""The texts of OpSharding and of lists of devices (`HloSharding::Print`, `ReplicaGroupsToString`).
 
-Mirrors `HloSharding::Print`, `IotaTileAssignment::Print` and `ReplicaGroupsToString` of `hlo/ir`.
-protobuf's runtime refuses messages nested more than a hundred deep, so recursion is bounded.
+Recursion is bounded: protobuf rejects messages nested more than a hundred deep.
 """
 
 from __future__ import annotations

@@ -1,11 +1,7 @@
-"""A plan of ours → an HloProto: the program it was read from, and our BufferAssignmentProto.
+"""A plan of ours as an HloProto: its program and our BufferAssignmentProto.
 
-In: the stages of a plan. Out: bytes that XLA's own classes read. A program that was read from a
-proto is written as it was read, fields nobody here knows included; of one that was read from text
-jaxlib makes a proto, where it is there. Mirrors
-`BufferAssignment::ToProto` and `BufferAllocation::ToProto` of `service/buffer_assignment.cc`.
-Traces of the heap simulator and lists of peak buffers are not written: they are XLA's own
-account.
+A program that was read from a proto is written back; jaxlib makes one of a text. Mirrors
+`BufferAssignment::ToProto`, without heap traces and lists of peak buffers.
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
-"""Names for the computations inside operations.
+"""Names for the computations inside operations, which a dump does not show.
 
-A dump shows their instructions, but not their names, nor callers inside fusions. Names are matched
-by the parameter types that a caller demands; XLA numbers values and names computations in creation
-order, which decides among several that fit. Callees of such computations are found by the values
-they return.
+Types of parameters and the creation order of values decide; callees are found by their results.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""Bodies for fusions, which a dump does not show, as far as planning needs them.
-
-Planning needs the operands that a fusion may or must overwrite: those that a result overwrites in
-the dump. The body has one opaque operation for each part of the result, and elementwise operations
-between a part and the operands it may overwrite.
-"""
+"""Bodies for fusions: opaque operations that overwrite the same operands as in the dump."""
 
 from __future__ import annotations
 

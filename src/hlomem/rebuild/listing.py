@@ -1,8 +1,6 @@
 """XLA's order of computations, which breaks ties between buffers and is not in the text.
 
-Up to jaxlib 0.5.0 it is the order of ids, since then the creation order of calling instructions.
-That of scheduled ones follows from their names, that of callees in fusions only from the order of
-thread-local allocations.
+Up to jaxlib 0.5.0 it is that of ids, since then that of the creation of calls.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The get-tuple-elements that XLA's compact text omits, named and ordered as in a dump.
-
-Compact text (`HloPrintOptions::print_compact_gte`) has `%fusion#1` instead of an instruction.
-"""
+"""The get-tuple-elements that compact text (`%fusion#1`) omits, named and ordered as in a dump."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Names of calls and callees that only the stack trace of the peak shows.
 
-A path of the trace alternates between callers and callees, from the entry computation to an
-instruction. A path that matches all known names on the way to a value supplies the unknown ones.
+A path that matches all known names on the way to a value supplies the unknown ones.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Drafts and computations → HLO text, callees before callers.
 
-Parameters are numbered by the operands whose values they hold. Roots are found by shape and values:
-a tuple that uses its operands is a root, otherwise the root is an unread instruction.
+Values number the parameters; a tuple that uses its operands, or an unread value, is the root.
 """
 
 from __future__ import annotations

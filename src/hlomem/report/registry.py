@@ -1,8 +1,7 @@
 """The registry of reports on one memory space.
 
-A report `padding` is `build_padding` and `hint_of` in `report/data/padding.py`, and `draw_padding`
-in `report/screens/padding_text.py`, imported on demand. A row below makes it a command, a part of
-`summary` and subject to the tools' checks.
+A report `padding` is `build_padding` and `hint_of` in `data/padding.py`, and `draw_padding` in
+`screens/padding_text.py`, imported on demand; its row makes it a command and a part of `summary`.
 """
 
 from __future__ import annotations

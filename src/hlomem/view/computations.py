@@ -1,8 +1,7 @@
 """The computations of a dump: their instructions and their callers.
 
-XLA prints the flattened schedule, in which callees precede their caller. Read backwards it nests:
-after a caller come its callees, the last one first. Instructions of one computation are recognized
-by operands, and by ids, which are contiguous within a computation.
+In XLA's flattened schedule callees precede their caller: read backwards, it nests. Operands tell
+the instructions of one computation, and so do ids, which are contiguous in it.
 """
 
 from __future__ import annotations

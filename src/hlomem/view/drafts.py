@@ -1,7 +1,6 @@
 """The opcode and callees of every instruction of a dump, also of unprinted ones.
 
-The opcode of an unprinted instruction follows from the values it holds: a bitcast forwards those of
-its operand, a get-tuple-element those of one element, and other values come from a call.
+The values an unprinted one holds tell: all of its operand's, those of one element, or others.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """Families of values that must share one slice: XLA's HloBuffers, found in a dump.
 
-A family holds a loop's operand, the parameters of condition and body, the body's result and the
-loop's own (`HloAliasAnalysis: ComputeWhileAliasedBuffers`); the results of a conditional and its
-branches; an operand and the output declared to alias it.
+Loops, conditionals and declared aliases join values (`HloAliasAnalysis`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""The machine of a dump or module: given, or inferred with a reason.
+"""The machine of a dump or module: given, or inferred with a reason from marks in its text.
 
-Both are searched for the marks in `hlomem.machines` (tiles, operation queues, library calls). Chips
-are told apart by sizes of values in a dump, by marks in a module; if several remain, plans do not
-depend on the choice.
+Sizes of values tell the chip of a dump, marks that of a module.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""The parts of an instruction's printed line, found on demand.
-
-    %name = shape opcode(operands), attribute=value, metadata={op_name="…"}
-
-Whole modules are read by `hlomem.hlo.text`, which is stricter and faster.
-"""
+"""The parts of a printed instruction, found on demand; `hlomem.hlo.text` reads whole modules."""
 
 from __future__ import annotations
 

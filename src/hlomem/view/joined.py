@@ -1,7 +1,4 @@
-"""A dump's files joined by value and by instruction.
-
-Live ranges are found by instruction and index, uses by id. The contents of missing files are empty.
-"""
+"""A dump's files joined by value and by instruction; the contents of missing files are empty."""
 
 from __future__ import annotations
 

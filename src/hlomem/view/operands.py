@@ -1,8 +1,4 @@
-"""The operands of instructions, also of unprinted ones.
-
-Get-tuple-elements, bitcasts and calls define no value, so no `from instruction:` shows them. Their
-operand is an instruction that holds all the values they read.
-"""
+"""The operands of instructions; an unprinted one's holds all the values that it reads."""
 
 from __future__ import annotations
 

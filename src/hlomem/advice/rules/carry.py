@@ -1,8 +1,6 @@
 """`carry`: carry a cache through a loop instead of scanning over it.
 
-Applies if a loop of an inference program stacks values with the shape of an argument: as `xs` and
-`ys` both exist, carried and updated in place one is enough. The temporaries are replayed without
-the stacked values; at most, the slices of one iteration are saved as well.
+As `xs` and `ys` of a scan it exists twice. At most, the slices of one iteration are saved as well.
 """
 
 from __future__ import annotations

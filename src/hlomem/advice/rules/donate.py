@@ -1,8 +1,6 @@
 """`donate`: let results reuse the memory of arguments.
 
-One advice for the arguments of the function that results could reuse, as `hlomem donate` finds
-them. The program is planned with these donations, without the copies that only preserve such an
-argument. Arguments read after their result is written count only towards the upper bound.
+The program is planned with the donations, without copies that only preserve such an argument.
 """
 
 from __future__ import annotations

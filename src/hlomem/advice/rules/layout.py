@@ -1,8 +1,4 @@
-"""`layout`: choose the layout of an argument or a result so that XLA need not copy it.
-
-An argument that is only read through a layout copy should be given in that layout; a result made
-by such a copy should be taken as it is computed. The program is planned without the copy.
-"""
+"""`layout`: give an argument, or take a result, in the layout that XLA would copy it to or from."""
 
 from __future__ import annotations
 

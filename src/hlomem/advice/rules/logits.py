@@ -1,9 +1,7 @@
 """`logits`: compute the cross-entropy chunk by chunk.
 
-Applies if values of the loss have the vocabulary (a dimension of an argument) and every position of
-the batch as dimensions, and a single product outside loops makes them. The temporaries are
-replayed with one chunk of each. At least: the loop over chunks carries the weights of the head and
-their gradient, so they are held twice more.
+At least: the loop over chunks carries the weights of the head and their gradient, so that they are
+held twice more.
 """
 
 from __future__ import annotations

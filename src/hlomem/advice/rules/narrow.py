@@ -1,8 +1,6 @@
 """`narrow`: compute in a narrower type with unchanged parameters (mixed precision).
 
-Advises the type next narrower than the widest, on machines that compute in it; CPUs convert back
-and may need more. Temporaries of the forward and backward pass are replayed with half their bytes;
-arguments, results and optimizer state stay. At most: more values stay in fast memory.
+CPUs convert back and may need more. At most: more values stay in fast memory.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """`offload`: keep what a checkpointed loop stacks in host memory.
 
-Applies to programs whose layers are already checkpointed, on devices with their own memory. The
-temporaries are replayed without the stacked values; at least five eighths of that are saved, since
-slices in transit and in fast memory count as well.
+At least five eighths are saved: slices in transit and in fast memory count as well.
 """
 
 from __future__ import annotations

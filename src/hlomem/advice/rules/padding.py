@@ -1,7 +1,6 @@
 """`padding`: choose dimensions that fill the tiles of a layout.
 
-One advice for the most padded arrays, with the dimensions to fold or to change. The temporaries are
-replayed without padding; at most, copies to unpadded layouts and holes disappear as well.
+At most, copies to unpadded layouts and holes disappear as well.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The kind of an allocation, independent of the roles of its values.
-
-An activation may lie in memory reserved for a result, a result in a donated argument's memory.
-"""
+"""The kind of an allocation; values of other roles may lie in it for a while."""
 
 from __future__ import annotations
 

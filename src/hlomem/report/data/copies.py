@@ -1,9 +1,7 @@
 """Copies that cost memory, and why each is made.
 
-XLA copies to change a layout (`LayoutAssignment`), to move a value to another memory space, and to
-preserve a value that would be overwritten (`CopyInsertion`). A value moved out of fast memory, or
-compressed by XLA's rematerialization, exists only once: it is listed as moved, not as a copy. A
-copy carried by a loop stays alive as long as the loop's values.
+A value moved out of fast memory, or compressed by XLA, exists only once and is listed as moved. A
+copy carried by a loop is alive as long as the loop's values.
 """
 
 from __future__ import annotations

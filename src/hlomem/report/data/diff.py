@@ -1,9 +1,6 @@
 """Two compiles of one program: where the bytes went, and why.
 
-The reserved bytes of a memory space are distributed on both sides: allocations of parameters,
-results and constants to their buffers, temporaries' memory to the buffers alive at the peak, the
-rest to holes. Buffers are paired (`matching`); their differences, and the causes found in the
-programs (`causes`), each add up exactly to the difference.
+Buffers are paired; their differences, and the causes, each add up exactly to the difference.
 """
 
 from __future__ import annotations

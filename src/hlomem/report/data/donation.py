@@ -1,8 +1,7 @@
 """Donated arguments, and those that could be donated.
 
-One row per argument of a memory space: whether a result reuses its memory, whether one could, and
-if not, why. A result must have the same bytes, memory space and layout, and must not be written
-before the argument's last read.
+A result must have the same bytes, memory space and layout, and must not be written before the
+argument's last read.
 """
 
 from __future__ import annotations

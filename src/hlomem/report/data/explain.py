@@ -1,7 +1,6 @@
-"""One buffer explained: its purpose, size, lifetime, location, and why it is not written in place.
+"""One buffer explained: its purpose, size, lifetime, location, and why it is not in place.
 
-In place: sizes and lifetimes decide first, then the planner's rules (`hlomem.analysis.alias_rules`)
-on the module, or without one as far as the opcode tells; what remains is reported as unknown.
+Sizes and lifetimes decide first, then the planner's rules on the module or the opcode.
 """
 
 from __future__ import annotations

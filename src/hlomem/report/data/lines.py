@@ -1,8 +1,4 @@
-"""From an instruction's metadata to the line of user code.
-
-XLA records the caller of the primitive, often a line of flax or optax. The line shown is the
-innermost frame outside the frameworks below, preferably outside installed libraries.
-"""
+"""From an instruction's metadata to the line of user code: the innermost outside frameworks."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """The buffers of two compiles of one program, paired.
 
-Instruction names change between versions and backends, so buffers are matched by argument name, by
-operation, source line, shape and opcode, and finally by the partners of their operands and users.
-Strict keys come first; equal keys are paired in schedule order.
+Keys go from strict to loose: argument, operation, line, shape, opcode, neighbours. Equal keys are
+paired in schedule order.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""`MemoryView`: one dump by memory space, step, role and line; the basis of every report.
-
-Its numbers are exact: the bytes alive at a step are those of the values alive then, each counted
-once; the roles of a memory space add up to the sum of its allocations.
-"""
+"""`MemoryView`: one dump by memory space, step, role and line; the basis of every report."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
 """The origin of each value: the operation that computes it, and the line of user code.
 
-A value carried by a loop has the origin of its producer. A stacked value is written by an update
-with the loop's line; its origin is that of the slices. Instructions added by XLA have no metadata:
-their line is that of what they repeat, of fused instructions, of readers or of operands, in this
-order, and the origin names it.
+Loops hand on the origin of the producer. Without metadata, the line is that of the repeated value,
+of fused instructions, of readers or of operands, and the origin names it.
 """
 
 from __future__ import annotations

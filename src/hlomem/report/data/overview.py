@@ -1,7 +1,4 @@
-"""A dump in one screen: totals by memory space and kind, and the peak.
-
-The kinds add up to what the program needs of its main memory, the spaces to XLA's total.
-"""
+"""A dump in one screen: totals by memory space and kind, and the peak."""
 
 from __future__ import annotations
 

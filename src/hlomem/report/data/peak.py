@@ -1,7 +1,4 @@
-"""The buffers alive at a step, by default the peak, in groups.
-
-Where XLA prints a peak of its own, the difference to ours is explained step by step.
-"""
+"""The buffers alive at a step, by default the peak, in groups; XLA's own peak is explained."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The table of roles: what bytes are for, independent of their location (`allocation_kinds`).
-
-An argument's role is told by its path, a value's by its producer and readers (`value_roles`). Of
-two values that share bytes at one step, the role of the lower rank counts.
-"""
+"""The table of roles: what bytes are for, independent of their location (`allocation_kinds`)."""
 
 from __future__ import annotations
 

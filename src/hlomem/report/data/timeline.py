@@ -1,7 +1,4 @@
-"""Bytes in use over logical time, replayed from live ranges; in total and in layers by role.
-
-There is one number per step of the schedule; step `len(sequence)` is after the last instruction.
-"""
+"""Bytes in use at each step of the schedule and after it, in total and in layers by role."""
 
 from __future__ import annotations
 

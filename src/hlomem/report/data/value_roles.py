@@ -1,8 +1,7 @@
 """The role of each value, by its producer, its readers and the value it repeats.
 
-Its location does not matter: an activation in memory reserved for a result is an activation, and so
-is one that XLA moved from VMEM to HBM. A copy within a memory space has the role of a copy, though
-the line of its source.
+A value keeps its role in memory reserved for a result and when XLA moves it to another memory
+space, but not when it is copied.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""The same program compiled differently: another backend, another XLA release, other fusions.
-
-Certain if the dumps have different formats, else likely another version or other flags. Fusions
-differ if an operation has a buffer on one side and is inside a fusion on the other.
-"""
+"""The same program compiled differently: another backend, another XLA release, other fusions."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Why two compiles reserve different amounts: causes that add up to the difference.
 
-The finders of `TABLE` compare the programs in order, and each finding gets the bytes that show it.
-The remaining bytes follow from the only change, if there is one; else they are listed by source
-line, lines that cancel each other merged.
+Each finding gets the bytes that show it; the rest follows from the only change, or is listed by
+source line.
 """
 
 from __future__ import annotations

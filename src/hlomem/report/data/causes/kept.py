@@ -1,10 +1,6 @@
 """Changes of what is kept in memory: rematerialization, donated arguments, offload to the host.
 
-JAX puts `checkpoint/rematted_computation` into the names of recomputed operations; their line is
-the innermost call they have in common. Donations are read from `input_output_alias` and
-`buffer_donor`, or from arguments' allocations that are live out; each accounts for a result of the
-argument's size. Offloaded values lie in memory space 5; each accounts for a device array of its
-type and dimensions.
+JAX puts `checkpoint/rematted_computation` into names of recomputed operations.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The bytes of a difference: one `Change` per pair of buffers, and the ledger of their causes.
 
-Entries are signed: bytes before are subtracted, bytes after added. A temporary inside a result's
-memory at the peak holds bytes that are not reserved for it; `lodged` balances that. Entries,
-`lodged` and `holes` add up to the difference.
+Entries are signed. `lodged` balances temporaries inside a result's memory; entries, `lodged` and
+`holes` add up to the difference.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The operations of a module by their JAX names, inside fusions as well.
-
-Bodies are scanned line by line without linking, and a body that both programs share only once.
-"""
+"""The operations of a module by their JAX names, inside fusions as well, without linking."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""One of two compared programs: its operations, arguments and results.
-
-Read from the module, or else from the dump's instruction lines, which omit fused operations.
-"""
+"""One of two compared programs, read from its module, or else from the dump's instructions."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
 """Size changes: batch, sequence, width, number of layers, sharding, loops versus unrolled code.
 
-A changed dimension is found in the arguments; a buffer shows the change if its element count grew
-by a power of the same factor (8 → 16 shows as 2048 → 4096 where batch and sequence are folded).
-Layers are numbered scopes and arguments (`block_0`, `params[0]`), or a stacked first dimension.
-Loops are found by JAX's scope `while/body`, which XLA's own unrolling does not change.
+A buffer shows a changed dimension if its element count grew by a power of the same factor. Layers
+are numbered scopes and arguments, or a stacked first dimension.
 """
 
 from __future__ import annotations
