@@ -167,10 +167,7 @@ class _Finder:
         return len(names) if len(names) > 1 else self._times_made[key]
 
     def _boundary(self, kept: list[Buffer], count: int, *, is_loop: bool) -> int:
-        """Bytes passed between layers: the smallest large value of a layer, times the layers.
-
-        A layer's output is rarely larger than its intermediate values. A loop may carry several.
-        """
+        """Bytes passed between layers: the smallest large value of a layer, times the layers."""
         sizes = sorted((buffer.size, buffer.id) for buffer in kept)
         whole = sum(size for size, _ in sizes) // (1 if is_loop else count)
         large = [(size, number) for size, number in sizes if size >= _BOUNDARY_SHARE * whole]
@@ -234,10 +231,7 @@ def _elements(buffer: Buffer) -> str:
 
 
 def common_function(stacks: Iterable[tuple[tuple[Frame, ...], int]]) -> tuple[str, str]:
-    """The innermost function that accounts for most bytes, and the line that calls it.
-
-    `stacks` are the values' call stacks, innermost first, with their bytes.
-    """
+    """The innermost function of most bytes of `stacks`, and the line that calls it."""
     paths = [(tuple(reversed(frames)), size) for frames, size in stacks if frames]
     sizes: Counter[tuple[tuple[str, str], ...]] = Counter()
     for path, size in paths:

@@ -46,10 +46,7 @@ def next_value(
     start: int = 0,
     forecast: Callable[[], int | None] = lambda: None,
 ) -> int | None:
-    """The value to plan next; None if the search is complete.
-
-    `forecast` may predict the largest that fits better than a line.
-    """
+    """The value to plan next, by `forecast` or a line; None if the search is complete."""
     first = max(start // step, 1) * step if start else (step if step > 1 else 2)
     if not seen:
         return first

@@ -163,10 +163,7 @@ def _measure(module: Module, read: Callable[[Path], Source]) -> ModuleSize:
 
 
 def choose_module(folder: Path, wanted: str | None, read: Callable[[Path], Source]) -> Choice:
-    """The largest dump of a folder, or the largest of a program named `wanted`.
-
-    A name is the program's, the stem of the files, or an unambiguous part of it.
-    """
+    """The largest dump of a folder, or of a program named (in part) `wanted`."""
     modules = list_modules(folder)
     if not modules:
         raise InputError(_nothing_in(folder))

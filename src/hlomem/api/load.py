@@ -158,10 +158,7 @@ def load(path_or_text: str | Path, *, module: str | None = None) -> Dump:
 def load_any(
     path_or_text: str | Path, *, module: str | None = None, as_program: bool = False
 ) -> Dump | HloModule:
-    """The dump that `load` returns, or the HLO module if the file or text is one.
-
-    `as_program` ignores the plan of a file that contains both.
-    """
+    """The dump that `load` returns, or the HLO module; `as_program` ignores a plan."""
     if isinstance(path_or_text, str) and is_given_as_text(path_or_text):
         return _read_any(Source("<string>", path_or_text), None)
     path = None if str(path_or_text) == "-" else os.fspath(path_or_text)

@@ -88,10 +88,7 @@ def programs_in(data: bytes, name: str, limit: int) -> list[ProtoProgram]:
 def programs_in_folder(
     folder: Path, read: Callable[[Path], bytes], limit: int
 ) -> list[ProtoProgram]:
-    """The programs of a compilation cache, of a profile's folder or of a folder of protos.
-
-    Unreadable files are skipped, unless no program is found at all.
-    """
+    """The programs of a folder of protos, profiles or cache entries, unreadable ones skipped."""
     found: list[ProtoProgram] = []
     problem: InputError | None = None
     for path in _files_in(folder):

@@ -152,10 +152,7 @@ def _check_sequence(joined: JoinedDump) -> Iterator[Finding]:
 
 
 def check_texts(joined: JoinedDump, known: Container[str]) -> Iterator[Finding]:
-    """The printed instructions agree with the listed shapes, uses and positions.
-
-    `known` instructions are compared with the module instead.
-    """
+    """Instructions that are not `known` to the module agree with the listed shapes and uses."""
     listed: dict[int, set[tuple[str, int | None, ShapeIndex]]] = {}
     time_of, indices_at, values_at = joined.time_of, joined.indices_at, joined.values_at
     texts = {name: text for name, text in joined.printed.items() if name not in known}

@@ -143,10 +143,7 @@ def trace(
 def iter_running(
     entry: HloComputation, time_of: Mapping[str, int] | None = None
 ) -> Iterator[HloInstruction]:
-    """Every scheduled instruction, callees first (`HloLiveRange::FlattenSchedule`).
-
-    Within a computation they are in the order of the text, or of the given times.
-    """
+    """Every scheduled instruction, callees first (`HloLiveRange::FlattenSchedule`)."""
     seen = {entry}
     pending = [_in_order(entry, time_of)]
     waiting: list[HloInstruction] = []

@@ -85,10 +85,7 @@ def find_stray_read(
 
 
 def form_of(fusion: HloInstruction) -> Form | None:
-    """The form of a fusion's body without metadata, on which all reads depend.
-
-    None for a body without text, or with nested fusions.
-    """
+    """The form of a fusion's body without metadata; None without text, or with nested fusions."""
     text = fusion.called_computations[0].body_text
     if text is None or " fusion(" in text:
         return None
@@ -255,10 +252,7 @@ def _dimensions_of_operand(instruction: HloInstruction) -> dict[int, int] | None
 
 
 def _starts(instruction: HloInstruction, first_index: int) -> tuple[object, ...]:
-    """The starts of a slice or update in its operand's dimensions larger than 1.
-
-    Each is a number or the instruction that computes it.
-    """
+    """The starts, numbers or instructions, of a slice in its operand's dimensions larger than 1."""
     dimensions = instruction.operands[0].shape.dimensions
     starts: list[object]
     if instruction.opcode == "slice":

@@ -90,10 +90,7 @@ def _check_size(placed: PlacedValue, guess: MachineGuess) -> Iterator[Finding]:
 
 
 def _check_color(placed: PlacedValue) -> Iterator[Finding]:
-    """A value has the color of its allocation, unless that lists it as reused across colors.
-
-    `BufferAssigner::MaybeAssignBuffer`.
-    """
+    """Colors agree, unless reused across colors (`BufferAssigner::MaybeAssignBuffer`)."""
     value, allocation = placed.value, placed.allocation
     guests = {guest.id for guest in allocation.reused_across_colors or ()}
     if value.color != allocation.color and value.id not in guests:

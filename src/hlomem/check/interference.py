@@ -124,10 +124,7 @@ class Interference:
         return is_late and not self.structure.are_exclusive(time, moment)
 
     def _done_at(self, name: str) -> Step:
-        """The latest step at which a started operation is done; `NEVER` for other instructions.
-
-        Only its done or update reads the tuple that a start returns.
-        """
+        """The step at which a started operation is done; `NEVER` for other instructions."""
         text = self.joined.printed.get(name)
         if text is None or not text.opcode.endswith("-start"):
             return NEVER
@@ -178,10 +175,7 @@ class Interference:
         return text if text is not None and is_part and text.opcode.endswith("-start") else None
 
     def _check_touching(self, earlier: PlacedValue, later: PlacedValue) -> tuple[str, str]:
-        """The rule for two values that meet at one step, and why it is broken.
-
-        The reason is empty if they may share bytes.
-        """
+        """The rule for two values that meet at one step, and why it is broken, if it is."""
         name = later.value.name
         numbers = earlier.operand_numbers(name)
         text = self.joined.printed.get(name)
@@ -242,10 +236,7 @@ class Interference:
         return stray
 
     def _is_piece(self, piece: PlacedValue, whole: PlacedValue) -> bool:
-        """Whether an operand of a concatenation is at its offset in the result.
-
-        Operands may be in any order; the slices that made them determine the order.
-        """
+        """Whether an operand of a concatenation is at its offset, which slices determine."""
         pieces: list[tuple[tuple[int, ...], int, PlacedValue]] = []
         text = self.joined.printed[whole.value.name]
         for number in range(len(text.operands)):

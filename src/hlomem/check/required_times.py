@@ -193,10 +193,7 @@ class ListedNeeds:
         return self._time_of.get(user)
 
     def _enters_a_call(self, placed: PlacedValue, user: str) -> bool:
-        """Whether instructions that a user runs read the value, not the user itself.
-
-        They precede the user, and their parameter is a position of the value.
-        """
+        """Whether instructions that a user runs, which precede it, read the value."""
         assert placed.used is not None
         first = self._time_of.get(placed.value.name, Step(0))
         last = self._time_of.get(user, Step(0))

@@ -199,10 +199,7 @@ def parse_number(source: Source, start: int, end: int) -> tuple[AllocationIndex,
 
 
 def parse_attributes(source: Source, start: int, end: int) -> tuple[AllocationAttributes, int]:
-    """The attributes of a header up to the end of its line; unknown ones are kept as text.
-
-    A repeated known attribute, or one out of XLA's order, is an error.
-    """
+    """The attributes of a header up to the end of its line; unknown ones are kept as text."""
     cursor, latest = start, -1
     found: dict[str, re.Match[str]] = {}
     unknown: list[UnknownAttribute] = []

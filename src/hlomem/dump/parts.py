@@ -96,10 +96,7 @@ def parse_part(source: Source) -> Part:
 
 
 def parse_headers(source: Source) -> list[Allocation]:
-    """The allocations of a text without their values: for one that is only measured.
-
-    Log lines in between do no harm; a text without allocations has none.
-    """
+    """The allocations of a text without their values: for one that is only measured."""
     plain, _ = _unwrap(source)
     end = plain.text.find(_VALUES_START)
     return assignment.parse_headers(plain, len(plain.text) if end < 0 else end + 1)

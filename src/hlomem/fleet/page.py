@@ -131,10 +131,7 @@ def write_fleet(
     force: bool = False,
     fetch: str | None = None,
 ) -> Written:
-    """Write the page of a store, and those of its `count` largest programs.
-
-    Remote programs are read again below the address `fetch`, by default the store's host.
-    """
+    """Write the page of a store, and those of its `count` largest programs, read below `fetch`."""
     tables = LockedTables(store)
     wanted = choose_run(tables, run)
     folder = output.parent / f"{output.stem}.pages"

@@ -162,10 +162,7 @@ def list_programs(unit: Unit, files: list[Path]) -> list[UnitProgram]:
 
 
 def open_memory(loaded: Dump | HloModule, name: str, chip: str = "") -> MemoryView:
-    """The memory of a dump, or of a program as it would be planned.
-
-    `chip` counts where the program's text does not tell it.
-    """
+    """The memory of a dump or of a program; `chip` counts where its text does not tell it."""
     try:
         return opening.open_memory(loaded, name=name)
     except CommandError:

@@ -47,11 +47,7 @@ def local_path(path: str) -> Path:
 def list_files(
     path: str, *, but: str = "", refused: Callable[[str, str], None] | None = None
 ) -> Iterator[FileEntry]:
-    """The files below a path, or the file itself, by name.
-
-    Folders that contain a file `but` are skipped. `refused` is called with unreadable folders and
-    the reason; without it they are errors.
-    """
+    """The files below a path by name, but not in folders with a file `but` or `refused` ones."""
     if is_address(path):
         yield from _list_remote(path, but)
         return

@@ -122,10 +122,7 @@ def write_segment(
     carried: Sequence[bytes] = (),
     tables: Tables | None = None,
 ) -> Segment:
-    """Write a segment from JSON lines by table.
-
-    `carried` are JSON lines that say which rows of `tables` to reuse for which source.
-    """
+    """Write a segment from JSON lines by table; `carried` says which rows of `tables` to reuse."""
     names = [name for name in TABLES if lines.get(name) or carried]
     segment = new_segment(run, date, names)
     with tempfile.TemporaryDirectory(prefix="hlomem-segment-") as folder:

@@ -36,10 +36,7 @@ _here = threading.local()
 
 
 def _search_path() -> list[str]:
-    """The import path of a child: ours without the current folder, which may be scanned.
-
-    The current folder stays if hlomem itself is imported from there.
-    """
+    """Our import path without the current folder, which may be scanned, unless hlomem is there."""
     home = str(Path(__file__).parents[2])
     return [path for path in sys.path if path and (path == home or not _is_current(path))]
 

@@ -21,10 +21,7 @@ Item = tuple[str, str]
 
 
 def generic_attributes(proto: Any, payloads: Sequence[bytes]) -> Iterator[Item]:
-    """The attributes any opcode may have, in the order they are printed.
-
-    `payloads` are the module's, to which instructions with the same configuration refer.
-    """
+    """The attributes any opcode may have, in print order; `payloads` are the module's."""
     if proto.is_composite:
         yield "is_composite", "true"
     if proto.HasField("sharding") and not proto.sharding.HasField("named_sharding"):

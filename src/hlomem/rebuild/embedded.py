@@ -96,10 +96,7 @@ def _references(drafts: Mapping[str, Draft], known: set[str]) -> Iterator[tuple[
 
 
 def _fits(computation: Computation, caller: Draft, joined: JoinedDump, shapes: Shapes) -> bool:
-    """Whether a computation takes two of every type in the caller's result, as reducers do.
-
-    A mapped one takes an element of each operand, one of a custom call the operands themselves.
-    """
+    """Whether a computation takes the types that its caller demands, two of each for a reducer."""
     assert caller.line is not None
     printed = [joined.printed[name] for name in computation.instructions if name in joined.printed]
     numbered = [line for line in printed if line.number is not None]

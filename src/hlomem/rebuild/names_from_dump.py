@@ -26,10 +26,7 @@ def unnamed_elements(module: HloModule) -> list[HloInstruction]:
 
 
 def expand(module: HloModule, dump: Dump) -> HloModule:
-    """The module with explicit get-tuple-elements, named and ordered as in a dump of it.
-
-    Unchanged if its text is explicit, or the dump has no values or sequence.
-    """
+    """The module with explicit get-tuple-elements as in a dump of it, if its text is compact."""
     if not unnamed_elements(module) or dump.live_ranges is None or dump.values is None:
         return module
     time_of = {name: time for time, name in enumerate(dump.live_ranges.sequence)}

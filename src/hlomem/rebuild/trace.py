@@ -42,10 +42,7 @@ def take_names(joined: JoinedDump, in_flow: list[Computation], drafts: dict[str,
 
 
 def _agreeing(path: list[str], known: list[list[str] | None], taken: set[str]) -> list[str]:
-    """The names of a path, one for each entry of `known`; empty if one of them differs.
-
-    An unknown name must not be that of another computation. A name may be several on the path.
-    """
+    """The names of a path, one for each entry of `known`; empty if one differs or is taken."""
     names: list[str] = []
     position = 0
     for number, parts in enumerate(known):

@@ -169,10 +169,7 @@ def _draft_of_one(
 
 
 def _is_started(held: Parts) -> bool:
-    """Whether a tuple has the form of an async-start: a tuple of operands, a result, a context.
-
-    A loop may carry such a tuple from one iteration to the next.
-    """
+    """Whether a tuple has the form of an async-start: operands, a result, a context."""
     elements = {index[0] for index in held if index}
     return elements == {0, 1, 2} and (0, 0) in held
 

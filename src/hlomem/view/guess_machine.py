@@ -100,10 +100,7 @@ def guess_for_dump(joined: JoinedDump) -> MachineCandidates:
 
 
 def platform_of_dump(dump: Dump) -> tuple[str, str]:
-    """The platform of a dump and the reason.
-
-    Without a mark in the dump, XLA's file name decides, then the program next to it.
-    """
+    """The platform by a mark, XLA's file name, or the program next to a dump; and the reason."""
     always, _ = _marking_platforms()
     values = dump.values.values[-_LAST_VALUES:] if dump.values else ()
     last = "\n".join([value.instruction[:_VALUE_PIECE] for value in values])
@@ -143,11 +140,7 @@ def _program_text(dump: Dump) -> str:
 
 
 def _find_mark(whole: Callable[[], str], part: str) -> tuple[str, str] | None:
-    """The platform whose mark is in a text, and the surest mark as a reason.
-
-    No compiler leaves marks of two platforms, and most leave many, so a part of the text usually
-    determines the platform.
-    """
+    """The platform whose mark is in a text, usually in a part of it, and the mark as a reason."""
     platforms = [platform for kind in _marking_platforms() for platform in kind]
     likely = next(
         (

@@ -124,10 +124,7 @@ class JoinedDump(Struct, eq=False, dict=True):
         return dict(zip(self.sequence, steps(len(self.sequence)), strict=True))
 
     def find_life(self, name: str, index: ShapeIndex | None) -> LiveRange | None:
-        """The live range of the value defined by a part of an instruction's result.
-
-        Most values are whole results, for which the name is the key.
-        """
+        """The live range of the value defined by a part of an instruction's result."""
         return self.life_of.get((name, index) if index else name)
 
     # By value.

@@ -19,10 +19,7 @@ _RESULT = (1,)
 def find_operands(
     joined: JoinedDump, families: DisjointSets[str], problems: list[str]
 ) -> dict[str, list[str]]:
-    """The operands of every instruction; unites instructions of one computation.
-
-    Operands that a contradictory dump does not reveal are reported in `problems`.
-    """
+    """The operands of every instruction, as far as told; unites those of one computation."""
     operands = {name: list(line.operands) for name, line in joined.printed.items()}
     for name, names in operands.items():
         for operand in names:

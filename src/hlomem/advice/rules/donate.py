@@ -67,10 +67,7 @@ def _name(row: Argument) -> str:
 
 
 def _names_to_donate(rows: tuple[Argument, ...]) -> list[str]:
-    """The arguments of the function whose bytes results could mostly reuse, in order.
-
-    Those read after their result is written count as well: XLA may then write it later.
-    """
+    """The arguments of the function whose bytes results could mostly reuse, in order."""
     whole: Counter[str] = Counter()
     taken: Counter[str] = Counter()
     possible: set[str] = set()

@@ -32,10 +32,7 @@ def find_space(memory: MemoryView, wanted: str | None = None) -> Space:
 
 
 def find_buffer(memory: MemoryView, wanted: str) -> Buffer:
-    """The buffer of a value, instruction (`%` optional), argument or result.
-
-    Arguments and results are named as in reports: `params['embed']`, `result[0]['w']`.
-    """
+    """The buffer of a value, instruction (`%` optional), argument or result as in reports."""
     wanted = wanted.removeprefix("%")
     for buffer in memory.buffers:
         if wanted in {buffer.name, f"<{buffer.id}>"}:

@@ -266,10 +266,7 @@ class MemoryView:
     def share_out(
         self, allocation: Allocation, step: int
     ) -> tuple[list[OwnedBytes], list[ByteRange]]:
-        """The owners of an allocation's bytes at a step, and the byte ranges in use.
-
-        An argument or a result owns the bytes of its allocation that no other value uses.
-        """
+        """The owners of an allocation's bytes at a step, and the byte ranges in use."""
         key = (id(allocation), step)
         if key not in self._shared_out:
             self._shared_out[key] = self._share_out(allocation, step)

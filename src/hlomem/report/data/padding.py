@@ -129,10 +129,7 @@ def _row(members: list[Buffer], at_peak: set[ValueId]) -> PaddedShape:
 
 
 def find_fix(shape_text: str, operation: str | None = None) -> str:
-    """A change that makes the minor dimension fill the lanes of a tile; "" if unknown.
-
-    Folding it with the next dimension keeps the elements; else its size must change.
-    """
+    """A change, best a folding, that makes the minor dimension fill the lanes of a tile; or ""."""
     shape = parse_shape_or_none(shape_text)
     if shape is None or not shape.is_array or shape.layout is None or not shape.dimensions:
         return ""

@@ -141,10 +141,7 @@ _ARGUMENT_PATTERNS = {
 
 @lru_cache(maxsize=4096)
 def role_of_argument(path: str) -> str:
-    """The role of an argument by its JAX path; the first telling name on the path decides.
-
-    `params['mu']` is a parameter, `batch['weights']` an input.
-    """
+    """The role by the first telling name on a JAX path: `params['mu']` is a parameter."""
     for name in _PATH_NAME.findall(path):
         for role, pattern in _ARGUMENT_PATTERNS.items():
             if pattern.fullmatch(name):

@@ -78,10 +78,7 @@ def find_causes(before: SharedOut, after: SharedOut, changes: Sequence[Change]) 
 
 
 def _heir(findings: Sequence[Finding]) -> Finding | None:
-    """The finding that accounts for the remaining bytes; None if that cannot be told.
-
-    Another version of XLA may explain anything, even next to other changes.
-    """
+    """The only finding that accounts for the rest, or another version of XLA; else None."""
     heirs = [finding for finding in findings if finding.takes_rest]
     compilers = [finding for finding in heirs if finding.kind in {"version", "backend"}]
     return heirs[0] if len(heirs) == 1 else next(iter(compilers), None)

@@ -267,10 +267,7 @@ def find_sharding(comparison: Comparison) -> Iterator[Finding]:
 
 
 def _is_local(comparison: Comparison, partitions: int) -> bool:
-    """Whether arguments changed by a factor of the device count while intermediates did not.
-
-    A larger batch would grow activations, too.
-    """
+    """Whether intermediates did not change, too, as they would with a larger batch."""
     return not any(
         _is_split(entry.change.before, entry.change.after, partitions)
         for entry in comparison.entries
