@@ -196,7 +196,10 @@ def _named(
 
 def draw_list(sized: Sequence[ModuleSize], most: int = _MAX_LISTED) -> list[str]:
     """One line per dump: size, name and, if names repeat, what distinguishes them."""
-    told = tell_apart(sized)
+    alike: dict[str, list[ModuleSize]] = {}
+    for entry in sized:
+        alike.setdefault(entry.module.title, []).append(entry)
+    told = [_difference(entry, alike[entry.module.title]) for entry in sized]
     lines = []
     for (module, size, _), difference in list(zip(sized, told, strict=True))[:most]:
         amount = "unreadable" if size is None else format_bytes(size)
@@ -206,14 +209,6 @@ def draw_list(sized: Sequence[ModuleSize], most: int = _MAX_LISTED) -> list[str]
         left = format_bytes(sum(entry.size or 0 for entry in rest))
         lines.append(f"{left:>12}  in {len(rest)} smaller")
     return lines
-
-
-def tell_apart(sized: Sequence[ModuleSize]) -> list[str]:
-    """The number and differing argument shapes of dumps that share a name; else empty."""
-    alike: dict[str, list[ModuleSize]] = {}
-    for entry in sized:
-        alike.setdefault(entry.module.title, []).append(entry)
-    return [_difference(entry, alike[entry.module.title]) for entry in sized]
 
 
 def _difference(one: ModuleSize, alike: list[ModuleSize]) -> str:

@@ -21,6 +21,7 @@ from hlomem.hlo.ir import HloModule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from contextlib import AbstractContextManager
     from gzip import GzipFile
     from pathlib import Path
 
@@ -45,23 +46,22 @@ _MODULE_START = lazy_pattern(r"\ufeff?\s*+(?://[^\n]*+\n\s*+)*+HloModule\b")
 
 
 @contextmanager
-def reading_once() -> Iterator[None]:
+def _holding(variable: ContextVar[Any], value: object) -> Iterator[None]:
+    before = variable.set(value)
+    try:
+        yield
+    finally:
+        variable.reset(before)
+
+
+def reading_once() -> AbstractContextManager[None]:
     """Within the block, equal texts are parsed once and share their records."""
-    before = _seen.set({})
-    try:
-        yield
-    finally:
-        _seen.reset(before)
+    return _holding(_seen, {})
 
 
-@contextmanager
-def limited_to(size: int) -> Iterator[None]:
+def limited_to(size: int) -> AbstractContextManager[None]:
     """Within the block, inputs of more than `size` bytes, unpacked, are rejected."""
-    before = _max_bytes.set(size)
-    try:
-        yield
-    finally:
-        _max_bytes.reset(before)
+    return _holding(_max_bytes, size)
 
 
 def max_input() -> int:

@@ -20,7 +20,13 @@ def check_against_module(joined: JoinedDump, program: TracedProgram) -> Iterator
     """Every rule that compares the dump's lists and headers with the module."""
     yield from _check_flow(joined, program)
     if joined.dump.values is not None:
-        yield from _check_applied(joined, program)
+        for computation in program.iter_applied():
+            for instruction in computation.instructions:
+                # Compact text omits get-tuple-elements, see below.
+                is_named = instruction.opcode != "get-tuple-element"
+                if is_named and instruction.name not in joined.indices_at:
+                    message = f"{instruction.name} of {computation.name} is not a value of the dump"
+                    yield Finding("flow/no-value", message)
     yield from _check_headers(joined, program)
     for alias in program.module.input_output_alias:
         yield from _check_donation(alias, joined, program)
@@ -51,17 +57,6 @@ def _check_flow(joined: JoinedDump, program: TracedProgram) -> Iterator[Finding]
             yield value_finding(placed, "flow/shape-differs", problem)
         yield from _check_positions(placed, value, joined, program)
         yield from _check_uses(placed, value, joined, program)
-
-
-def _check_applied(joined: JoinedDump, program: TracedProgram) -> Iterator[Finding]:
-    """The values of reducers and comparators are listed, too."""
-    for computation in program.iter_applied():
-        for instruction in computation.instructions:
-            # Compact text omits get-tuple-elements, see below.
-            is_named = instruction.opcode != "get-tuple-element"
-            if is_named and instruction.name not in joined.indices_at:
-                message = f"{instruction.name} of {computation.name} is not a value of the dump"
-                yield Finding("flow/no-value", message)
 
 
 def _check_positions(

@@ -47,13 +47,6 @@ def check_geometry(joined: JoinedDump, guess: MachineGuess) -> Iterator[Finding]
 
 
 def _check_value(placed: PlacedValue, guess: MachineGuess) -> Iterator[Finding]:
-    yield from _check_bounds(placed)
-    yield from _check_alignment(placed, guess)
-    yield from _check_size(placed, guess)
-    yield from _check_color(placed)
-
-
-def _check_bounds(placed: PlacedValue) -> Iterator[Finding]:
     offset, size, room = placed.value.offset, placed.value.size, placed.allocation.size
     if offset < 0 or size < 0:
         rule = "geometry/negative-size" if size < 0 else "geometry/negative-offset"
@@ -61,6 +54,9 @@ def _check_bounds(placed: PlacedValue) -> Iterator[Finding]:
     elif offset + size > room:
         problem = f"ends {offset + size - room} bytes past its allocation of {room}"
         yield value_finding(placed, "geometry/out-of-bounds", problem)
+    yield from _check_alignment(placed, guess)
+    yield from _check_size(placed, guess)
+    yield from _check_color(placed)
 
 
 def _check_alignment(placed: PlacedValue, guess: MachineGuess) -> Iterator[Finding]:

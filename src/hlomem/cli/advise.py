@@ -18,22 +18,9 @@ from hlomem.report.screens.advice_text import draw_advice
 
 @click.command("advise")
 @click.argument("path", metavar="DUMP|MODULE")
-@WHICH_DUMP
-@HLO_TEXT
-@BACKEND
-@CHIP
-@MODULE_ERA
-@SPACE
-@with_options(REPORT)
+@with_options((WHICH_DUMP, HLO_TEXT, BACKEND, CHIP, MODULE_ERA, SPACE, *REPORT))
 def command(
-    path: str,
-    module: str | None,
-    hlo: str | None,
-    backend: str | None,
-    chip: str | None,
-    era: str | None,
-    space: str | None,
-    **shown: Any,
+    path: str, module: str | None, hlo: str | None, era: str | None, as_json: bool, **others: Any
 ) -> int:
     """Show changes that would reduce memory, by how much, and at what cost.
 
@@ -46,10 +33,10 @@ def command(
         path,
         module=module,
         program=load_program(hlo) if hlo else None,
-        backend=backend or "",
-        chip=chip or "",
+        backend=others["backend"] or "",
+        chip=others["chip"] or "",
         era=era or "",
     )
     with working(f"trying changes of {path}"):
-        advised = advise_on(memory, space=space, era=era or "")
-    return write("advice", advised, draw_advice, memory.dump, **shown)
+        advised = advise_on(memory, space=others["space"], era=era or "")
+    return write("advice", advised, draw_advice, memory.dump, as_json=as_json)

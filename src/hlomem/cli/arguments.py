@@ -40,18 +40,9 @@ def with_memory(command: Callable[..., int]) -> Callable[..., int]:
     """Replace the common arguments of a command by `memory` and `space`."""
 
     @wraps(command)
-    def run(
-        path: str,
-        module: str | None,
-        hlo: str | None,
-        backend: str | None,
-        chip: str | None,
-        era: str | None,
-        schedule: str | None,
-        space: str | None,
-        **others: Any,
-    ) -> int:
-        memory = open_memory(path, module, hlo, backend, chip, era, schedule)
+    def run(path: str, space: str | None, **others: Any) -> int:
+        subject = {option.keyword: others.pop(option.keyword) for option in SUBJECT}
+        memory = open_memory(path, **subject)
         keep(memory)
         return command(memory=memory, space=find_space(memory, space), **others)
 

@@ -28,10 +28,9 @@ class Parameter:
 
     def __init__(
         self,
-        names: tuple[str, ...],
-        metavar: str | None,
+        *names: str,
+        metavar: str | None = None,
         help: str | None = None,  # noqa: A002 - as click calls it
-        *,
         is_flag: bool = False,
         default: str | None = None,
         choices: Sequence[str] = (),
@@ -81,24 +80,8 @@ class Parameter:
         )(run)
 
 
-def argument(name: str, metavar: str) -> Parameter:
-    """A word that must be there."""
-    return Parameter((name,), metavar)
-
-
-def option(
-    *names: str,
-    help: str,  # noqa: A002 - as click calls it
-    metavar: str | None = None,
-    is_flag: bool = False,
-    default: str | None = None,
-    choices: Sequence[str] = (),
-    convert: Callable[[str], Any] = str,
-) -> Parameter:
-    """A parameter with a name; help shows the default of a choice."""
-    return Parameter(
-        names, metavar, help, is_flag=is_flag, default=default, choices=choices, convert=convert
-    )
+argument = option = Parameter
+"""A word that must be there, and a parameter with a name, whose help shows a default choice."""
 
 
 class Command:

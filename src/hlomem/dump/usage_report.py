@@ -226,16 +226,6 @@ def format(report: UsageReport) -> str:  # noqa: A001 - the opposite of parse
     """XLA's text."""
     if isinstance(report, SpaceReport):
         return "".join(map(_format_space, report.spaces))
-    return _format_by_allocation(report)
-
-
-def _format_space(space: MemorySpace) -> str:
-    total = f"{space.total_bytes} ({human_bytes(space.total_bytes)})"
-    tables = "".join([_format_table(table, "  ") + "\n" for table in space.tables])
-    return f"{BY_SPACE}{space.name} (color={space.color})\nTotal bytes: {total}\n{tables}\n"
-
-
-def _format_by_allocation(report: AllocationReport) -> str:
     total = report.total_bytes
     parts = [f"Total bytes used: {total} ({human_bytes(total)}){BY_ALLOCATION}\n{_ROWS_TITLE}"]
     for row in report.rows:
@@ -249,6 +239,12 @@ def _format_by_allocation(report: AllocationReport) -> str:
         if detail.table is not None:
             parts.append(f"\n{_format_table(detail.table, chr(9))}\n")
     return "".join(parts)
+
+
+def _format_space(space: MemorySpace) -> str:
+    total = f"{space.total_bytes} ({human_bytes(space.total_bytes)})"
+    tables = "".join([_format_table(table, "  ") + "\n" for table in space.tables])
+    return f"{BY_SPACE}{space.name} (color={space.color})\nTotal bytes: {total}\n{tables}\n"
 
 
 def _format_allocation(allocation: ReportedAllocation) -> str:

@@ -184,7 +184,14 @@ def open_store(path: str) -> Store:
     marker = join(path, MARKER)
     if not exists(marker):
         raise InputError(f"{visible(path)}: not a store; `hlomem scan PATH -o STORE` makes one")
-    _read_marker(marker)
+    try:
+        content: dict[str, Any] = msgspec.json.decode(read_bytes(marker), type=dict[str, Any])
+    except msgspec.MsgspecError as error:
+        raise InputError(f"{visible(marker)}: damaged: {error}") from error
+    schema = content.get("schema")
+    if content.get("kind") != _KIND or not isinstance(schema, int):
+        raise InputError(f"{visible(marker)}: not a store of hlomem")
+    _check_schema(marker, schema)
     return Store(path)
 
 
@@ -202,17 +209,6 @@ def make_store(path: str) -> Store:
 def _is_foreign(entry: FileEntry) -> bool:
     """Whether a file is not the temporary marker of another scan."""
     return not entry.name.startswith(f".{MARKER}.")
-
-
-def _read_marker(path: str) -> None:
-    try:
-        content: dict[str, Any] = msgspec.json.decode(read_bytes(path), type=dict[str, Any])
-    except msgspec.MsgspecError as error:
-        raise InputError(f"{visible(path)}: damaged: {error}") from error
-    schema = content.get("schema")
-    if content.get("kind") != _KIND or not isinstance(schema, int):
-        raise InputError(f"{visible(path)}: not a store of hlomem")
-    _check_schema(path, schema)
 
 
 def _check_schema(path: str, schema: int) -> None:

@@ -46,7 +46,10 @@ class Tables:
                 self._add_raw(table)
             self._hide_older()
             for table in TABLES.values():
-                self._add_view(table)
+                query = f"FROM all_{table.name}"
+                if self._has_older:
+                    query += " ANTI JOIN older USING (segment, unit)"
+                self._view(table.name, query)
             self._add_runs()
         except require("duckdb", "a store").Error as error:
             raise InputError(f"{visible(store.root)}: {visible(str(error))}") from error
@@ -81,12 +84,6 @@ class Tables:
         )
         [[count]] = self.connection.execute("SELECT count(*) FROM older").fetchall()
         self._has_older = bool(count)
-
-    def _add_view(self, table: Table) -> None:
-        query = f"FROM all_{table.name}"
-        if self._has_older:
-            query += " ANTI JOIN older USING (segment, unit)"
-        self._view(table.name, query)
 
     def _add_runs(self) -> None:
         self._view(

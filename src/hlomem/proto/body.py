@@ -93,28 +93,25 @@ class EncodedAttributes:
 
     def read(self, instruction: HloInstruction) -> dict[str, str]:
         try:
-            return self._read(instruction)
+            proto = parser_of("Instruction")(self._data)
+            attributes = dict(own_attributes(proto, instruction.operands))
+            attributes.update(generic_attributes(proto, self._links.payloads))
+            linked = link_attributes(
+                instruction.opcode,
+                instruction.operands,
+                attributes,
+                instruction.called_computations,
+                instruction.control_predecessors,
+                instruction.name,
+            )
+            check_attribute_texts(linked, f"`{instruction.name}`")
         except (EditError, InputError) as error:
             raise self._links.error(error) from error
+        return linked
 
     def may_have(self, name: str) -> bool:
         """False where the message cannot have the field."""
         return _TAG_OF.get(name, b"") in self._data
-
-    def _read(self, instruction: HloInstruction) -> dict[str, str]:
-        proto = parser_of("Instruction")(self._data)
-        attributes = dict(own_attributes(proto, instruction.operands))
-        attributes.update(generic_attributes(proto, self._links.payloads))
-        linked = link_attributes(
-            instruction.opcode,
-            instruction.operands,
-            attributes,
-            instruction.called_computations,
-            instruction.control_predecessors,
-            instruction.name,
-        )
-        check_attribute_texts(linked, f"`{instruction.name}`")
-        return linked
 
 
 def instruction_heads(head: Any, sequence: Sequence[int] | None) -> dict[int, tuple[Any, bytes]]:
@@ -189,8 +186,10 @@ def _finish(instruction: HloInstruction, proto: Any, links: BodyLinks) -> None:
         instruction.payload = format_literal(literal, shape) if literal else UNSAID
     operands = instruction.operands
     check_form(instruction.name, opcode, len(operands), instruction.payload)
-    if opcode == "get-tuple-element":
-        _check_element(instruction, proto.tuple_index)
+    elements = operands[0].shape.elements if opcode == "get-tuple-element" else ()
+    if opcode == "get-tuple-element" and not 0 <= proto.tuple_index < len(elements):
+        problem = f"`{visible(instruction.name)}` takes element {proto.tuple_index}"
+        raise InputError(f"{problem}, which its operand has not")
     numbers = called_ids(proto)
     parent = instruction.parent
     called = tuple([links.callee(parent, number) for number in numbers])
@@ -204,13 +203,6 @@ def called_ids(proto: Any) -> Sequence[int]:
         return ()
     numbers: Sequence[int] = proto.called_computation_ids
     return numbers
-
-
-def _check_element(instruction: HloInstruction, number: int) -> None:
-    """Refuse an element there is none of, as the reader of text does."""
-    if not 0 <= number < len(instruction.operands[0].shape.elements):
-        problem = f"`{visible(instruction.name)}` takes element {number}"
-        raise InputError(f"{problem}, which its operand has not")
 
 
 def _fill(

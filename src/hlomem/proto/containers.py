@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hlomem.base.errors import InputError
 from hlomem.proto.sniff import ZSTD_MAGIC, is_zlib
@@ -44,19 +44,20 @@ def decompress(data: bytes, limit: int) -> bytes:
     limit = min(limit, max(_MIN_LIMIT, _MAX_GROWTH * len(data)))
     if data.startswith(ZSTD_MAGIC):
         return _unpack_zstd(data, limit)
-    return _unpack_zlib(data, limit) if is_zlib(data) else data
+    if not is_zlib(data):
+        return data
+    return _unpack_with(zlib.decompressobj(), zlib.error, "zlib", data, limit)
 
 
-def _unpack_zlib(data: bytes, limit: int) -> bytes:
-    unpacker = zlib.decompressobj()
+def _unpack_with(unpacker: Any, damage: type[Exception], by: str, data: bytes, limit: int) -> bytes:
     try:
-        unpacked = unpacker.decompress(data, limit + 1)
-    except zlib.error as error:
-        raise InputError(f"damaged zlib data: {error}") from error
+        unpacked: bytes = unpacker.decompress(data, limit + 1)
+    except damage as error:
+        raise InputError(f"damaged {by} data: {error}") from error
     if len(unpacked) > limit:
         raise _too_large(limit)
     if not unpacker.eof:
-        raise InputError("zlib data ends too early: the file is cut off")
+        raise InputError(f"{by} data ends too early: the file is cut off")
     return unpacked
 
 
@@ -65,16 +66,7 @@ def _unpack_zstd(data: bytes, limit: int) -> bytes:
         from compression import zstd  # type: ignore[import-not-found,unused-ignore] # noqa: PLC0415
     except ImportError:
         return _unpack_zstandard(data, limit)
-    unpacker = zstd.ZstdDecompressor()
-    try:
-        unpacked: bytes = unpacker.decompress(data, limit + 1)
-    except zstd.ZstdError as error:
-        raise InputError(f"damaged zstd data: {error}") from error
-    if len(unpacked) > limit:
-        raise _too_large(limit)
-    if not unpacker.eof:
-        raise InputError("zstd data ends too early: the file is cut off")
-    return unpacked
+    return _unpack_with(zstd.ZstdDecompressor(), zstd.ZstdError, "zstd", data, limit)
 
 
 def _unpack_zstandard(data: bytes, limit: int) -> bytes:

@@ -98,19 +98,16 @@ class _Writer:
         self._number_of: dict[HloInstruction, int] = {}
 
     def run(self) -> bytes:
-        self._check_header()
+        given, header = self._origins.header, self._module.attributes
+        for name in (*header, *given):
+            if given.get(name) != header.get(name):
+                raise EditError(f"`{name}` of the header was changed, which no message can follow")
         heads = [self._computation(one) for one in self._module.computations]
         del self._message.computations[:]
         self._message.computations.extend(heads)
         if self._message.HasField("schedule"):
             self._write_schedule()
         return bytes(self._message.SerializeToString())
-
-    def _check_header(self) -> None:
-        given, header = self._origins.header, self._module.attributes
-        for name in (*header, *given):
-            if given.get(name) != header.get(name):
-                raise EditError(f"`{name}` of the header was changed, which no message can follow")
 
     def _write_schedule(self) -> None:
         """Sequences of all computations that had one, and of new ones that no fusion calls."""

@@ -162,19 +162,15 @@ class ModuleReader:
         parts = parse_message("ModuleParts", self._data).computations
         for computation, data in zip(by_id.values(), parts, strict=True):
             if computation in seen:
-                calls[computation] = self._calls_of(computation)
+                calling = [found for found in computation.instructions if found.called_computations]
+                calling.sort(key=self._number_of.__getitem__)
+                calls[computation] = [instruction.called_computations for instruction in calling]
             else:
                 calls[computation] = self._unread_calls_of(computation) if _may_call(data) else []
         listed = {by_id[number]: calls[by_id[number]] for number in sorted(by_id)}
         for index, computation in enumerate(printed_order(listed)):
             computation.index = index
             self._module.computations.append(computation)
-
-    def _calls_of(self, computation: HloComputation) -> list[tuple[HloComputation, ...]]:
-        """The callees of every instruction of a body that has some, by the ids of the callers."""
-        calling = [found for found in computation.instructions if found.called_computations]
-        calling.sort(key=self._number_of.__getitem__)
-        return [instruction.called_computations for instruction in calling]
 
     def _unread_calls_of(self, computation: HloComputation) -> list[tuple[HloComputation, ...]]:
         """The same of a body that stays as it is."""

@@ -36,21 +36,17 @@ def own_attributes(proto: Any, operands: tuple[HloInstruction, ...]) -> Iterator
     for make in _BY_OPCODE.get(proto.opcode, ()):
         yield from make(proto)
     if proto.opcode == "compare":
-        yield from _comparison(proto, operands)
+        yield "direction", proto.comparison_direction
+        kind = operands[0].shape.element_type.text if operands else ""
+        usual = {"p": "UNSIGNED", "u": "UNSIGNED", "s": "SIGNED"}.get(kind[:1], "FLOAT")
+        if proto.comparison_order == "TOTAL" and usual == "FLOAT":
+            yield "order", "TOTAL"
+        if proto.comparison_type and proto.comparison_type != usual:
+            yield "type", proto.comparison_type
 
 
 def _integers(numbers: Iterable[int]) -> str:
     return f"{{{','.join(map(str, numbers))}}}"
-
-
-def _comparison(proto: Any, operands: tuple[HloInstruction, ...]) -> Iterator[Item]:
-    yield "direction", proto.comparison_direction
-    kind = operands[0].shape.element_type.text if operands else ""
-    usual = {"p": "UNSIGNED", "u": "UNSIGNED", "s": "SIGNED"}.get(kind[:1], "FLOAT")
-    if proto.comparison_order == "TOTAL" and usual == "FLOAT":
-        yield "order", "TOTAL"
-    if proto.comparison_type and proto.comparison_type != usual:
-        yield "type", proto.comparison_type
 
 
 Make: TypeAlias = "Callable[[Any], Iterator[Item]]"

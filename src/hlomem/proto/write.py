@@ -36,7 +36,21 @@ def encode_plan(stages: Stages) -> bytes:
     stages.check_written()
     encoded, ids = _program_of(stages.module)
     plan = message_types()["BufferAssignment"]()
-    _fill(plan, stages, ids)
+    placed = {
+        value: place
+        for allocation in stages.assignment.allocations
+        for value, place in allocation.slices.items()
+    }
+    for value in sorted(placed, key=lambda value: value.id):
+        buffer = plan.logical_buffers.add(id=value.id, size=placed[value].size)
+        buffer.color = stages.colors[value]
+        _locate(buffer.defined_at, value, ids)
+        for other in stages.aliasing.buffer_of[value].values:
+            if other is not value:
+                alias = plan.buffer_aliases.add(source_buffer_id=value.id)
+                _locate(alias.location, other, ids)
+    for allocation in stages.assignment.allocations:
+        _fill_allocation(plan.buffer_allocations.add(), allocation)
     data: bytes = plan.SerializeToString(deterministic=True)
     return b"".join([*_field(_PROGRAM, encoded), *_field(_PLAN, data)])
 
@@ -89,25 +103,6 @@ def _encode_text(module: HloModule) -> bytes:
 
 def _field(number: int, data: bytes) -> tuple[bytes, bytes, bytes]:
     return encode_varint(number << 3 | BYTES), encode_varint(len(data)), data
-
-
-def _fill(proto: Any, stages: Stages, ids: Ids) -> None:
-    """The message of a plan: buffers by id, then what lies with them, then allocations."""
-    placed = {
-        value: place
-        for allocation in stages.assignment.allocations
-        for value, place in allocation.slices.items()
-    }
-    for value in sorted(placed, key=lambda value: value.id):
-        buffer = proto.logical_buffers.add(id=value.id, size=placed[value].size)
-        buffer.color = stages.colors[value]
-        _locate(buffer.defined_at, value, ids)
-        for other in stages.aliasing.buffer_of[value].values:
-            if other is not value:
-                alias = proto.buffer_aliases.add(source_buffer_id=value.id)
-                _locate(alias.location, other, ids)
-    for allocation in stages.assignment.allocations:
-        _fill_allocation(proto.buffer_allocations.add(), allocation)
 
 
 def _locate(proto: Any, value: HloValue, ids: Ids) -> None:

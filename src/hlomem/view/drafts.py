@@ -125,13 +125,8 @@ def _callees_in_order(line: PrintedInstruction) -> list[str]:
 
 
 _IN_ORDER = (
-    "condition",
-    "body",
-    "branch_computations",
-    "true_computation",
-    "false_computation",
-    "to_apply",
-    "calls",
+    *("condition", "body", "branch_computations", "true_computation", "false_computation"),
+    *("to_apply", "calls"),
 )
 
 

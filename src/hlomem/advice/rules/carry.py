@@ -47,8 +47,6 @@ def advise_carry(subject: Case) -> Iterator[Advice]:
         argument=", ".join(names),
         least=saved,
         most=saved + slices,
-        method="counted",
-        confidence="medium",
         cost="none, if the cache is updated in place",
         how=_HOW,
         link=LINK,

@@ -72,8 +72,6 @@ def _advice(layers: Layers, least: int, most: int, policy: str) -> Advice:
         argument=policy,
         least=least,
         most=most,
-        method="counted",
-        confidence="medium",
         cost=time,
         how=_how(layers, policy),
         link=LINK,

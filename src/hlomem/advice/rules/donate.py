@@ -102,8 +102,6 @@ def _trial(subject: Case, rows: list[Argument], names: list[str]) -> Trial:
         rule="donate",
         title=f"donate {_listed(names, rows)}",
         argument=", ".join(names),
-        least=0,
-        most=0,
         method="re-planned",
         confidence="high",
         cost="the caller must not use the arguments afterwards",

@@ -65,8 +65,6 @@ def advise_logits(subject: Case) -> Iterator[Advice]:
         f" {format_bytes(largest.size)} each time",
         least=max(least, most // 4),
         most=most,
-        method="counted",
-        confidence="medium",
         cost="time: the logits are computed twice",
         how=_HOW.format(chunks=_CHUNKS),
         link=LINK,
@@ -101,9 +99,8 @@ def _logits(subject: Case, head: _Head) -> list[Buffer]:
             continue
         is_of_loss = is_forward(buffer.op_name) or is_backward(buffer.op_name)
         is_of_loss = is_of_loss and "/while/" not in (buffer.op_name or "")
-        is_weight = sorted(shape.dimensions)[-2:] == sorted(head.dimensions) and not _is_wide(
-            shape.dimensions, head
-        )
+        is_wide = prod(shape.dimensions) > prod(head.dimensions)
+        is_weight = sorted(shape.dimensions)[-2:] == sorted(head.dimensions) and not is_wide
         if is_of_loss and not is_weight:
             found.append((prod(shape.dimensions) // head.vocabulary, buffer))
     positions = Counter({number: 0 for number, _ in found})
@@ -125,8 +122,3 @@ def _is_of_layers(values: list[Buffer]) -> bool:
         if buffer.opcode not in MOVES
     )
     return any(number > 1 for number in made.values())
-
-
-def _is_wide(dimensions: tuple[int, ...], head: _Head) -> bool:
-    """Whether a value has more elements than the weights."""
-    return prod(dimensions) > prod(head.dimensions)

@@ -38,7 +38,6 @@ def advise_narrow(subject: Case) -> Iterator[Advice]:
         argument=new,
         least=round(saved * _MIN_SHARE),
         most=round(saved * _MAX_SHARE),
-        method="counted",
         confidence="low",
         cost="precision; sums and the loss should stay in the wider type",
         how=f"weights = jax.tree.map(lambda w: w.astype(jnp.{numpy}), params)\n"

@@ -43,8 +43,6 @@ def advise_offload(subject: Case) -> Iterator[Advice]:
         f" {format_bytes(layers.size)}",
         least=round(saved * _LEAST),
         most=saved + subject.replay.holes,
-        method="counted",
-        confidence="medium",
         cost="time, if transfers to the host and back are slower than the layers",
         how=_HOW.format(function=function, where=where),
         link=LINK,

@@ -49,8 +49,6 @@ def advise_padding(subject: Case) -> Iterator[Advice]:
         argument=worst.shape.partition("{")[0],
         least=round(saved * _LEAST),
         most=most,
-        method="counted",
-        confidence="medium",
         cost="changes the shapes of the model or of its activations",
         how=worst.fix,
         link=LINK,

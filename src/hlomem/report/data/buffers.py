@@ -211,7 +211,14 @@ class BufferBuilder:
 
     @cached_property
     def _result_names(self) -> dict[int, str]:
-        return name_results(self._joined, self._module, self._results)
+        paths = self._results
+        parts = list(iter_results(self._joined, self._module)) if paths else []
+        if len(parts) != len(paths):
+            return {}
+        named: dict[int, str] = {}
+        for part, path in zip(parts, paths, strict=True):
+            named.setdefault(part.placed.id, f"{_WHOLE}{path}")
+        return named
 
     @cached_property
     def structure(self) -> Structure:
@@ -280,19 +287,6 @@ def iter_results(joined: JoinedDump, module: HloModule | None) -> Iterator[Resul
     for index in sorted(parts):
         if not parts[index].value.shape.startswith("("):
             yield ResultPart(tuple(index), parts[index])
-
-
-def name_results(
-    joined: JoinedDump, module: HloModule | None, paths: Sequence[str]
-) -> dict[int, str]:
-    """The names of the results by value id; empty if the number of paths does not match."""
-    parts = list(iter_results(joined, module)) if paths else []
-    if len(parts) != len(paths):
-        return {}
-    named: dict[int, str] = {}
-    for part, path in zip(parts, paths, strict=True):
-        named.setdefault(part.placed.id, f"{_WHOLE}{path}")
-    return named
 
 
 def _root_name(joined: JoinedDump, module: HloModule | None) -> str:

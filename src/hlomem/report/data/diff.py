@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from hlomem.base.sizes import format_bytes
 from hlomem.dump.records import Record
-from hlomem.report.data.causes.cause import Cause
 from hlomem.report.data.causes.explain import find_causes
 from hlomem.report.data.causes.ledger import Change, SharedOut, change_of
 from hlomem.report.data.lookup import find_space
@@ -21,20 +20,8 @@ from hlomem.report.data.names import distinct_names
 from hlomem.report.data.peak import Key, key_of
 
 if TYPE_CHECKING:
+    from hlomem.report.data.causes.cause import Cause
     from hlomem.report.data.memory import MemoryView, Space
-
-__all__ = [
-    "GROUPINGS",
-    "UNUSED",
-    "Cause",
-    "Change",
-    "Diff",
-    "DiffRow",
-    "Grouping",
-    "Side",
-    "build_diff",
-    "name_sides",
-]
 
 Grouping: TypeAlias = Literal["line", "op", "scope", "role", "shape"]
 GROUPINGS: tuple[Grouping, ...] = ("line", "op", "scope", "role", "shape")

@@ -128,7 +128,7 @@ class _Matcher:
             there = self._memory.space_name(result.color)
             return "no match", partner, f"{result.name} has its shape, but lies in {there} memory"
         if result.shape != argument.shape:
-            layout = _layout(result)
+            layout = "{" + result.shape.partition("{")[2] if "{" in result.shape else "none"
             return "no match", partner, f"{result.name} has its shape, but layout {layout}"
         last_read, reader = self._last_read(argument)
         if result.start is None or result.start >= last_read:
@@ -299,7 +299,3 @@ def _readers(joined: JoinedDump, argument: Buffer) -> list[str]:
 def _opcode(joined: JoinedDump, name: str) -> str | None:
     text = joined.printed.get(name)
     return None if text is None else text.opcode
-
-
-def _layout(buffer: Buffer) -> str:
-    return "{" + buffer.shape.partition("{")[2] if "{" in buffer.shape else "none"

@@ -38,7 +38,11 @@ def find_buffer(memory: MemoryView, wanted: str) -> Buffer:
         if wanted in {buffer.name, f"<{buffer.id}>"}:
             return buffer
     parts = [part for part in memory.buffers if part.name.partition("{")[0] == wanted]
-    parts = parts or _argument(memory, wanted)
+    parts = parts or [
+        buffer
+        for buffer in memory.buffers
+        if buffer.parameter == wanted and buffer.opcode in (None, "parameter")
+    ]
     parts = parts or [part for part in memory.buffers if part.result == wanted]
     if parts:
         return max(parts, key=lambda part: part.size)
@@ -48,14 +52,6 @@ def find_buffer(memory: MemoryView, wanted: str) -> Buffer:
         (candidate.result for candidate in memory.buffers if candidate.result),
     )
     raise UnknownNameError(_unknown(memory, "buffer", wanted, known))
-
-
-def _argument(memory: MemoryView, wanted: str) -> list[Buffer]:
-    return [
-        buffer
-        for buffer in memory.buffers
-        if buffer.parameter == wanted and buffer.opcode in (None, "parameter")
-    ]
 
 
 def check_choice(name: str, chosen: str, choices: Sequence[str]) -> None:

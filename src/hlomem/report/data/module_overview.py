@@ -79,7 +79,7 @@ def _parameters(module: HloModule) -> tuple[EntryArray, ...]:
     return tuple(
         [
             EntryArray(
-                name=_user_name(parameter),
+                name=parameter.metadata.op_name or parameter.name,
                 index=(number, *index),
                 shape=shape.text,
                 size=_size(shape),
@@ -109,10 +109,6 @@ def _outputs(module: HloModule) -> tuple[EntryArray, ...]:
             for index, shape in root.shape.leaves()
         ]
     )
-
-
-def _user_name(instruction: HloInstruction) -> str:
-    return instruction.metadata.op_name or instruction.name
 
 
 def _output_name(root: HloInstruction, index: ShapeIndex) -> str:

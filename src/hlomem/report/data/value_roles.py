@@ -131,7 +131,7 @@ class ValueRoles:
                 return whole
         elif value.shape.startswith("("):
             return roles.TUPLES
-        if allocation.maybe_live_out and self._is_last(placed):
+        if allocation.maybe_live_out and (placed.life is None or placed.life.end >= self._end):
             return roles.RESULTS
         if (of_loop := self.of_loops.get(placed)) is not None:
             return of_loop
@@ -159,10 +159,6 @@ class ValueRoles:
         if placed.value.is_phi:
             return False
         return text is None or text.opcode == "parameter"
-
-    def _is_last(self, placed: PlacedValue) -> bool:
-        """Whether it is alive at the end of the program."""
-        return placed.life is None or placed.life.end >= self._end
 
     def _is_kept(self, placed: PlacedValue, hops: int) -> bool:
         """Whether the backward pass reads it, directly or after moves."""

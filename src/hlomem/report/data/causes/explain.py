@@ -176,7 +176,7 @@ _WORDS = {
 def iter_rest(ledger: Ledger) -> Iterator[Cause]:
     """The remaining bytes: in results' memory, by source line, and as holes."""
     size = booked(ledger.open).size + ledger.holes + ledger.lodged
-    if _explains(ledger.lodged, size):
+    if size != 0 and (ledger.lodged > 0) == (size > 0) and abs(ledger.lodged) >= abs(size):
         ledger.take(lambda _: True)
         yield _lodged(size)
         return
@@ -190,11 +190,6 @@ def iter_rest(ledger: Ledger) -> Iterator[Cause]:
     if size := ledger.holes:
         text = "memory that no buffer fills (holes)"
         yield Cause(kind="holes", text=text, delta=size, direct=size, count=0)
-
-
-def _explains(lodged: int, size: int) -> bool:
-    """Whether room gained or lost in results' memory explains all remaining bytes."""
-    return size != 0 and (lodged > 0) == (size > 0) and abs(lodged) >= abs(size)
 
 
 def _lodged(size: int) -> Cause:

@@ -35,20 +35,15 @@ def find_recomputation(comparison: Comparison) -> Iterator[Finding]:
     elif old and not new:
         yield _finding(comparison.before, old, AFTER, "kept, no longer recomputed")
     elif not comparison.has_other_era:
-        yield from _find_policy(comparison)
-
-
-def _find_policy(comparison: Comparison) -> Iterator[Finding]:
-    """Values recomputed in one program and kept in the other."""
-    before, after = comparison.programs
-    more = _computed_once(after.rematted - before.rematted, before)
-    fewer = _computed_once(before.rematted - after.rematted, after)
-    if more:
-        text = f"recomputed in the backward pass, no longer kept: {listed(sorted(more))}"
-        yield _finding(after, more, BEFORE, text)
-    if fewer:
-        text = f"kept, no longer recomputed: {listed(sorted(fewer))}"
-        yield _finding(before, fewer, AFTER, text)
+        before, after = comparison.programs
+        more = _computed_once(after.rematted - before.rematted, before)
+        fewer = _computed_once(before.rematted - after.rematted, after)
+        if more:
+            text = f"recomputed in the backward pass, no longer kept: {listed(sorted(more))}"
+            yield _finding(after, more, BEFORE, text)
+        if fewer:
+            text = f"kept, no longer recomputed: {listed(sorted(fewer))}"
+            yield _finding(before, fewer, AFTER, text)
 
 
 def _computed_once(names: Iterable[str], program: ComparedProgram) -> frozenset[str]:
