@@ -42,7 +42,6 @@ RULES: Mapping[str, Rule] = {
 
 
 _WORTH_SAYING = 0.01
-"""Smallest fraction of memory worth an advice."""
 _WEIGHT = {"high": 1.0, "medium": 0.7, "low": 0.4}
 """The weight of a saved byte, by confidence."""
 

@@ -49,7 +49,6 @@ class Layers(NamedTuple):
     boundary: int
     """Estimated bytes passed from layer to layer."""
     products: int
-    """Bytes of matrix products."""
     function: str
     """The layer's name in the program: `Block.__call__`, `block`; empty if unknown."""
     caller: str

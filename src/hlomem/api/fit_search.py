@@ -8,7 +8,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 MAX_PLANS = 6
-"""Limit of plans per row."""
 _MAX_GROWTH = 256
 """Limit of a linear guess, relative to the largest size known to fit."""
 _MAX_FORECAST = 1 << 16

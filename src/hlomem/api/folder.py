@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 
 DUMP_FLAGS = 'XLA_FLAGS="--xla_dump_to=DIR --xla_dump_hlo_as_text"'
-"""The flags that make XLA write these files."""
 _FILE_NAMES = tuple(dict.fromkeys(FILE_NAMES.values()))
 _SNIFF_BYTES = 64
 _MAX_LISTED = 20
@@ -40,7 +39,6 @@ class ModuleSize(NamedTuple):
     size: int | None
     """The bytes it needs; None where the file cannot be read."""
     arguments: tuple[str, ...] = ()
-    """Shapes of the program's arguments, by number."""
 
 
 class Choice(NamedTuple):

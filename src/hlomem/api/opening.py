@@ -34,7 +34,6 @@ class Compiled(Protocol):
 
 
 Subject: TypeAlias = "str | Path | Dump | Plan | HloModule | Compiled"
-"""Any supported input."""
 
 
 class OpenedSubject(NamedTuple):

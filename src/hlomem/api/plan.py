@@ -262,7 +262,6 @@ def find_order(name: str) -> OrderLists:
 
 _ORDERS = {"xla": infer_order, "text": in_text_order}
 ORDERS = tuple(_ORDERS)
-"""The orders of lists, by name."""
 
 
 class Stopwatch:

@@ -39,9 +39,7 @@ class ProtoProgram(Struct, frozen=True, dict=True):
     module_name: str
     """XLA's name for it, with `jit_`."""
     where: str
-    """Its file."""
     module: bytes
-    """The HloModuleProto."""
     assignment: Any
     """The BufferAssignmentProto; None without a plan."""
 

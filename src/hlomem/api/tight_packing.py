@@ -24,11 +24,9 @@ class TightHeap(NamedTuple):
     """The temporaries of an order in the best packing that was found."""
 
     size: int
-    """Bytes."""
     bound: int
     """Bytes that no packing of this order can do without."""
     is_proven: bool
-    """Whether no packing of this order is smaller."""
 
 
 def pack_tightly(stages: Stages) -> TightHeap:

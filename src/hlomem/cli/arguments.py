@@ -27,9 +27,7 @@ SUBJECT = (
     MODULE_ERA,
     option("--schedule", metavar="DUMP", help="Take a MODULE's instruction order from DUMP."),
 )
-"""The options of `open_memory` in addition to a path."""
 MEMORY = (argument("path", metavar="DUMP|MODULE"), *SUBJECT, SPACE, *REPORT)
-"""The parameters of `with_memory`."""
 
 
 def about_memory(command: Callable[..., int]) -> Callable[..., int]:

@@ -43,7 +43,6 @@ _MAX_INPUT = click.Option(
     callback=_limit_input,
     help="Reject larger files, unpacked.  [default: 4GiB]",
 )
-"""An option of every command."""
 
 
 class _Commands(click.Group):

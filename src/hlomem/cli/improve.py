@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 Front: TypeAlias = "tuple[tuple[FrontPoint, ...], tuple[str, ...]]"
 """Points of memory against operations, and notes on them."""
 _TIMEOUT = 1800.0
-"""Seconds after which a compile is aborted."""
 
 
 @click.command("improve")

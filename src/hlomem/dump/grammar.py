@@ -67,7 +67,6 @@ def _any_digits(like: str) -> str:
 
 # Digits are spelled [0-9] everywhere: \d also matches those of other scripts.
 INT64 = rf"(?:0|-?(?:[1-9][0-9]{{0,17}}|{_at_most(str(_INT64_MAX))}))(?![0-9])"
-"""A 64-bit number."""
 
 SPACED_INT64 = (
     r"(?:0|-?(?:[1-9][0-9]{0,2}(?: [0-9]{3}){0,5}"
@@ -80,7 +79,6 @@ NAME = r"[^\s{}<>:,()|]++"
 
 _STEP = "(?:0|[1-9][0-9]{0,8})"
 INDEX = rf"\{{(?:{_STEP}(?:,{_STEP})*)?\}}"
-"""A shape index in braces."""
 
 _CUT_OFF = "the text is cut off: was the disk full, or the program stopped while writing?"
 _DIGITS = "-?[0-9]+(?: [0-9]{3})*"

@@ -118,7 +118,6 @@ class UsedValue(Value, frozen=True, kw_only=True):
     uses: tuple[Use, ...] | None = ()
     """None if XLA had not computed them."""
     instruction: str = ""
-    """The text of the defining instruction."""
 
 
 class Values(Record, frozen=True, kw_only=True):

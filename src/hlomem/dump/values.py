@@ -62,11 +62,8 @@ _NOT_COMPUTED = " uses are not initialized yet.\n"
 
 class Style(Record, frozen=True):
     space_before_instruction: bool = True
-    """`from instruction: %x`, not `from instruction:%x`."""
     newline_after_instruction: bool = True
-    """The next value begins on its own line."""
     says_none: bool = True
-    """A value without uses says `(none)`."""
 
 
 # An attribute may be JSON on several lines. No look-ahead in the repeated group: Python 3.11.2 does

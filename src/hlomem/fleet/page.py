@@ -117,7 +117,6 @@ _MAIN = "fleet"
 class Written(NamedTuple):
     page: Path
     made: list[str]
-    """The ids of programs with a new page."""
     problems: list[str]
 
 

@@ -71,7 +71,6 @@ class Task(Struct, frozen=True, kw_only=True):
     known: tuple[str, ...] = ()
     """Content keys in the store: a unit with one of them is not read."""
     counts: bool = False
-    """Whether to only count the programs."""
 
 
 class UnitOutcome(Struct, frozen=True, kw_only=True):
@@ -84,7 +83,6 @@ class UnitOutcome(Struct, frozen=True, kw_only=True):
     ran_out: bool = False
     """Whether memory ran out; the process must not be reused."""
     tables: dict[str, bytes] = {}
-    """Rows as JSON lines."""
 
 
 def read_unit(task: Task) -> UnitOutcome:

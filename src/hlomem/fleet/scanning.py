@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 _MAX_PENDING = 1000
 """Units that become a segment before the time is up."""
 _AHEAD = 3
-"""Tasks queued per worker."""
 _TICK = 0.2
 
 
@@ -58,7 +57,6 @@ class Progress(Struct, kw_only=True):
     segments: int = 0
     seconds: float = 0.0
     is_listed: bool = False
-    """Whether all units were found."""
 
     @property
     def done(self) -> int:

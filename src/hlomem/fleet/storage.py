@@ -24,7 +24,6 @@ _TIMES = ("mtime", "LastModified", "last_modified", "updated", "created")
 
 class FileEntry(NamedTuple):
     path: str
-    """A local path or an address."""
     size: int
     stamp: str
     """Changes with the file."""

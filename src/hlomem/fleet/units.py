@@ -40,7 +40,6 @@ class Unit(Struct, frozen=True, kw_only=True):
     has_program: bool = False
     """Whether the last file is the text of a dump's program."""
     archive: str = ""
-    """The archive it was unpacked from."""
     program: int | None = None
     """The index of the only program to read; None for all."""
     data: tuple[bytes, ...] = ()

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 _PIECE = 1 << 20
 _START_SECONDS = 60.0
-"""Time for a child to start on a busy machine."""
 _here = threading.local()
 
 

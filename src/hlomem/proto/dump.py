@@ -86,7 +86,6 @@ class _GivenStages(Stages, frozen=True, eq=False, dict=True, kw_only=True):
     """The stages of a plan that XLA made: all but the last two are computed."""
 
     given: Any
-    """The BufferAssignmentProto."""
 
     @cached_property
     def _value_by_id(self) -> dict[int, HloValue]:

@@ -47,9 +47,7 @@ class FoundProgram(NamedTuple):
     """A program, and its plan where there is one."""
 
     name: str
-    """The name of its module."""
     module: bytes
-    """The HloModuleProto."""
     assignment: Any
     """The BufferAssignmentProto, a message of `schema`; None without a plan."""
 

@@ -23,10 +23,8 @@ if TYPE_CHECKING:
     from hlomem.pipeline import Stages
 
 Ids = Mapping["HloInstruction", int]
-"""The ids of instructions in a proto."""
 _INSTEAD = "plan the .hlo.pb of the same compile"
 _PROGRAM, _PLAN = 1, 3
-"""The fields of an HloProto."""
 
 _SAME = ("index", "size", "color", "is_thread_local", "is_tuple", "is_constant", "maybe_live_out")
 """Fields of an allocation that its message has, too."""

@@ -36,11 +36,9 @@ class CallNest(NamedTuple):
     computations: list[Computation]
     """The scheduled computations, the entry first."""
     drafts: dict[str, Draft]
-    """Every instruction, by name."""
     families: DisjointSets[str]
     """Instructions known to be of one computation."""
     problems: tuple[str, ...]
-    """Contradictions in the dump."""
 
     def is_parameter(self, name: str) -> bool:
         """Whether an instruction is a parameter; one without a draft is not."""

@@ -38,7 +38,6 @@ _TARGET = lazy_pattern(r'custom_call_target="([^"]*)"')
 
 class PrintedInstruction(Struct, eq=False, dict=True):
     text: str
-    """The whole line."""
     name: str
     shape_text: str
     """Empty if the line omits it."""

@@ -49,7 +49,6 @@ class PlacedValue(Struct, eq=False, gc=False):
     index: ShapeIndex
     """The index in its instruction's result."""
     start: Offset
-    """Its first byte in the allocation."""
     end: Offset
     """One past its last byte."""
 

@@ -36,7 +36,6 @@ _WORTH = 0.02
 class _Head(NamedTuple):
     vocabulary: int
     size: int
-    """Bytes of the weights."""
     dimensions: tuple[int, ...]
 
 

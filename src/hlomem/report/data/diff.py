@@ -36,7 +36,6 @@ class Side(Record, frozen=True, kw_only=True):
     chosen: str
     """`the largest of 3 programs`; empty if there was only one."""
     size: int
-    """Reserved bytes in the memory space."""
     peak: int | None
     """Bytes alive at the peak; None without live ranges."""
     step: int | None
@@ -67,13 +66,11 @@ class Diff(Record, frozen=True, kw_only=True):
     before: Side
     after: Side
     delta: int
-    """The difference of reserved bytes."""
     causes: tuple[Cause, ...]
     """Largest contribution first."""
     rows: tuple[DiffRow, ...]
     """Largest difference first; they add up to `delta`."""
     matched: int
-    """The number of paired buffers."""
     unmatched: int
 
     def __str__(self) -> str:

@@ -144,13 +144,10 @@ class Explanation(Record, frozen=True, kw_only=True):
     allocation_size: int
     space: str
     meaning: str
-    """A description of its role."""
     instruction: str
-    """The text of the defining instruction."""
     frames: tuple[Frame, ...]
     """The call stack, innermost first."""
     growths: tuple[GrownDimension, ...]
-    """The dimensions enlarged by padding."""
     also_known_as: tuple[str, ...]
     """Other instructions that contain or forward it: tuples, loops, bitcasts."""
     readers: tuple[str, ...]
@@ -160,7 +157,6 @@ class Explanation(Record, frozen=True, kw_only=True):
     last: str
     """Why until its last."""
     loops: tuple[str, ...]
-    """The loops that enclose or carry it."""
     neighbours: tuple[Neighbour, ...]
     in_place: tuple[InPlace, ...]
 

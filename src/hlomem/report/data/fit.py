@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 class FitPlan(Record, frozen=True, kw_only=True):
     value: int
     size: int
-    """Bytes reserved in device memory."""
     fits: bool
     cpu_seconds: float
     """0 if the plan came from the cache."""

@@ -28,11 +28,9 @@ class FrontPoint(Record, frozen=True, kw_only=True):
     flops: int
     """Operations in addition to `program_flops`, by our count."""
     program_flops: int
-    """Operations of the given program."""
     time: int
     """Modelled time in addition to `program_time`, in bytes moved."""
     program_time: int
-    """Modelled time of the given program."""
     on_front: bool = False
     """Whether no point is both cheaper and smaller."""
     is_chosen: bool = False

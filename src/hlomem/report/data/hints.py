@@ -10,4 +10,3 @@ class Hint(Record, frozen=True, kw_only=True):
     """An upper bound of the bytes saved."""
     what: str
     command: str
-    """The command that shows the details."""

@@ -45,7 +45,6 @@ class HoledAllocation(Record, frozen=True, kw_only=True):
     index: int
     size: int
     step: int
-    """Its peak step."""
     instruction: str | None
     most_alive: int
     """Bytes in use then: a lower bound for every packing of these live ranges."""

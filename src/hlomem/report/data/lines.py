@@ -39,13 +39,10 @@ class Origin(NamedTuple):
     """The origin of an instruction, as far as its metadata tells."""
 
     op_name: str | None
-    """The JAX operation with its scopes."""
     frames: tuple[Frame, ...]
     """The call stack, innermost first."""
     line: str | None
-    """`file:line` of user code."""
     told_by: str | None = None
-    """The instruction this comes from, if not its own: `its reader fusion.3`."""
 
 
 class Lines:

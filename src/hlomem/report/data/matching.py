@@ -42,7 +42,6 @@ class Traits(Struct, frozen=True, gc=False):
     operation: str | None
     line: str | None
     elements: str
-    """The shape without layout."""
     opcode: Opcode | None
 
 

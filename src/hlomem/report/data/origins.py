@@ -26,9 +26,7 @@ _UPDATE = "dynamic_update_slice"
 _FILE, _FRAME = "source_file", "stack_frame_id"
 """The metadata fields that lead to a line; the second through the stack frame tables."""
 _MAX_HOPS = 4
-"""Limit of copies of copies."""
 _MAX_VISITS = 64
-"""Limit of values visited in search of a line."""
 
 
 class Origins:

@@ -36,7 +36,6 @@ class LiveBuffer(Record, frozen=True, kw_only=True):
     shape: str | None = None
     op_name: str | None = None
     source: str | None = None
-    """`file:line`."""
 
 
 class PeakOverview(Record, frozen=True, kw_only=True):
@@ -48,7 +47,6 @@ class PeakOverview(Record, frozen=True, kw_only=True):
     size: int
     """The sum of the buffers; aliases count each time, padding does not."""
     buffers: tuple[LiveBuffer, ...]
-    """The largest ones."""
     buffer_count: int
 
 
@@ -60,7 +58,6 @@ class Overview(Record, frozen=True, kw_only=True):
     needs: int | None
     """The bytes that must fit in the main memory space; None if no allocations are listed."""
     space: str | None
-    """The name of that memory space."""
     total: int | None
     """XLA's own total over all spaces."""
     allocation_count: int | None

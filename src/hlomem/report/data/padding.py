@@ -48,10 +48,8 @@ class PaddedShape(Record, frozen=True, kw_only=True):
     growths: tuple[GrownDimension, ...]
     """Empty if the array is rounded up as a whole."""
     count: int
-    """The number of buffers of this shape."""
     count_at_peak: int
     padding_at_peak: int
-    """Padding of all buffers alive at the peak."""
     fix: str
     """A change of the program that helps; empty if none is known."""
     example: str

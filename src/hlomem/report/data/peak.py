@@ -40,17 +40,13 @@ class SnapshotRow(Record, frozen=True, kw_only=True):
     size: int
     count: int
     largest: str
-    """The name of the largest buffer."""
     shape: str
     role: str
     source: str | None
     op_name: str | None
     place: str
-    """The kind of its allocation."""
     moved: str | None
-    """How XLA moved it there."""
     told_by: str | None
-    """The instruction its line comes from, if not its own."""
 
 
 class Reason(Record, frozen=True, kw_only=True):
@@ -86,7 +82,6 @@ class Snapshot(Record, frozen=True, kw_only=True):
     """The reserved bytes, which must fit."""
     by: Key
     method: Literal["replayed"]
-    """From live ranges."""
     caveats: tuple[str, ...]
     rows: tuple[SnapshotRow, ...]
     """Largest first; with the rest they add up to `size`."""

@@ -74,7 +74,6 @@ MEANING = {role.name: role.meaning for role in ROLES}
 _RANK = {role.name: role.rank for role in ROLES}
 
 MAY_COPY = COPYING | {"fusion"}
-"""The opcodes of instructions that may copy."""
 _COPY_FUSION = lazy_pattern(
     r"(?:(?:^|_)copy(?:_fusion)?|^(?:wrapped_|copy_)?transpose(?:_fusion)?)(?:\.\d+)?$"
 )

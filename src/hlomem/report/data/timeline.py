@@ -36,7 +36,6 @@ class Timeline(Record, frozen=True, kw_only=True):
 
     color: int
     sizes: tuple[int, ...]
-    """Bytes alive at each step."""
     peak: Summit
     """The first maximum."""
     near_peaks: tuple[Summit, ...]

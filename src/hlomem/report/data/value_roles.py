@@ -29,7 +29,6 @@ _COMPRESSED = lazy_pattern(r"\.remat_(un)?compressed(?:\.\d+)?$")
 
 class Movement(NamedTuple):
     source: PlacedValue
-    """The repeated value."""
     how: str
     """`moved from vmem to hbm`."""
     keeps_role: bool
@@ -91,7 +90,6 @@ _STACKS = lazy_pattern(r"dynamic[-_]update[-_]slice")
 _BACKWARD = "transpose("
 _BYTES = lazy_pattern(r"[su]8\[")
 _MAX_HOPS = 6
-"""Limit of copies of copies."""
 _SAYS_CACHE = lazy_pattern(r"kv_?cache|cache[sd]?\b", re.IGNORECASE)
 
 

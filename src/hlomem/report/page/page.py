@@ -98,7 +98,6 @@ class Columns(Record, frozen=True, kw_only=True):
     """-1, like `end`, if unknown."""
     end: list[int]
     last_use: list[int]
-    """The last reader."""
 
 
 class Trust(Record, frozen=True, kw_only=True):
@@ -131,7 +130,6 @@ class Page(Record, frozen=True, kw_only=True):
     roles: tuple[Role, ...]
     labels: Labels
     chips: dict[str, int]
-    """Device memory by chip."""
     nominal_chips: tuple[str, ...]
     """Chips for which only the data sheet's figure is known."""
     chip: str

@@ -31,7 +31,6 @@ class Reason(Record, frozen=True, kw_only=True):
 
 class Waterfall(Record, frozen=True, kw_only=True):
     answer: str
-    """The difference in one sentence."""
     names: tuple[str, str]
     floor: int
     """The bytes at which the axis begins: 0, or slightly below the smallest bar."""
