@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import click
 
@@ -94,11 +94,6 @@ def command(
     path: str,
     target: str,
     settings: tuple[str, ...],
-    module: str | None,
-    hlo: str | None,
-    backend: str | None,
-    chip: str,
-    era: str | None,
     effort: Effort,
     reorder_collectives: bool,
     max_slowdown: float,
@@ -108,7 +103,8 @@ def command(
     output: Path | None,
     page: Path | None,
     force: bool,
-    **shown: Any,
+    as_json: bool,
+    **subject: str | None,
 ) -> int:
     """Show what a better order of instructions would save, and write it.
 
@@ -133,16 +129,16 @@ def command(
     limit = None if fit is None else parse_capacity(fit).size
     front: Front = ((), ())
     if target:
-        given = {"--module": module, "--hlo": hlo, "--backend": backend, "--chip": chip}
-        for option, value in {**given, "--era": era}.items():
-            if value:
-                raise CommandError(f"`{option}` is for a dump or module, `--target` for a factory")
+        for option in ("module", "hlo", "backend", "chip", "era"):
+            if subject[option]:
+                words = f"`--{option}` is for a dump or module, `--target` for a factory"
+                raise CommandError(words)
         found, front = _of_factory(path, target, settings, rules, limit, has_front=pareto)
     else:
         if settings:
             raise CommandError("`--set` is for a factory; `--target` says which machine it is for")
         needs_text = output is not None or page is not None
-        found = _of_file(path, module, hlo, backend, chip, era, rules, needs_text=needs_text)
+        found = _of_file(path, rules, needs_text=needs_text, **subject)
         if pareto:
             front = _front(found, limit), ()
     if pareto:
@@ -153,7 +149,7 @@ def command(
         _write(output, found.text(), force=force)
     if page is not None:
         _write(page, format_orders(found), force=force)
-    return write("improvement", found.report, draw_improvement, **shown)
+    return write("improvement", found.report, draw_improvement, as_json=as_json)
 
 
 def _front(found: BetterOrder, limit: int | None) -> tuple[FrontPoint, ...]:
@@ -192,14 +188,12 @@ def _of_factory(
 
 def _of_file(
     path: str,
-    module: str | None,
-    hlo: str | None,
-    backend: str | None,
-    chip: str,
-    era: str | None,
     rules: Rules,
     *,
     needs_text: bool,
+    module: str | None,
+    hlo: str | None,
+    **machine: str | None,
 ) -> BetterOrder:
     loaded = load_any(path, module=module)
     program = None
@@ -212,9 +206,9 @@ def _of_file(
         return improve(
             loaded,
             module=program,
-            backend=backend or "",
-            chip=chip,
-            era=era or "",
+            backend=machine["backend"] or "",
+            chip=machine["chip"] or "",
+            era=machine["era"] or "",
             effort=rules.effort,
             may_reorder_collectives=rules.may_reorder_collectives,
             max_slowdown=rules.max_slowdown,

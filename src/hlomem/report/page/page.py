@@ -254,23 +254,20 @@ class _Texts(dict[str | None, int]):
         return [text for text in self if text is not None]
 
 
+_TEXTS = ("name", "shape", "op_name", "source", "opcode", "parameter")
+_NUMBERS = ("id", "allocation", "offset", "size", "padding")
+
+
 def _columns(memory: MemoryView, number_of: _Texts) -> Columns:
     buffers = memory.buffers
     number_of_role = {role: number for number, role in enumerate(roles.MEANING)}
+    texts = {field: [number_of[getattr(one, field)] for one in buffers] for field in _TEXTS}
+    numbers = {field: [getattr(one, field) for one in buffers] for field in _NUMBERS}
     return Columns(
-        id=[buffer.id for buffer in buffers],
-        name=[number_of[buffer.name] for buffer in buffers],
-        shape=[number_of[buffer.shape] for buffer in buffers],
-        op_name=[number_of[buffer.op_name] for buffer in buffers],
-        source=[number_of[buffer.source] for buffer in buffers],
-        opcode=[number_of[buffer.opcode] for buffer in buffers],
-        parameter=[number_of[buffer.parameter] for buffer in buffers],
+        **texts,
+        **numbers,
         role=[number_of_role[buffer.role] for buffer in buffers],
         rank=_ranks(buffers),
-        allocation=[buffer.allocation for buffer in buffers],
-        offset=[buffer.offset for buffer in buffers],
-        size=[buffer.size for buffer in buffers],
-        padding=[buffer.padding for buffer in buffers],
         start=[-1 if buffer.start is None else buffer.start for buffer in buffers],
         end=[-1 if buffer.end is None else buffer.end for buffer in buffers],
         last_use=[number_of[name] for name in _last_uses(memory)],

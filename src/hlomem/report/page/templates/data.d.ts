@@ -104,7 +104,7 @@ export interface Copy {
   op_name: string | null;
 }
 
-/** One thing that is wrong with a plan. */
+/** One error of a plan. */
 export interface Finding {
   rule: string;
   message: string;
@@ -114,7 +114,6 @@ export interface Finding {
   evidence: string[];
 }
 
-/** Unreadable inputs of one kind. */
 export interface FleetError {
   kind: string;
   count: number;
@@ -158,7 +157,6 @@ export interface FleetPrograms {
   has_page: boolean[];
 }
 
-/** A program over the runs. */
 export interface FleetSeries {
   name: string;
   place: string;
@@ -182,10 +180,8 @@ export interface FrontPoint {
   code: string;
 }
 
-/** A dimension that padding enlarges. */
 export type GrownDimension = [number | null, number, number];
 
-/** A possible saving. */
 export interface Hint {
   size: number;
   what: string;
@@ -225,7 +221,6 @@ export interface NotChecked {
   reason: string;
 }
 
-/** The buffers of one padded shape. */
 export interface PaddedShape {
   shape: string;
   size: number;
@@ -336,7 +331,7 @@ export interface Trust {
   notes: string[];
 }
 
-/** A value a finding is about, as the dump shows it. */
+/** A value of a finding, as in the dump. */
 export interface ValueEvidence {
   id: number;
   name: string;
@@ -348,7 +343,7 @@ export interface ValueEvidence {
   source: string;
 }
 
-/** Everything a check has to say about one plan. */
+/** The result of checking one plan. */
 export interface Verdict {
   name: string;
   findings: Finding[];
