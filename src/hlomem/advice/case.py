@@ -59,7 +59,6 @@ class Case:
         return find_layers(self.memory, self.space.color)
 
     def reserved(self, varied: HloModule | Stages) -> int:
-        """The bytes our plan of a variation reserves in the space."""
         if isinstance(varied, HloModule):
             varied = self._plan_module(varied)
         return footprint(varied.assignment.allocations, self.space.color)

@@ -191,7 +191,6 @@ class _Finder:
         return max(1, len(carried) + len(loops))
 
     def _products(self, count: int, *, is_loop: bool) -> int:
-        """Bytes of the matrix products without batch dimension of all layers."""
         made = {
             (_key(buffer), buffer.name.partition("{")[0]): buffer.size
             for buffer in self._everywhere
@@ -222,11 +221,7 @@ def _last_word(buffer: Buffer) -> str:
 
 def _key(buffer: Buffer) -> tuple[str, ...]:
     """The key shared by values of identical layers."""
-    return _NUMBER.sub("#", buffer.op_name or ""), buffer.source or "", _elements(buffer)
-
-
-def _elements(buffer: Buffer) -> str:
-    return buffer.shape.partition("{")[0]
+    return _NUMBER.sub("#", buffer.op_name or ""), buffer.source or "", buffer.elements
 
 
 def common_function(stacks: Iterable[tuple[tuple[Frame, ...], int]]) -> tuple[str, str]:

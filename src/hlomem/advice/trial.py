@@ -44,8 +44,6 @@ EXACT = Spread(1.0, 1.0)
 
 
 class Trial(NamedTuple):
-    """A change of the program, before its saving is known."""
-
     varied: HloModule | Stages
     advice: Advice
     spread: Spread = EXACT
@@ -60,7 +58,6 @@ class Trial(NamedTuple):
         )
 
     def _confidence(self, subject: Case) -> Confidence:
-        """The confidence, lower if the program is not fully known."""
         if not subject.is_xlas:
             return "low"
         is_high = self.advice.confidence == "high"
@@ -85,7 +82,6 @@ class Replay:
 
     @property
     def holes(self) -> int:
-        """The bytes reserved for temporaries beyond their peak."""
         return self._reserved - self.most
 
     def without(self, buffers: Iterable[Buffer]) -> dict[ValueId, tuple[Buffer, ...]]:

@@ -23,8 +23,6 @@ _MAX_SHAPES = 3
 
 
 class Module(NamedTuple):
-    """One program's dump in a folder: its name and its files."""
-
     name: str
     files: tuple[Path, ...]
 
@@ -42,8 +40,6 @@ class ModuleSize(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """One dump of a folder, and why this one."""
-
     module: Module
     reason: str = ""
     """`the largest of 3 programs`; empty if there was no choice."""
@@ -177,7 +173,6 @@ def choose_module(folder: Path, wanted: str | None, read: Callable[[Path], Sourc
 def _named(
     folder: Path, modules: list[Module], wanted: str, read: Callable[[Path], Source]
 ) -> list[Module]:
-    """The dumps of a name, all of the same program."""
     for is_meant in (
         lambda module: module.name == wanted,
         lambda module: module.title in {wanted, wanted.removeprefix("jit_")},
@@ -223,7 +218,6 @@ def _difference(one: ModuleSize, alike: list[ModuleSize]) -> str:
 
 
 def _nothing_in(folder: Path) -> str:
-    """Why a folder is rejected, by its contents."""
     names = [path.name for path in _files_in(folder)]
     where = visible(str(folder))
     problem = "no XLA memory dump in this folder"

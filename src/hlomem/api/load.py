@@ -266,7 +266,6 @@ def _parse_once(source: Source, parse: Callable[[], _Parsed]) -> _Parsed:
 
 
 def is_module_text(text: str) -> bool:
-    """Whether a text is an HLO module rather than a dump."""
     return _MODULE_START.match(text) is not None
 
 
@@ -276,7 +275,6 @@ def load_module(module: Module) -> Dump:
 
 
 def _with_program(dump: Dump, path: Path) -> Dump:
-    """A dump with the program whose text is next to its file."""
     from msgspec.structs import replace  # noqa: PLC0415 - not for modules
 
     from hlomem.api.folder import program_beside  # noqa: PLC0415
@@ -286,7 +284,6 @@ def _with_program(dump: Dump, path: Path) -> Dump:
 
 
 def find_program(path: str | Path, module: str | None = None) -> HloModule | None:
-    """The program of a dump, if its text is next to it."""
     return load(path, module=module).module
 
 

@@ -37,8 +37,6 @@ Subject: TypeAlias = "str | Path | Dump | Plan | HloModule | Compiled"
 
 
 class OpenedSubject(NamedTuple):
-    """A dump with its program, or a program without a plan."""
-
     dump: Dump | None
     program: HloModule | None
     machine: Machine | None = None

@@ -204,8 +204,6 @@ def _undecided(module: HloModule, guess: MachineCandidates) -> CommandError:
 
 
 class _Planner(Struct, frozen=True):
-    """Plans one module, on any machine."""
-
     module: HloModule
     era: str
     like: Dump | None

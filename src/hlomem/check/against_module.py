@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 
 def check_against_module(joined: JoinedDump, program: TracedProgram) -> Iterator[Finding]:
-    """Every rule that compares the dump's lists and headers with the module."""
     yield from _check_flow(joined, program)
     if joined.dump.values is not None:
         for computation in program.iter_applied():

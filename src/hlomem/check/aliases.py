@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 
 def join_fusions(joined: JoinedDump, program: TracedProgram, families: AliasClasses) -> None:
-    """Join the operands that fusions update in place with their results."""
     for name in joined.printed:
         fusion = program.instruction_by_name.get(name)
         if fusion is None or fusion.opcode != "fusion" or not fusion.called_computations:

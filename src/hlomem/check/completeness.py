@@ -195,7 +195,6 @@ def _is_only_use(used: UsedValue | None, wanted: tuple[str, int | None, ShapeInd
 
 
 def _listed(used: UsedValue) -> set[tuple[str, int | None, ShapeIndex]]:
-    """The positions of a value, and its uses with their operand numbers."""
     positions = {(position.instruction, None, position.index or ()) for position in used.positions}
     uses = {(use.instruction, use.operand, use.index or ()) for use in used.uses or ()}
     return positions | uses

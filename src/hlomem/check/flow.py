@@ -39,15 +39,12 @@ Forwarded: TypeAlias = "Mapping[Opcode, Callable[[HloInstruction, PartsOf], Part
 
 
 class Flow(Struct, eq=False, dict=True):
-    """The values of scheduled instructions."""
-
     parts_of: PartsOf
     callers: Mapping[HloComputation, list[HloInstruction]]
     _uses: dict[Position, Sequence[FlowUse]] = {}
 
     @cached_property
     def positions_of(self) -> dict[Position, list[tuple[HloInstruction, Index]]]:
-        """The positions of each value, in the order of the program."""
         found: dict[Position, list[tuple[HloInstruction, Index]]] = {}
         for instruction, parts in self.parts_of.items():
             for index, value in parts.items():
@@ -99,7 +96,6 @@ class Flow(Struct, eq=False, dict=True):
 
     @cached_property
     def _whole_reads(self) -> dict[HloInstruction, list[FlowUse]]:
-        """The uses of the top level of each result."""
         return {
             instruction: [
                 (user, number, ()) for user, number in takers if user.opcode not in READS_NOTHING
@@ -245,7 +241,6 @@ def _argument(
 
 
 def _same_in_all(branches: list[Parts]) -> Parts:
-    """The values that every branch returns at the same index."""
     first, *others = branches
     return {
         index: value
@@ -355,7 +350,6 @@ def _async_start(start: HloInstruction, parts_of: PartsOf) -> Parts:
 
 
 def is_update(start: HloInstruction) -> bool:
-    """Whether an asynchronous operation is a dynamic-update-slice."""
     wrapped = start.async_wrapped_computation
     return wrapped is not None and wrapped.root.opcode == "dynamic-update-slice"
 

@@ -39,8 +39,6 @@ class Window(NamedTuple):
 
 
 class StrayRead(NamedTuple):
-    """A read of elements other than the one being written."""
-
     instruction: str
     opcode: str
     detail: str = ""
@@ -176,7 +174,6 @@ def _moved_back(
 
 
 def _reads_of_fusion(fusion: HloInstruction, operands: list[set[Read]], depth: int) -> set[Read]:
-    """The stray reads inside a nested fusion."""
     if depth == _MAX_NESTED or fusion.shape.is_tuple:
         return {_stray(fusion)}
     numbers = [number for number, read in enumerate(operands) if read]

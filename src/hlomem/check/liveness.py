@@ -89,7 +89,7 @@ class Liveness:
         """No value is read after the next of its family has overwritten it."""
         assert placed.life is not None
         family = self._members.get(self.families.head(placed), ())
-        for use in (placed.used.uses if placed.used else None) or ():
+        for use in placed.uses:
             text = self.joined.printed.get(use.instruction)
             moment = self.joined.time_of.get(use.instruction, NEVER)
             if text is None or moment <= placed.life.end or _runs_others(text.opcode):
@@ -107,7 +107,6 @@ class Liveness:
                     return
 
     def _overwrites(self, other: PlacedValue, placed: PlacedValue, moment: Step) -> bool:
-        """Whether `other` is written between a value's definition and a read."""
         assert placed.life is not None
         assert other.life is not None
         if other is placed or not placed.life.start < other.life.start < moment:

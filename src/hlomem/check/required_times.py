@@ -150,7 +150,7 @@ class ListedNeeds:
         dones = {done for start in starts for done in start.users}
         is_asynchronous = any(
             position.instruction in dones or (position.index and position.instruction == following)
-            for position in (placed.used.positions if placed.used else ())
+            for position in placed.positions
         )
         return Step(moment + 1) if is_asynchronous else moment
 

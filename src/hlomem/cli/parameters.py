@@ -63,7 +63,6 @@ class Parameter:
         return not self.choices or value in self.choices
 
     def __call__(self, run: Run) -> Run:
-        """Adds the parameter to a command of click's."""
         import click  # noqa: PLC0415 - takes as long as planning a small module
 
         if not self.is_option:

@@ -159,7 +159,6 @@ def _parse_allocation(source: Source, start: int, end: int) -> tuple[Allocation,
 
 
 def _parse_header(source: Source, start: int, end: int) -> tuple[dict[str, Any], int]:
-    """The fields of an allocation's first line, and its end."""
     match = _HEADER.match(source.text, start, end)
     if match is not None:
         number, size, *groups = match.groups()

@@ -166,6 +166,5 @@ def era_of(release: Release) -> Era:
 
 
 def releases_of(era: Era, package: str) -> list[Release]:
-    """`releases_of_era` for an era of the format."""
     assert era.jaxlib is not None
     return releases_of_era(EraReleases(era.letter, era.jaxlib, era.libtpu), package)

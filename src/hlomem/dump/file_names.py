@@ -43,5 +43,4 @@ def program_name(name: str) -> str:
 
 
 def author_name(module_name: str) -> str:
-    """A module's name without JAX's prefix."""
     return _TRANSFORMED.sub("", module_name, count=1)

@@ -97,7 +97,6 @@ class Form:
 
     @cached_property
     def findall(self) -> Callable[..., list[Any]]:
-        """The fields of every line of this form."""
         return re.compile(f"(?m:^){self._pattern}").findall
 
     def require(self, source: Source, start: int, end: int | None = None) -> re.Match[str]:
@@ -109,7 +108,6 @@ class Form:
         return match
 
     def explain(self, source: Source, start: int, end: int | None = None) -> ParseError:
-        """The error at the first piece that does not match."""
         end = len(source.text) if end is None else end
         cursor, wanted = start, self._pieces[-1][1]
         for pattern, expected in self._pieces:
@@ -131,7 +129,6 @@ class Form:
 
 
 def unexpected(source: Source, offset: int, wanted: str) -> ParseError:
-    """The error at `offset`, where `wanted` was expected."""
     if offset >= len(source.text):
         problem = f"the text ends here; expected {wanted}"
         return ParseError(source, Span(offset, offset), problem, _CUT_OFF)

@@ -252,7 +252,6 @@ def format(  # noqa: A001 - the opposite of parse
 
 
 def format_sequence(end: int, names: Iterable[str]) -> str:
-    """The flattened schedule up to the title of the live ranges."""
     steps = "".join([f"    {time}:{name}\n" for time, name in enumerate(names)])
     return f"{TITLE}{end}):\n  InstructionSequence:\n{steps}  BufferLiveRange:\n"
 

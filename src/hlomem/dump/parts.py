@@ -49,7 +49,6 @@ class Wrapping(Record, frozen=True, kw_only=True):
     """The first line with bytes that are not UTF-8, which are kept as surrogates."""
 
     def restore(self, text: str) -> str:
-        """`text` with its wrapping."""
         if self.foreign_lines:
             lines, wrapped = iter(text.split("\n")), list[str]()
             for foreign in self.foreign_lines:
@@ -68,7 +67,6 @@ class Contents(NamedTuple):
     report: UsageReport | None = None
 
     def of_file(self, kind: Kind) -> Contents:
-        """The records of one of XLA's files."""
         if kind == "combined":
             return self._replace(report=None)
         field = "live_ranges" if kind == "live-range" else kind
@@ -268,7 +266,6 @@ def _has_operand_shapes(used: Values) -> bool | None:
 
 
 def format_part(kind: Kind, contents: Contents, era: Era) -> str:
-    """The text of one of XLA's files in the format of `era`."""
     allocations, used, live, report = contents
     if kind == "report":
         assert report is not None

@@ -51,8 +51,6 @@ class AssignedValue(Value, frozen=True, kw_only=True):
 
 
 class Parameter(Record, frozen=True, kw_only=True):
-    """The entry parameter an allocation holds."""
-
     number: ParameterNumber
     shape: str
     """Without layout."""
@@ -60,8 +58,6 @@ class Parameter(Record, frozen=True, kw_only=True):
 
 
 class UnknownAttribute(Record, frozen=True, kw_only=True):
-    """An attribute that no known XLA prints."""
-
     text: str
     position: int
     """The number of known attributes before it."""

@@ -201,8 +201,6 @@ def format(values: Values, style: Style) -> str:  # noqa: A001 - the opposite of
 
 
 class Layout:
-    """The text between the lines of a value."""
-
     def __init__(self, style: Style) -> None:
         self._no_uses = " uses:\n" + (_NO_USES if style.says_none else "")
         self._from = " from instruction:" + (" " if style.space_before_instruction else "")
@@ -218,7 +216,6 @@ class Layout:
 
 
 def format_total(total: int) -> str:
-    """The lines before the values."""
     return f"\nTotal bytes used: {total} ({human_bytes(total)})\n\nUsed values:\n"
 
 

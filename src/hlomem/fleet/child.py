@@ -60,7 +60,6 @@ def _read(task: Task) -> UnitOutcome:
 
 
 def _limit_memory(size: int) -> None:
-    """Limit the address space of this process, if the system can."""
     try:
         import resource  # noqa: PLC0415 - not on Windows
     except ImportError:

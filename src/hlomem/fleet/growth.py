@@ -75,7 +75,6 @@ def _programs(tables: LockedTables, run: str) -> list[dict[str, Any]]:
 
 
 def pair_programs(old: list[dict[str, Any]], new: list[dict[str, Any]]) -> Iterator[Pair]:
-    """Pairs of the same program in two runs."""
     taken_old, taken_new = set[str](), set[str]()
     for way in _WAYS:
         groups = _groups(old, taken_old, way)

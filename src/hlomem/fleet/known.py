@@ -63,7 +63,7 @@ class Known:
                 self._add(*row)
 
     def _add(self, run: str, key: str | None, names: str, size: int, *row: Any) -> None:
-        held = Held(*row, is_of_this_run=run == self._run, new_unit=row[1])
+        held = Held(*row, run == self._run, row[1])
         unit, stamp, archive = held.unit, held.stamp, held.archive
         before = self._by_stamp.get((unit, stamp))
         if before is None or not before.is_of_this_run:
@@ -82,7 +82,6 @@ class Known:
         return held is not None and held.is_of_this_run
 
     def held(self, unit: Unit) -> Held | None:
-        """The rows of an unchanged unit, in any run."""
         return self._by_stamp.get((unit.id, unit.stamp))
 
     def keys(self, unit: Unit) -> tuple[str, ...]:

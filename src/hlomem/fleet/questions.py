@@ -36,7 +36,6 @@ class Asked(Struct, frozen=True, kw_only=True):
 
     @property
     def is_run(self) -> str:
-        """The SQL condition for rows of the run."""
         return f"run = {literal(self.run)}"
 
     def rows(self, sql: str) -> tuple[dict[str, Any], ...]:

@@ -119,7 +119,6 @@ def local_files(unit: Unit, stack: ExitStack) -> list[Path]:
 
 
 def key_of(unit: Unit, files: list[Path], recipe: str) -> str:
-    """A hash of content, names, version and options."""
     made = blake2b(digest_size=16)
     number = "" if unit.program is None else str(unit.program)
     for text in (recipe, unit.kind, unit.name, number):

@@ -84,7 +84,6 @@ def _is_meant(program: dict[str, Any], name: str) -> bool:
 
 
 def _arguments(tables: LockedTables, run: str, ids: list[str]) -> list[dict[str, Any]]:
-    """The arguments in the main memory space of each program."""
     chosen = ", ".join(map(literal, ids))
     return tables.rows(
         "SELECT a.id, a.parameter, a.shape, a.size FROM allocations a"
@@ -101,7 +100,6 @@ def _identity(row: dict[str, Any]) -> tuple[str, str, int] | None:
 
 
 def _shared_size(arguments: list[dict[str, Any]]) -> int:
-    """Bytes of arguments, with equal ones counted once."""
     named = {identity for row in arguments if (identity := _identity(row)) is not None}
     own = sum(int(row["size"]) for row in arguments if _identity(row) is None)
     return own + sum(size for _, _, size in named)

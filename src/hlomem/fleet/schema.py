@@ -193,7 +193,6 @@ TABLES = {table.name: table for table in _read_tables()}
 
 
 def describe() -> str:
-    """The tables, column by column, as docs/fleet.md shows them."""
     lines = ["Every table has the columns of its partition:", "", *_rows(PARTITION)]
     lines += ["", "and all but `units` begin with these:", "", *_rows(COMMON)]
     for table in TABLES.values():

@@ -166,7 +166,6 @@ def new_segment(run: str, date: str, tables: list[str]) -> Segment:
 
 
 def now() -> str:
-    """The time in UTC, ISO 8601 with microseconds."""
     seconds, nanoseconds = divmod(time.time_ns(), 1_000_000_000)
     return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{nanoseconds // 1000:06d}"
 
@@ -180,7 +179,6 @@ def check_run(run: str) -> str:
 
 
 def open_store(path: str) -> Store:
-    """An existing store of a readable schema."""
     marker = join(path, MARKER)
     if not exists(marker):
         raise InputError(f"{visible(path)}: not a store; `hlomem scan PATH -o STORE` makes one")

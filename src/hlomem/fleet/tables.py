@@ -106,7 +106,6 @@ def literal(text: str) -> str:
 
 
 def by_program(condition: str) -> str:
-    """A query for the bytes of each source line in each program."""
     sums = "SELECT id, name, line, sum(size)::BIGINT AS size"
     return f"{sums} FROM buffers WHERE {condition} GROUP BY id, name, line"
 
@@ -130,7 +129,6 @@ def write_segment(
 
 
 def merge_segments(store: Store, run: str, date: str, segments: Collection[str]) -> Segment:
-    """Replace several segments of one run and date by one."""
     tables = Tables(store, segments)
     names = [name for name in TABLES if name in tables.files]
     segment = replace(new_segment(run, date, names), replaces=tuple(sorted(segments)))

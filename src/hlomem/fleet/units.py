@@ -47,7 +47,6 @@ class Unit(Struct, frozen=True, kw_only=True):
 
     @property
     def source(self) -> str:
-        """The path shown to users."""
         return f"{self.archive}!/{self.path}" if self.archive else self.files[0].path
 
     @property
@@ -114,8 +113,6 @@ def unit_of_file(entry: FileEntry, begins: Callable[[FileEntry], bytes]) -> Unit
 
 
 class _Folder:
-    """The files of one folder, by their names without `.gz`."""
-
     def __init__(
         self, path: str, entries: list[FileEntry], begins: Callable[[FileEntry], bytes]
     ) -> None:

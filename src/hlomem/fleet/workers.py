@@ -173,15 +173,12 @@ def _ask_child(task: Task) -> UnitOutcome:
 
 
 class WorkerPool(NamedTuple):
-    """An executor, and the number of units it reads at once."""
-
     executor: Executor
     width: int
 
 
 @contextmanager
 def open_pool(workers: int, scheduler: Any = None) -> Iterator[WorkerPool]:
-    """A pool of local processes, or of a Dask cluster."""
     if scheduler is not None:
         with _dask_pool(scheduler) as pool:
             yield pool

@@ -82,8 +82,6 @@ class _ShapeTable(dict[bytes, "Shape"]):
 
 
 class EncodedAttributes:
-    """The attributes of an instruction as its message has them (`ir.UnreadAttributes`)."""
-
     __slots__ = ("_data", "_links", "tuple_index")
 
     def __init__(self, data: bytes, tuple_index: int, links: BodyLinks) -> None:
@@ -115,7 +113,6 @@ class EncodedAttributes:
 
 
 def instruction_heads(head: Any, sequence: Sequence[int] | None) -> dict[int, tuple[Any, bytes]]:
-    """The heads of a body's instructions and their messages, in the order they run in."""
     parse = parser_of("InstructionHead")
     listed = [(parse(data), data) for data in head.instructions]
     found = {pair[0].id: pair for pair in listed}

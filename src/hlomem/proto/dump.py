@@ -107,12 +107,10 @@ class _GivenStages(Stages, frozen=True, eq=False, dict=True, kw_only=True):
 
     @cached_property
     def colors(self) -> ColorOf:
-        """The memory space of each value, by the plan."""
         return {self._value_by_id[buffer.id]: buffer.color for buffer in self.given.logical_buffers}
 
     @cached_property
     def assignment(self) -> BufferAssignment:
-        """The place of everything, by the plan."""
         made = [self._allocation(allocation) for allocation in self.given.buffer_allocations]
         return BufferAssignment(sorted(made, key=lambda allocation: allocation.index))
 

@@ -207,7 +207,6 @@ class _Writer:
         return bytes(message.SerializeToString())
 
     def _links_of(self, instruction: HloInstruction, head: Any) -> dict[str, Any]:
-        """The fields of an instruction's message that name it and link it with others."""
         links: dict[str, Any] = {
             "name": instruction.name,
             "id": self._number_of[instruction],

@@ -37,15 +37,11 @@ _METADATA_PLANE = b"/host:metadata"
 
 
 class Span(NamedTuple):
-    """A message: a half-open range of bytes."""
-
     start: int
     end: int
 
 
 class FoundProgram(NamedTuple):
-    """A program, and its plan where there is one."""
-
     name: str
     module: bytes
     assignment: Any
@@ -91,14 +87,11 @@ class _Needed:
 
 
 class _Heads:
-    """The names and ids of a module's instructions, each computation parsed once."""
-
     def __init__(self, module: Any) -> None:
         self._computations = {computation.id: computation for computation in module.computations}
         self._known: dict[int, tuple[set[int], set[str]]] = {}
 
     def define(self, needed: _Needed) -> bool:
-        """Whether every buffer of a plan is defined by an instruction of the module."""
         ids, names = needed.ids, needed.names
         owners: Iterable[int] = needed.owners
         if names or not needed.owners <= self._computations.keys():
@@ -213,7 +206,6 @@ class _Search:
         return {1, 2, 3} <= texts.keys() and all(self._is_text(texts[number]) for number in (1, 2))
 
     def _is_text(self, field: Field) -> bool:
-        """Whether a field is a name: printable text."""
         if field.kind != BYTES or field.end == field.value:
             return False
         data = self._data
@@ -239,7 +231,6 @@ class _Search:
         )
 
     def _is_buffer(self, field: Field) -> bool:
-        """Whether a message says where a logical buffer is defined."""
         fields = self.fields_of(field.value, field.end) or ()
         return any(part.number == 3 and part.kind == BYTES for part in fields)
 

@@ -93,7 +93,6 @@ class ModuleReader:
             raise self._links.error(error) from error
 
     def calls(self, computation: HloComputation) -> list[BodyCall]:
-        """The instructions of the body that call computations."""
         if not _may_call(_head_of(computation).SerializeToString()):
             return []
         try:
@@ -201,7 +200,6 @@ class ModuleReader:
         raise InputError(f"no computation is the entry: none is called `{visible(name)}`")
 
     def _in_order(self, computation: HloComputation) -> Iterable[tuple[Any, bytes]]:
-        """The heads of a body's instructions, and their messages."""
         head = _head_of(computation)
         sequence = self._sequence_of.get(head.id)
         if sequence is not None:
@@ -237,7 +235,6 @@ def _may_call(data: bytes) -> bool:
 
 
 def _header(proto: Any, shapes: Mapping[bytes, Shape]) -> Iterator[tuple[str, str]]:
-    """The attributes of the module, in the order they are printed."""
     aliases = [
         InputOutputAlias(
             ShapeIndex(alias.output_shape_index),

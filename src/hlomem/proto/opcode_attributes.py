@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 
 def own_attributes(proto: Any, operands: tuple[HloInstruction, ...]) -> Iterator[Item]:
-    """The attributes only its opcode has, in the order they are printed."""
     for make in _BY_OPCODE.get(proto.opcode, ()):
         yield from make(proto)
     if proto.opcode == "compare":

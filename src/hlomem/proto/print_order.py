@@ -29,7 +29,6 @@ def printed_order(calls: Calls) -> list[HloComputation]:
 
 
 def _embedded(computation: HloComputation, calls: Calls) -> list[HloComputation]:
-    """The callees of a computation, direct or not, in post order."""
     seen: set[HloComputation] = set()
     order: list[HloComputation] = []
     stack: list[tuple[HloComputation, Iterator[tuple[HloComputation, ...]]]] = []

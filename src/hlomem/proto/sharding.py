@@ -54,7 +54,6 @@ def _format_one(proto: Any) -> str:
 
 
 def _format_origin(proto: Any) -> str:
-    """The origin of a sharding in the program."""
     texts = [format_metadata(origin) or "{}" for origin in proto.metadata]
     several = f"{{{', '.join(texts)}}}"
     return f" metadata={texts[0] if len(texts) == 1 else several}" if texts else ""

@@ -54,7 +54,6 @@ def encode_plan(stages: Stages) -> bytes:
 
 
 def _program_of(module: HloModule) -> tuple[bytes, Ids]:
-    """The HloModuleProto of a program, and the ids its instructions have there."""
     if module.creation is not None:
         return module.creation.encoded, module.creation.instructions
     encoded = _encode_text(module)

@@ -22,8 +22,6 @@ _OPAQUE = 'custom_call_target="opaque"'
 
 
 class Sharing(NamedTuple):
-    """A part of a fusion's result that overwrites a part of an operand."""
-
     output_index: ShapeIndex
     operand: int
     operand_index: ShapeIndex
@@ -81,7 +79,6 @@ def find_in_place(joined: JoinedDump) -> set[str]:
 
 
 def _not_overwritten(joined: JoinedDump, several: set[PlacedValue]) -> Iterator[PlacedValue]:
-    """Values that their last user could have overwritten, but did not."""
     for name, line in joined.printed.items():
         reads = joined.reads.get(name, ())
         if line.opcode not in ELEMENTWISE or line.opcode == "copy" or len(reads) != 1:
@@ -126,7 +123,6 @@ def write_body(
     *,
     is_in_place: bool,
 ) -> str:
-    """The text of a body that calls the computations `called`."""
     body = _Body(name, operand_shapes, is_in_place=is_in_place)
     if called:
         names = ", ".join(f"%{callee}" for callee in called)
@@ -152,7 +148,6 @@ class _Body:
         return name
 
     def add_result(self, shape: Shape, index: ShapeIndex, sharing: Sequence[Sharing]) -> str:
-        """A part of the result with its elements."""
         if shape.is_tuple:
             elements = [
                 self.add_result(element, (*index, number), sharing)
@@ -172,7 +167,6 @@ class _Body:
         return result
 
     def _take(self, sharing: Sharing) -> str:
-        """The part of an operand that is overwritten."""
         operand, shape = self._parameters[sharing.operand], self._shapes[sharing.operand]
         for number in sharing.operand_index:
             shape = shape.elements[number]

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 
 def lists_by_id(options: Options) -> bool:
-    """Whether the order of computations is that of the ids in them."""
     return not (options.sorts_computations_incrementally or options.sorts_computations_by_content)
 
 

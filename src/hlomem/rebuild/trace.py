@@ -57,7 +57,6 @@ def _agreeing(path: list[str], known: list[list[str] | None], taken: set[str]) -
 
 
 def _paths(trace: StackTrace) -> list[list[str]]:
-    """The names on the path to every node."""
     paths: list[list[str]] = []
     way: list[str] = []
     for node in trace.nodes:

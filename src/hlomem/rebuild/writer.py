@@ -70,7 +70,6 @@ class ModuleWriter:
         return "\n\n".join([header, *self._texts.values()]) + "\n"
 
     def _rank(self, name: str) -> int:
-        """The first id in a computation, or in its callees."""
         computation = self._by_name.get(name)
         if computation is None:
             return -1
@@ -99,7 +98,6 @@ class ModuleWriter:
         return f", input_output_alias={{ {', '.join(pairs)} }}" if pairs else ""
 
     def notes(self) -> Iterator[str]:
-        """The assumptions of the text."""
         if self._sharing:
             seen = sum(map(bool, self._sharing.values()))
             yield (
@@ -141,7 +139,6 @@ class ModuleWriter:
         return f', execution_thread="{thread}"' if thread else ""
 
     def _calls(self, computation: Computation) -> list[tuple[Draft, str]]:
-        """The calling instructions and their callees, in XLA's order."""
         calls = []
         for name in computation.instructions:
             draft = self._drafts[name]
@@ -154,7 +151,6 @@ class ModuleWriter:
         return calls
 
     def _write_hidden(self, draft: Draft, callee: str) -> None:
-        """Write a computation that the dump does not show."""
         if draft.line is None or draft.is_async:
             return
         if draft.opcode != "fusion":
@@ -177,7 +173,6 @@ class ModuleWriter:
     # Parameters and roots.
 
     def _number_parameters(self) -> None:
-        """Set the numbers and shapes of parameters that are not printed."""
         for computation in self._by_name.values():
             members = [self._drafts[name] for name in computation.instructions]
             unknown = [member for member in members if member.opcode == "parameter"]
@@ -274,7 +269,6 @@ class ModuleWriter:
 
 
 def _arguments(caller: Draft, callee: str) -> list[str]:
-    """The operands that are bound to a callee's parameters."""
     if caller.opcode == "conditional":
         return [caller.operands[1 + caller.callees.index(callee)]]
     if caller.is_async:

@@ -31,8 +31,6 @@ class Computation(Struct, eq=False):
 
 
 class CallNest(NamedTuple):
-    """The computations of a dump's program."""
-
     computations: list[Computation]
     """The scheduled computations, the entry first."""
     drafts: dict[str, Draft]
@@ -41,7 +39,6 @@ class CallNest(NamedTuple):
     problems: tuple[str, ...]
 
     def is_parameter(self, name: str) -> bool:
-        """Whether an instruction is a parameter; one without a draft is not."""
         draft = self.drafts.get(name)
         return draft is not None and draft.opcode == "parameter"
 

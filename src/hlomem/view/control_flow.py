@@ -45,7 +45,6 @@ class Conditional(Struct, frozen=True):
     branches: tuple[Branch, ...]
 
     def branch_at(self, moment: Step) -> int | None:
-        """The number of the branch that runs at a step."""
         for number, branch in enumerate(self.branches):
             if branch.start <= moment < branch.end:
                 return number
@@ -59,7 +58,6 @@ class Structure(Struct, frozen=True):
     """Loops and conditionals whose parts were not found."""
 
     def are_exclusive(self, one: Step, two: Step) -> bool:
-        """Whether two steps are in different branches of one conditional."""
         for conditional in self.conditionals:
             branches = {conditional.branch_at(one), conditional.branch_at(two)}
             if None not in branches and len(branches) > 1:
@@ -118,5 +116,4 @@ def _root(joined: JoinedDump, computation: Computation) -> str | None:
 
 
 def _shapes(joined: JoinedDump, name: str) -> set[str]:
-    """The shapes of the values at the top of an instruction's result."""
     return {placed.value.shape for placed in joined.values_at.get((name, ()), ())}

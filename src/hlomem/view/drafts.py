@@ -37,7 +37,6 @@ class Draft(Struct, eq=False):
 
     @property
     def is_async(self) -> bool:
-        """Whether it is a start or update of an asynchronous computation."""
         return self.runner is not None
 
 
@@ -179,7 +178,6 @@ def _element_held(held: Parts, operand_held: Parts) -> int | None:
 
 
 def _reads_only(element: int, reads: list[Read]) -> bool:
-    """Whether only one element is read below the top."""
     return all(
         read.shape_index is not None and read.shape_index[:1] in ((), (element,)) for read in reads
     )

@@ -29,7 +29,6 @@ class AliasClasses:
         self.reason: dict[PlacedValue, str] = {}
 
     def head(self, placed: PlacedValue) -> PlacedValue:
-        """The representative of a value's family."""
         return self._sets.find(placed)
 
     def join(self, values: Iterable[PlacedValue], reason: str) -> None:
@@ -44,7 +43,6 @@ class AliasClasses:
         return self._sets.are_together(one, two)
 
     def members(self, values: Iterable[PlacedValue]) -> dict[PlacedValue, list[PlacedValue]]:
-        """The families with several of these values."""
         found = self._sets.groups(placed for placed in values if placed in self.reason)
         return {head: family for head, family in found.items() if len(family) > 1}
 
@@ -80,7 +78,6 @@ def _join_loop(joined: JoinedDump, loop: Loop, families: AliasClasses) -> None:
 
 
 def _join_in_place(joined: JoinedDump, name: str, families: AliasClasses) -> None:
-    """Join a result with the operand that it declares to alias, or updates."""
     printed = joined.printed[name]
     for output, operand, inside in printed.operand_pairs:
         read = joined.read_by.get((name, operand), ())

@@ -89,7 +89,6 @@ def choose_machine(joined: JoinedDump, given: Machine | None) -> MachineGuess:
 
 
 def guess_for_dump(joined: JoinedDump) -> MachineCandidates:
-    """The possible machines of a plan: those whose sizes fit best."""
     platform, reason = platform_of_dump(joined.dump)
     machines = machines_of(platform)
     if len(machines) == 1:

@@ -65,7 +65,6 @@ class PrintedInstruction(Struct, eq=False, dict=True):
 
     @property
     def inner(self) -> str:
-        """The text between the parentheses."""
         return self.text[self.start : self._end]
 
     @property
@@ -97,7 +96,6 @@ class PrintedInstruction(Struct, eq=False, dict=True):
 
     @property
     def callees(self) -> dict[str, list[str]]:
-        """The computations it calls, by attribute."""
         return {
             attribute: NAME_IN_TEXT.findall(names or name)
             for attribute, names, name in CALL_IN_TEXT.findall(self.tail)

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
         AssignedValue,
         LiveRange,
         Peak,
+        Position,
         ShapeIndex,
+        Use,
         UsedValue,
         Value,
     )
@@ -39,8 +41,6 @@ class Read(NamedTuple):
 
 
 class PlacedValue(Struct, eq=False, gc=False):
-    """A value in an allocation, with its records in other files."""
-
     value: AssignedValue
     allocation: Allocation
     life: LiveRange | None
@@ -57,19 +57,26 @@ class PlacedValue(Struct, eq=False, gc=False):
         return (self.allocation.index, self.value.offset, self.value.size)
 
     def shares_bytes_with(self, other: PlacedValue) -> bool:
-        """Whether two values of one allocation have a byte in common."""
         return self.start < other.end and other.start < self.end
 
     @property
+    def uses(self) -> Sequence[Use]:
+        """Its listed uses."""
+        return (self.used.uses if self.used else None) or ()
+
+    @property
+    def positions(self) -> Sequence[Position]:
+        """Its listed positions."""
+        return self.used.positions if self.used else ()
+
+    @property
     def users(self) -> set[str]:
-        return {use.instruction for use in (self.used.uses if self.used else None) or ()}
+        return {use.instruction for use in self.uses}
 
     def operand_numbers(self, user: str) -> list[int]:
-        uses = self.used.uses if self.used else None
-        return [use.operand for use in uses or () if use.instruction == user]
+        return [use.operand for use in self.uses if use.instruction == user]
 
     def reads_or_feeds(self, other: PlacedValue) -> bool:
-        """Whether one of two values is an operand of the other."""
         names = self.value.name, other.value.name
         return bool(self.operand_numbers(names[1]) or other.operand_numbers(names[0]))
 
@@ -105,7 +112,6 @@ class JoinedDump(Struct, eq=False, dict=True):
 
     @cached_property
     def sequence(self) -> Sequence[str]:
-        """The scheduled instructions in execution order."""
         return self.dump.live_ranges.sequence if self.dump.live_ranges else ()
 
     @property
@@ -115,7 +121,6 @@ class JoinedDump(Struct, eq=False, dict=True):
 
     @property
     def peak(self) -> Peak | None:
-        """The peak, as XLA counts."""
         return self.dump.live_ranges.peak if self.dump.live_ranges else None
 
     @cached_property
@@ -155,7 +160,6 @@ class JoinedDump(Struct, eq=False, dict=True):
 
     @cached_property
     def text_of(self) -> dict[str, str]:
-        """The line of each instruction that defines a value."""
         return {value.name: value.instruction for value in self.used}
 
     @cached_property
@@ -166,7 +170,6 @@ class JoinedDump(Struct, eq=False, dict=True):
 
     @cached_property
     def names_of_opcode(self) -> dict[Opcode, list[str]]:
-        """The instructions that define values, by opcode."""
         found: dict[Opcode, list[str]] = {}
         for name, printed in self.printed.items():
             found.setdefault(printed.opcode, []).append(name)
@@ -174,7 +177,6 @@ class JoinedDump(Struct, eq=False, dict=True):
 
     @cached_property
     def held(self) -> dict[str, Parts]:
-        """The ids of the values in each part of an instruction's result."""
         found: dict[str, Parts] = {}
         for value in self.used:
             for position in value.positions:
@@ -184,7 +186,6 @@ class JoinedDump(Struct, eq=False, dict=True):
 
     @cached_property
     def reads(self) -> dict[str, list[Read]]:
-        """The values read by each instruction, operand by operand."""
         found: dict[str, list[Read]] = {}
         for value in self.used:
             for use in value.uses or ():
@@ -212,7 +213,6 @@ class JoinedDump(Struct, eq=False, dict=True):
 
     @cached_property
     def indices_at(self) -> dict[str, list[ShapeIndex]]:
-        """The indices of values in an instruction's result."""
         found: dict[str, list[ShapeIndex]] = {}
         for instruction, index in self.values_at:
             found.setdefault(instruction, []).append(index)
@@ -230,7 +230,6 @@ class JoinedDump(Struct, eq=False, dict=True):
 
     @cached_property
     def users(self) -> set[str]:
-        """The instructions that read values."""
         return {name for name, _ in self.read_by}
 
 

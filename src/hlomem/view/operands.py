@@ -96,7 +96,6 @@ class _Finder:
         )
 
     def _holders(self, reader: str, read: Read) -> list[str]:
-        """Instructions before the reader that hold a value in the part that is read."""
         return [
             position.instruction
             for position in read.value.positions

@@ -64,14 +64,10 @@ def _stacked_like_arguments(subject: Case) -> list[tuple[Buffer, list[str]]]:
     for buffer in subject.memory.buffers:
         if buffer.opcode == "parameter" and buffer.parameter:
             name = top_level_name(buffer.parameter) or buffer.parameter
-            arguments.setdefault(_elements(buffer), []).append(name)
+            arguments.setdefault(buffer.elements, []).append(name)
     found: dict[tuple[int, int], tuple[Buffer, list[str]]] = {}
     for buffer in subject.replay.buffers:
-        names = arguments.get(_elements(buffer))
+        names = arguments.get(buffer.elements)
         if buffer.role == roles.STACKED and names and buffer.op_name:
             found.setdefault((buffer.allocation, buffer.offset), (buffer, names))
     return list(found.values())
-
-
-def _elements(buffer: Buffer) -> str:
-    return buffer.shape.partition("{")[0]

@@ -57,7 +57,7 @@ def _repeated(subject: Case) -> dict[ValueId, tuple[Buffer, ...]]:
 
 
 def _likeness(buffer: Buffer) -> tuple[str, str]:
-    return _NUMBER.sub("#", buffer.op_name or ""), buffer.shape.partition("{")[0]
+    return _NUMBER.sub("#", buffer.op_name or ""), buffer.elements
 
 
 def _advice(layers: Layers, least: int, most: int, policy: str) -> Advice:

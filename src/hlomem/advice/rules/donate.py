@@ -81,7 +81,6 @@ def _names_to_donate(rows: tuple[Argument, ...]) -> list[str]:
 
 
 def _may_overwrite(subject: Case, row: Argument) -> bool:
-    """Whether the instruction that writes the result may overwrite the argument it reads."""
     name = (row.result or "").partition("{")[0]
     text = subject.memory.joined.printed.get(name)
     return (
@@ -150,7 +149,6 @@ def _spread(subject: Case, rows: list[Argument]) -> Spread:
 
 
 def _saving_copy(parameter: HloInstruction) -> HloInstruction | None:
-    """The copy that only preserves an argument, if there is one."""
     match parameter.users:
         case [copy] if copy.opcode == "copy" and copy.shape == parameter.shape:
             return None if copy.is_root else copy

@@ -56,7 +56,7 @@ def advise_logits(subject: Case) -> Iterator[Advice]:
     )
     least = replay.saved(few, [(0, steps, 2 * head.size)])
     most = replay.saved(many) + replay.holes
-    shape = largest.shape.partition("{")[0]
+    shape = largest.elements
     where = f" at {last_parts(largest.source)}" if largest.source else ""
     yield Advice(
         rule="logits",
@@ -79,7 +79,6 @@ total, _ = jax.lax.scan(chunk, 0.0, (split(hidden), split(labels)))"""
 
 
 def _heads(subject: Case) -> Iterator[_Head]:
-    """Arguments that are matrices with many rows or columns."""
     for buffer in subject.memory.buffers:
         shape = parse_shape_or_none(buffer.shape)
         is_matrix = shape is not None and len(shape.dimensions) == 2
@@ -115,7 +114,7 @@ def _logits(subject: Case, head: _Head) -> list[Buffer]:
 def _is_of_layers(values: list[Buffer]) -> bool:
     """Whether several products make equal values: it is the layers' width, not a vocabulary."""
     made = Counter(
-        buffer.shape.partition("{")[0]
+        buffer.elements
         for buffer in values
         if is_forward(buffer.op_name) and (buffer.op_name or "").endswith("/dot_general")
         if buffer.opcode not in MOVES

@@ -31,14 +31,14 @@ def advise_padding(subject: Case) -> Iterator[Advice]:
     padded = [buffer for buffer in replay.buffers if buffer.padding]
     tight = {buffer.id: (shrunk(buffer, buffer.size - buffer.padding),) for buffer in padded}
     arguments = {
-        buffer.shape.partition("{")[0]
+        buffer.elements
         for buffer in subject.memory.buffers
         if buffer.opcode == "parameter" and not buffer.padding
     }
     without_copies = tight | {
         buffer.id: ()
         for buffer in padded
-        if buffer.opcode == "copy" or buffer.shape.partition("{")[0] in arguments
+        if buffer.opcode == "copy" or buffer.elements in arguments
     }
     saved = replay.saved(tight)
     most = max(saved, replay.saved(without_copies)) + replay.holes

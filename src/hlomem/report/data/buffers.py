@@ -72,8 +72,12 @@ class Buffer(Record, frozen=True):
     result: str | None = None
     """Its path in the program's result, `result[0]['w']`; None if it is no result or unknown."""
 
+    @property
+    def elements(self) -> str:
+        """Its shape without layout."""
+        return self.shape.partition("{")[0]
+
     def shares_bytes_with(self, other: Buffer) -> bool:
-        """Whether they overlap in memory, at any time."""
         return (
             self.allocation == other.allocation
             and self.offset < other.offset + other.size
@@ -195,7 +199,6 @@ class BufferBuilder:
 
     @cached_property
     def parameter_names(self) -> dict[int, str]:
-        """The argument each parameter's allocation holds."""
         names: dict[int, str] = {
             allocation.index: _parameter_number(allocation.parameter)
             for allocation in self._joined.allocations
@@ -233,7 +236,6 @@ class BufferBuilder:
 
     @property
     def loop_roles(self) -> dict[PlacedValue, str]:
-        """The roles of values that loops carry or stack."""
         return self._roles.of_loops
 
     @cached_property
@@ -281,7 +283,7 @@ def iter_results(joined: JoinedDump, module: HloModule | None) -> Iterator[Resul
     root = _root_name(joined, module)
     parts: dict[tuple[int, ...], PlacedValue] = {}
     for placed in joined.placed:  # faster than indexing all positions
-        for position in placed.used.positions if placed.used else ():
+        for position in placed.positions:
             if position.instruction == root:
                 parts.setdefault(position.index or (), placed)
     for index in sorted(parts):

@@ -98,8 +98,8 @@ class _Matcher:
         return allocation is not None and allocation.parameter is not None
 
     def _pair_tree(self, leaves: list[Buffer], free: list[_Partner]) -> None:
-        wanted = [_elements(argument) for argument in leaves]
-        offered = [_elements(partner.buffer) for partner in free]
+        wanted = [argument.elements for argument in leaves]
+        offered = [partner.buffer.elements for partner in free]
         for start in range(len(offered) - len(wanted) + 1):
             if offered[start : start + len(wanted)] == wanted:
                 for leaf, partner in zip(leaves, free[start : start + len(wanted)], strict=True):
@@ -111,7 +111,7 @@ class _Matcher:
         if argument.id in self._partner:
             return
         for partner in free:
-            if _elements(partner.buffer) == _elements(argument):
+            if partner.buffer.elements == argument.elements:
                 self._partner[argument.id] = partner
                 free.remove(partner)
                 return
@@ -120,7 +120,7 @@ class _Matcher:
         """The state of an argument, the result that could reuse its memory, and the reason."""
         partner = self._partner.get(argument.id)
         if partner is None:
-            same = any(_elements(other.buffer) == _elements(argument) for other in self._results)
+            same = any(other.buffer.elements == argument.elements for other in self._results)
             taken = "the results of its shape reuse other arguments"
             return "no match", None, taken if same else "no result has its shape"
         result = partner.buffer
@@ -286,14 +286,8 @@ def _last(memory: MemoryView, placed: PlacedValue) -> tuple[int, int, int]:
     return (0, 0, placed.id) if life is None else (life.end, life.start, placed.id)
 
 
-def _elements(buffer: Buffer) -> str:
-    return buffer.shape.partition("{")[0]
-
-
 def _readers(joined: JoinedDump, argument: Buffer) -> list[str]:
-    """The instructions that read an argument, one per use."""
-    used = joined.placed_by_id[argument.id].used
-    return [use.instruction for use in (used.uses if used else None) or ()]
+    return [use.instruction for use in joined.placed_by_id[argument.id].uses]
 
 
 def _opcode(joined: JoinedDump, name: str) -> str | None:

@@ -15,8 +15,6 @@ PointKind: TypeAlias = Literal["given", "ordered", "recomputed", "policy"]
 
 
 class FrontPoint(Record, frozen=True, kw_only=True):
-    """An equivalent program with more or less rematerialization."""
-
     name: str
     kind: PointKind
     """`given`: XLA's own program. `ordered`: in a better order. `recomputed`: with values
@@ -44,8 +42,6 @@ class FrontPoint(Record, frozen=True, kw_only=True):
 
 
 class CodeAdvice(Record, frozen=True, kw_only=True):
-    """A change of the program's source."""
-
     text: str
     code: str
     is_tried: bool

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 
 class Hole(Record, frozen=True, kw_only=True):
-    """A byte range that is free at the peak."""
-
     offset: int
     size: int
     above: str | None
@@ -145,5 +143,4 @@ def _first_in(
 
 
 def _touched(lows: list[int], highs: list[int], offset: int, size: int) -> range:
-    """The indices of the gaps that overlap a byte range."""
     return range(bisect_right(highs, offset), bisect_left(lows, offset + size))

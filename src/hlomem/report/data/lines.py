@@ -36,8 +36,6 @@ class Frame(NamedTuple):
 
 
 class Origin(NamedTuple):
-    """The origin of an instruction, as far as its metadata tells."""
-
     op_name: str | None
     frames: tuple[Frame, ...]
     """The call stack, innermost first."""
@@ -46,8 +44,6 @@ class Origin(NamedTuple):
 
 
 class Lines:
-    """The origins of instructions, by their metadata."""
-
     def __init__(self, module: HloModule | None) -> None:
         self._tables = module.stack_frame_tables if module else None
         self._frames: dict[int, tuple[Frame, ...]] = {}
@@ -68,7 +64,6 @@ class Lines:
         return known
 
     def origin_in(self, instruction: HloInstruction) -> Origin:
-        """The origin of an instruction of the module; equal metadata share it."""
         text = instruction.attributes.get("metadata", "")
         known = self._origins.get(text)
         if known is None:

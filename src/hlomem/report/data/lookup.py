@@ -61,7 +61,6 @@ def check_choice(name: str, chosen: str, choices: Sequence[str]) -> None:
 
 
 def find_step(memory: MemoryView, wanted: str) -> int:
-    """A step by number or by the name of its instruction."""
     if wanted.isdecimal() and int(wanted) <= memory.steps:
         return int(wanted)
     if wanted in memory.joined.time_of:

@@ -148,15 +148,12 @@ class _Side:
 
 
 class _Matcher:
-    """Pairs the remaining buffers, key by key."""
-
     def __init__(self, before: _Side, after: _Side) -> None:
         self._before = before
         self._after = after
         self._joined: list[Pair] = []
 
     def match_by(self, keys_of: Callable[[_Side], list[Hashable | None]]) -> None:
-        """Pair buffers of equal keys, in schedule order."""
         waiting: dict[Hashable, list[Buffer]] = {}
         after, before = keys_of(self._after), keys_of(self._before)
         for buffer, key in zip(reversed(self._after.left), reversed(after), strict=True):

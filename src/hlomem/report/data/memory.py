@@ -310,7 +310,6 @@ class MemoryView:
         return is_it, value.size, -value.id
 
     def uses(self, color: int) -> Iterator[Usage]:
-        """The uses of a space's bytes, with role and steps."""
         return chain.from_iterable(map(self._uses_in, self.allocations_of(color)))
 
     def allocations_of(self, color: int) -> list[Allocation]:
@@ -359,7 +358,6 @@ class MemoryView:
 
     @property
     def structure(self) -> Structure:
-        """The loops and conditionals of the program, as far as the dump shows them."""
         return self._builder.structure
 
     def family(self, placed: PlacedValue) -> list[PlacedValue]:
@@ -374,12 +372,10 @@ class MemoryView:
 
     @cached_property
     def number_of_buffer(self) -> dict[int, int]:
-        """The index of each buffer in `buffers`, by id."""
         return {buffer.id: number for number, buffer in enumerate(self.buffers)}
 
     @property
     def instruction_by_name(self) -> dict[str, HloInstruction]:
-        """The module's instructions outside fusions; empty without a module."""
         return self.module.outer_instruction_by_name if self.module else {}
 
     def operands(self, buffer: Buffer) -> list[Buffer]:

@@ -17,7 +17,6 @@ def short_program(dump_name: str) -> str:
 
 
 def short_operation(op_name: str) -> str:
-    """An operation with its innermost scope."""
     return "/".join(bare_op_name(op_name).split("/")[-_SHOWN_SCOPES:])
 
 

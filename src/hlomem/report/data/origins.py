@@ -107,7 +107,6 @@ class Origins:
         return [maker for maker in family if maker.used and not maker.value.is_phi] or [phi]
 
     def _handed_on(self, makers: Iterable[PlacedValue]) -> Iterator[PlacedValue]:
-        """The operands of makers that only copy or convert."""
         for maker in makers:
             text = self._joined.printed.get(maker.value.name)
             if text is not None and _is_same_data(maker.value.name, text.opcode):
@@ -133,7 +132,6 @@ class Origins:
 
     @cached_property
     def tells_lines(self) -> bool:
-        """Whether any instruction of the program may have a line."""
         marks = [_FILE]
         if self._module is not None:
             if self._module.stack_frame_tables.are_given:
@@ -182,7 +180,6 @@ class Origins:
         return self._line_by_name[name]
 
     def _search(self, placed: PlacedValue, others: _Neighbours) -> Iterator[tuple[str, Origin]]:
-        """The nearest instruction with a line, breadth first."""
         seen = {placed}
         pending = [placed]
         for value in pending:
@@ -223,7 +220,6 @@ class Origins:
 
 
 def _from_root(computation: HloComputation) -> Iterator[HloInstruction]:
-    """A computation's instructions, breadth first from its root."""
     pending = [computation.root]
     seen = set(pending)
     for instruction in pending:
@@ -234,6 +230,5 @@ def _from_root(computation: HloComputation) -> Iterator[HloInstruction]:
 
 
 def _is_same_data(name: str, opcode: Opcode) -> bool:
-    """Whether an instruction only repeats its operand or a slice of it."""
     is_part = opcode == "slice" or opcode == "dynamic-slice"
     return is_part or opcode in SAME_DATA or roles.is_copy(name, opcode)

@@ -136,7 +136,6 @@ def _space_name(color: int, names: Mapping[int, str]) -> str:
 
 
 def _shares(named_sizes: Iterable[tuple[str, int]]) -> tuple[Share, ...]:
-    """Sizes added up by name, largest first."""
     sizes: dict[str, list[int]] = {}
     for name, size in named_sizes:
         sizes.setdefault(name, []).append(size)

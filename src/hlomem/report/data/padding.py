@@ -98,7 +98,6 @@ def hint_of(padding: Padding) -> Hint | None:
 
 
 def growths(shape_text: str, size: int) -> tuple[GrownDimension, ...]:
-    """The dimensions that padding enlarges, if they explain `size`."""
     shape = parse_shape_or_none(shape_text)
     if shape is None or not shape.is_array or padded_size(shape) != size:
         return ()

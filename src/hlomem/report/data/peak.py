@@ -105,7 +105,6 @@ def build_snapshot(
     top: int | None = None,
     depth: int = DEFAULT_DEPTH,
 ) -> Snapshot:
-    """The buffers alive in a space at a step, by default the peak."""
     timeline = require_timeline(memory, space)
     step = timeline.peak.step if at is None else find_step(memory, at)
     alive, moment = memory.alive(space.color, step), memory.moment(step)

@@ -17,8 +17,6 @@ RECOMPUTED = "recomputed"
 
 
 class Phase(Record, frozen=True, kw_only=True):
-    """Consecutive steps of one phase."""
-
     name: str
     start: int
     end: int

@@ -110,7 +110,6 @@ def _role_of_operation(operation: str | None) -> str:
 
 
 def is_copy(name: str, opcode: Opcode) -> bool:
-    """Whether an instruction only copies or transposes."""
     if opcode == "fusion":
         return ("copy" in name or "transpose" in name) and _COPY_FUSION.search(name) is not None
     return opcode in COPYING

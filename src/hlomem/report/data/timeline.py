@@ -32,8 +32,6 @@ class Summit(Record, frozen=True, kw_only=True):
 
 
 class Timeline(Record, frozen=True, kw_only=True):
-    """One memory space over logical time."""
-
     color: int
     sizes: tuple[int, ...]
     peak: Summit
@@ -77,7 +75,6 @@ def find_summits(sizes: Sequence[int]) -> list[int]:
 
 
 def outline(sizes: Sequence[int], stretches: int) -> tuple[int, ...]:
-    """The maximum of each of at most `stretches` parts of equal length."""
     count = min(stretches, len(sizes))
     bounds = [len(sizes) * number // count for number in range(count + 1)]
     return tuple(max(sizes[low:high]) for low, high in pairwise(bounds))

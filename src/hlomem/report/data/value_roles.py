@@ -78,7 +78,6 @@ class Movements:
 
 
 def may_repeat(name: str, opcode: Opcode) -> bool:
-    """Whether the result of an instruction may repeat its operand."""
     if opcode == "fusion":
         return roles.is_copy(name, opcode)
     if opcode in SAME_DATA:
@@ -242,5 +241,4 @@ class ValueRoles:
 
 
 def _is_carried(placed: PlacedValue, loops: set[str]) -> bool:
-    positions = placed.used.positions if placed.used else ()
-    return any(position.instruction in loops and position.index for position in positions)
+    return any(found.instruction in loops and found.index for found in placed.positions)

@@ -101,8 +101,6 @@ class Columns(Record, frozen=True, kw_only=True):
 
 
 class Trust(Record, frozen=True, kw_only=True):
-    """The basis of the numbers."""
-
     files: tuple[str, ...]
     is_planned: bool
     """Whether hlomem made the plan, from the module's text alone."""
@@ -275,7 +273,6 @@ def _columns(memory: MemoryView, number_of: _Texts) -> Columns:
 
 
 def _ranks(buffers: Sequence[Buffer]) -> list[int]:
-    """The ranks of the buffers as owners of shared bytes."""
     claims = [ownership_key(buffer) for buffer in buffers]
     ranks = [0] * len(claims)
     for rank, number in enumerate(sorted(range(len(claims)), key=claims.__getitem__)):
@@ -286,7 +283,7 @@ def _ranks(buffers: Sequence[Buffer]) -> list[int]:
 def _last_uses(memory: MemoryView) -> list[str | None]:
     """The last reader of each buffer; None if there is none or it is unknown."""
     time_of = defaultdict(lambda: NEVER, memory.joined.time_of).__getitem__
-    used = [(placed.used.uses if placed.used else None) or () for placed in memory.joined.placed]
+    used = [placed.uses for placed in memory.joined.placed]
     return [
         max([use.instruction for use in uses], key=time_of)
         if len(uses) > 1

@@ -40,7 +40,6 @@ class Waterfall(Record, frozen=True, kw_only=True):
 
 
 def build_waterfall(diff: Diff) -> Waterfall:
-    """The bars of a diff, largest change first."""
     bars = tuple(_bars(diff))
     return Waterfall(
         answer=_answer(diff),

@@ -66,7 +66,6 @@ def _saving(improved: ImprovementReport) -> Line:
 
 
 def _again(improved: ImprovementReport) -> str:
-    """The sentence on recomputed instructions and their cost."""
     again = improved.again
     if again is None:
         return ""

@@ -200,7 +200,6 @@ def find_layouts(comparison: Comparison) -> Iterator[Finding]:
 
 
 def _has_other_layout(one: Shape, other: Shape) -> bool:
-    """Whether two arrays of the same elements differ in layout or are transposed."""
     if not (one.is_array and other.is_array):
         return False
     if one.dimensions != other.dimensions:

@@ -34,7 +34,6 @@ def find_versions(comparison: Comparison) -> Iterator[Finding]:
 
 
 def _releases(program: ComparedProgram) -> str:
-    """The releases that write dumps of this format."""
     eras = program.memory.dump.eras
     if program.memory.machine.package == LIBTPU and (libtpu := eras[-1].libtpu):
         return f"libtpu {' or '.join(libtpu)}"

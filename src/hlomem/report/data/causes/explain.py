@@ -233,5 +233,4 @@ def merge_cancelling(causes: list[Cause]) -> Iterator[Cause]:
 
 
 def do_cancel(one: Cause, other: Cause) -> bool:
-    """Whether two causes nearly add up to zero."""
     return abs(one.delta + other.delta) <= _NEARLY * max(abs(one.delta), abs(other.delta))

@@ -65,7 +65,6 @@ def _finding(program: ComparedProgram, names: frozenset[str], side: int, text: s
 
 
 def _is_kept(buffer: Buffer | None) -> bool:
-    """Whether it is a temporary of the forward pass."""
     if buffer is None or buffer.role not in _KEPT:
         return False
     return "transpose(jvp" not in (buffer.op_name or "")
@@ -166,7 +165,6 @@ def _offload_finding(moved: list[Buffer], device: ComparedProgram, side: int, te
 
 
 def _line_on_device(moved: list[Buffer], device: ComparedProgram) -> str | None:
-    """The line that computes the same array on the device."""
     arrays = set(map(array_of_buffer, moved))
     for buffer in device.memory.buffers:
         if buffer.source and array_of_buffer(buffer) in arrays:

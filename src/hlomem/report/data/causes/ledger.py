@@ -38,7 +38,6 @@ class Entry(NamedTuple):
 
     @property
     def partner(self) -> Buffer | None:
-        """The same buffer on the other side."""
         return self.change.before if self.side else self.change.after
 
 
@@ -74,7 +73,6 @@ class Ledger:
         return size
 
     def take(self, wanted: Callable[[Entry], bool]) -> list[Entry]:
-        """Book the matching entries and return them."""
         taken = [entry for entry in self.open if wanted(entry)]
         gone = set(map(id, taken))
         self.open = [entry for entry in self.open if id(entry) not in gone]
@@ -147,7 +145,6 @@ class SharedOut:
             self.lodged[buffer.id] = self.lodged.get(buffer.id, 0) + size
 
     def life_of(self, buffer: Buffer) -> float:
-        """The fraction of the schedule for which a buffer is alive."""
         if buffer.start is None or buffer.end is None:
             return 0.0
         return (buffer.end - buffer.start + 1) / (self.memory.steps + 1)

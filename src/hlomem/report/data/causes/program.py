@@ -122,7 +122,6 @@ class ComparedProgram:
         return self._lines.origin(operation.text).frames
 
     def line(self, operation: Operation) -> str | None:
-        """`file:line` of the user's code."""
         return self._lines.origin(operation.text).line
 
     @cached_property
@@ -169,7 +168,6 @@ class ComparedProgram:
 
     @cached_property
     def collectives(self) -> dict[str, int]:
-        """The number of collectives, by kind."""
         found: dict[str, int] = {}
         for text in self.memory.joined.printed.values():
             if (kind := _COLLECTIVE.match(text.opcode)) is not None:

@@ -288,7 +288,6 @@ def _split_finding(comparison: Comparison, text: str, *, certain: bool) -> Findi
 
 
 def _is_resharded(pair: ArgumentPair, partitions: int) -> bool:
-    """Whether every dimension grew or shrank by a factor of the device count."""
     return all(_is_factor(a, b, partitions) for a, b in pair.changed_dimensions.values())
 
 
@@ -307,7 +306,6 @@ def _is_split(one: Buffer | None, other: Buffer | None, partitions: int) -> bool
 
 
 def _arguments(comparison: Comparison) -> str:
-    """The arguments each device holds more or less of."""
     parts = []
     for word, pairs in (
         ("less", [p for p in comparison.resized if p.after.size < p.before.size]),

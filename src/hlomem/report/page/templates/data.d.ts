@@ -62,7 +62,6 @@ export interface Bar {
   is_total: boolean;
 }
 
-/** A change of the program's source. */
 export interface CodeAdvice {
   text: string;
   code: string;
@@ -163,7 +162,6 @@ export interface FleetSeries {
   needs: number[];
 }
 
-/** An equivalent program with more or less rematerialization. */
 export interface FrontPoint {
   name: string;
   kind: "given" | "ordered" | "policy" | "recomputed";
@@ -188,7 +186,6 @@ export interface Hint {
   command: string;
 }
 
-/** A byte range that is free at the peak. */
 export interface Hole {
   offset: number;
   size: number;
@@ -289,7 +286,6 @@ export interface PageSpace {
   holes: Hole[];
 }
 
-/** Consecutive steps of one phase. */
 export interface Phase {
   name: string;
   start: number;
@@ -321,7 +317,6 @@ export interface Summit {
   instruction: string | null;
 }
 
-/** The basis of the numbers. */
 export interface Trust {
   files: string[];
   is_planned: boolean;
