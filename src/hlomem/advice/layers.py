@@ -238,13 +238,13 @@ def common_function(stacks: Iterable[tuple[tuple[Frame, ...], int]]) -> tuple[st
     )
     if not common:
         return "", ""
-    sample = next(path for path, _ in paths if _starts_with(path, common))
+    sample = next(
+        path
+        for path, _ in paths
+        if tuple((frame.file, frame.function) for frame in path[: len(common)]) == common
+    )
     caller = sample[len(common) - 2] if len(common) > 1 else None
     return common[-1][1], f"{last_parts(caller.file)}:{caller.line}" if caller else ""
-
-
-def _starts_with(path: tuple[Frame, ...], names: tuple[tuple[str, str], ...]) -> bool:
-    return tuple((frame.file, frame.function) for frame in path[: len(names)]) == names
 
 
 def last_parts(file: str) -> str:

@@ -122,16 +122,14 @@ def _numbered(programs: list[ProtoProgram]) -> list[ProtoProgram]:
     """Largest first; repeated names get a number."""
     counts: dict[str, int] = {}
     numbered = []
-    for program in sorted(programs, key=_by_size, reverse=True):
+    for program in sorted(
+        programs, key=lambda one: -1 if one.size is None else one.size, reverse=True
+    ):
         name = author_name(program.module_name)
         counts[name] = counts.get(name, 0) + 1
         shown = name if counts[name] == 1 else f"{name}#{counts[name]}"
         numbered.append(replace(program, name=shown))
     return numbered
-
-
-def _by_size(program: ProtoProgram) -> int:
-    return -1 if program.size is None else program.size
 
 
 def choose_program(

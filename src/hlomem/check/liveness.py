@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hlomem.check.required_times import Needs
-    from hlomem.hlo.opcodes import Opcode
     from hlomem.view.control_flow import Structure
     from hlomem.view.families import AliasClasses
     from hlomem.view.joined import JoinedDump, PlacedValue
@@ -92,7 +91,11 @@ class Liveness:
         for use in placed.uses:
             text = self.joined.printed.get(use.instruction)
             moment = self.joined.time_of.get(use.instruction, NEVER)
-            if text is None or moment <= placed.life.end or _runs_others(text.opcode):
+            if text is None:
+                continue
+            opcode = text.opcode
+            passes_on = opcode in PASSES_OPERANDS_ON or opcode.endswith(_ASYNCHRONOUS)
+            if moment <= placed.life.end or passes_on:
                 continue
             for other in family:
                 if self._overwrites(other, placed, moment):
@@ -128,8 +131,3 @@ class Liveness:
             if placed.life.start <= life.start <= reach:
                 reach = max(reach, life.end)
         return reach
-
-
-def _runs_others(opcode: Opcode) -> bool:
-    """Whether an opcode forwards its operands, or runs instructions of the sequence."""
-    return opcode in PASSES_OPERANDS_ON or opcode.endswith(_ASYNCHRONOUS)

@@ -136,10 +136,8 @@ _K = replace(_J, pages=True)
 _FEATURES = (_A, _B, _C, _D, _E, _F, _G, _H, _I, _J, _K)
 
 ERAS: tuple[Era, ...] = tuple(
-    [
-        Era(era.letter, features, era.jaxlib, era.libtpu)
-        for era, features in zip(ERA_RELEASES, _FEATURES, strict=True)
-    ]
+    Era(era.letter, features, era.jaxlib, era.libtpu)
+    for era, features in zip(ERA_RELEASES, _FEATURES, strict=True)
 )
 NEWEST = ERAS[-1]
 

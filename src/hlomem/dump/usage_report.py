@@ -255,10 +255,8 @@ def _format_table(table: UsageTable, prefix: str) -> str:
     parts = [_TABLE_TITLE.format(prefix)]
     for row in table.rows:
         shapes = ", ".join(
-            [
-                shape.shape if shape.count == 1 else f"{shape.count}×{shape.shape}"
-                for shape in row.shapes
-            ]
+            shape.shape if shape.count == 1 else f"{shape.count}×{shape.shape}"
+            for shape in row.shapes
         )
         parts.append(
             f"{prefix}{row.cumulative:>9}({row.percent:>3}%); {row.size:>10}; "

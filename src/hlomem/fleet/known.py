@@ -21,6 +21,8 @@ _COLUMNS = (
 class Held(Struct, frozen=True):
     """A unit whose rows are in the store, and the unit that reuses them."""
 
+    is_of_this_run: bool
+    new_unit: str
     segment: str
     unit: str
     source: str
@@ -29,8 +31,6 @@ class Held(Struct, frozen=True):
     is_archive: bool
     modules: int
     errors: int
-    is_of_this_run: bool
-    new_unit: str
     place: str | None = None
     """None to keep the stored one."""
 
@@ -63,7 +63,7 @@ class Known:
                 self._add(*row)
 
     def _add(self, run: str, key: str | None, names: str, size: int, *row: Any) -> None:
-        held = Held(*row, run == self._run, row[1])
+        held = Held(run == self._run, row[1], *row)
         unit, stamp, archive = held.unit, held.stamp, held.archive
         before = self._by_stamp.get((unit, stamp))
         if before is None or not before.is_of_this_run:

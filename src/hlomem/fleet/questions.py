@@ -213,10 +213,6 @@ def _grown(asked: Asked) -> Answer:
     return grown(asked.tables, asked.since, asked.run, asked.limit)
 
 
-def _together(asked: Asked) -> Answer:
-    return together(asked.tables, asked.run, asked.names)
-
-
 QUESTIONS: dict[str, Callable[[Asked], Answer]] = {
     "top": _top,
     "over": _over,
@@ -224,5 +220,5 @@ QUESTIONS: dict[str, Callable[[Asked], Answer]] = {
     "padding": _padding,
     "donations": _donations,
     "lines": _lines,
-    "together": _together,
+    "together": lambda asked: together(asked.tables, asked.run, asked.names),
 }

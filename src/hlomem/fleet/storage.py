@@ -66,14 +66,11 @@ def list_files(
         if but and but in names:
             folders.clear()
             continue
+        paths = [Path(folder, name) for name in sorted(names)]
         try:
-            yield from [_entry(path) for path in _paths(folder, names) if path.is_file()]
+            yield from [_entry(path) for path in paths if path.is_file()]
         except PermissionError as error:  # it may be listed, but not entered
             refuse(PermissionError(error.errno, error.strerror, folder))
-
-
-def _paths(folder: str, names: Iterable[str]) -> Iterator[Path]:
-    return (Path(folder, name) for name in sorted(names))
 
 
 def list_beside(path: str) -> list[FileEntry]:
@@ -107,14 +104,12 @@ def _list_remote(path: str, but: str) -> Iterator[FileEntry]:
         details = found or {root: files.info(root)}
     except Exception as error:  # every storage has errors of its own
         raise InputError(f"{visible(path)}: {visible(str(error)) or 'not found'}") from error
-    passed_over = {name.rpartition("/")[0] + "/" for name in details if but and _named(name, but)}
+    passed_over = {
+        name.rpartition("/")[0] + "/" for name in details if but and name.rpartition("/")[2] == but
+    }
     for name in sorted(details):
         if details[name].get("type") == "file" and not name.startswith(tuple(passed_over)):
             yield FileEntry(f"{protocol}://{name}", *_size_and_stamp(details[name]))
-
-
-def _named(path: str, name: str) -> bool:
-    return path.rpartition("/")[2] == name
 
 
 def _size_and_stamp(info: dict[str, Any]) -> tuple[int, str]:

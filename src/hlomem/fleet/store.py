@@ -87,7 +87,9 @@ class Store:
         folder = join(self.root, _SEGMENTS)
         if not exists(folder):
             return []
-        names = [entry.path for entry in list_files(folder) if _is_manifest(entry.name)]
+        names = [
+            entry.path for entry in list_files(folder) if re.fullmatch(r"[^.].*\.json", entry.name)
+        ]
         found = [_read_manifest(name) for name in names]
         return [segment for segment in found if segment is not None]
 
@@ -131,10 +133,6 @@ class Store:
             write_file(join(self.root, segment.files[table]), [path.read_bytes()])
         manifest = join(self.root, _SEGMENTS, f"{segment.segment}.json")
         write_file(manifest, [msgspec.json.encode(segment)])
-
-
-def _is_manifest(name: str) -> bool:
-    return name.endswith(".json") and not name.startswith(".")
 
 
 def _read_manifest(path: str) -> Segment | None:

@@ -142,10 +142,6 @@ _everyone = Group()
 atexit.register(_everyone.end)
 
 
-def _join_group(group: Group) -> None:
-    _here.group = group
-
-
 def run_task(task: Task) -> UnitOutcome:
     """The outcome of a unit, read by this thread's child; a crash gets a second attempt."""
     for attempt in range(2):
@@ -184,7 +180,7 @@ def open_pool(workers: int, scheduler: Any = None) -> Iterator[WorkerPool]:
             yield pool
         return
     group = Group()
-    executor = ThreadPoolExecutor(workers, initializer=_join_group, initargs=(group,))
+    executor = ThreadPoolExecutor(workers, initializer=lambda: setattr(_here, "group", group))
     try:
         yield WorkerPool(executor, workers)
     finally:

@@ -102,10 +102,8 @@ def _make_layout(proto: Any, rank: int) -> Layout:
         element_size_in_bits=proto.element_size_in_bits,
         memory_space=proto.memory_space,
         split_configs=tuple(
-            [
-                SplitConfig(split.dimension, tuple(split.split_indices))
-                for split in proto.split_configs
-            ]
+            SplitConfig(split.dimension, tuple(split.split_indices))
+            for split in proto.split_configs
         ),
         physical_shape=make_shape(proto.physical_shape)
         if proto.HasField("physical_shape")

@@ -34,13 +34,10 @@ def advise_layout(subject: Case) -> Iterator[Advice]:
     large.sort(key=lambda name: -size_of[name])
     for name in large[:_MAX_COPIES]:
         copy = subject.module.entry.find(name)
-        if copy is not None and copy.opcode == "copy" and _changes_layout(copy):
-            yield from _without(subject, copy)
-
-
-def _changes_layout(copy: HloInstruction) -> bool:
-    [source] = copy.operands
-    return _order(source.shape) != _order(copy.shape)
+        if copy is not None and copy.opcode == "copy":
+            [source] = copy.operands
+            if _order(source.shape) != _order(copy.shape):
+                yield from _without(subject, copy)
 
 
 def _without(subject: Case, copy: HloInstruction) -> Iterator[Advice]:

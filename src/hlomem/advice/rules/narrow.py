@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hlomem.advice.case import Case
-    from hlomem.report.data.memory import Buffer
 
 LINK = "https://docs.jax.dev/en/latest/jax.numpy.html"
 _NARROWER = {"f64": ("f32", "float32"), "f32": ("bf16", "bfloat16")}
@@ -24,7 +23,11 @@ _MIN_SHARE, _MAX_SHARE = 0.6, 1.8
 
 def advise_narrow(subject: Case) -> Iterator[Advice]:
     computed = [buffer for buffer in subject.replay.buffers if "jvp(" in (buffer.op_name or "")]
-    old = next((old for old in _NARROWER if _size(computed, old)), "")
+    sizes = {
+        old: sum(one.size for one in computed if one.shape.startswith(f"{old}["))
+        for old in _NARROWER
+    }
+    old = next((old for old, size in sizes.items() if size), "")
     if not old or (subject.machine.is_host and old == "f32"):
         return
     new, numpy = _NARROWER[old]
@@ -44,7 +47,3 @@ def advise_narrow(subject: Case) -> Iterator[Advice]:
         f"Block(dtype=jnp.{numpy})  # flax",
         link=LINK,
     )
-
-
-def _size(buffers: list[Buffer], old: str) -> int:
-    return sum(buffer.size for buffer in buffers if buffer.shape.startswith(f"{old}["))

@@ -31,7 +31,7 @@ def advise_offload(subject: Case) -> Iterator[Advice]:
         layers is None
         or not layers.is_loop
         or subject.machine.is_host
-        or not _is_checkpointed(subject)
+        or not any(is_recomputed(buffer.op_name) for buffer in subject.memory.buffers)
     ):
         return
     saved = subject.replay.saved(subject.replay.without(layers.kept))
@@ -47,7 +47,3 @@ def advise_offload(subject: Case) -> Iterator[Advice]:
         how=_HOW.format(function=function, where=where),
         link=LINK,
     )
-
-
-def _is_checkpointed(subject: Case) -> bool:
-    return any(is_recomputed(buffer.op_name) for buffer in subject.memory.buffers)

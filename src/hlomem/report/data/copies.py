@@ -214,7 +214,8 @@ def _cause(memory: MemoryView, buffer: Buffer, copied: Buffer | None) -> tuple[C
     if "transpose" in buffer.name or not is_same_array:
         return "layout", _why_transposed(memory, buffer, copied)
     if ours and theirs and ours[1] != theirs[1]:
-        return "layout", f"{{{theirs[1]}}} becomes {{{ours[1]}}}{_for_loop(memory, buffer)}"
+        loop = ", the layout of the loop that carries it" if memory.is_carried(buffer) else ""
+        return "layout", f"{{{theirs[1]}}} becomes {{{ours[1]}}}{loop}"
     if ours and theirs and ours[2] != theirs[2]:
         return "layout", f"tiles {theirs[2].strip(':')} become {ours[2].strip(':')}"
     return "kept value", _why_kept(memory, buffer, copied)
@@ -235,10 +236,6 @@ def _readers(memory: MemoryView, buffer: Buffer) -> Iterator[str]:
         text = memory.joined.printed.get(use.instruction)
         if text is not None:
             yield text.metadata.op_name
-
-
-def _for_loop(memory: MemoryView, buffer: Buffer) -> str:
-    return ", the layout of the loop that carries it" if memory.is_carried(buffer) else ""
 
 
 def _why_kept(memory: MemoryView, buffer: Buffer, copied: Buffer) -> str:

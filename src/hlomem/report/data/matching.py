@@ -108,7 +108,9 @@ class _Side:
 
     def __init__(self, memory: MemoryView) -> None:
         self.memory = memory
-        self.left = sorted(memory.buffers, key=_position)
+        self.left = sorted(
+            memory.buffers, key=lambda one: (-1 if one.start is None else one.start, one.id)
+        )
         self.traits = {buffer.id: traits_of(memory, buffer) for buffer in self.left}
         self.pair_of: dict[int, int] = {}
         """The index of each buffer's pair, by buffer id."""
@@ -174,7 +176,3 @@ class _Matcher:
     def pairs(self) -> list[Pair]:
         alone = [Pair(buffer, None) for buffer in self._before.left]
         return [*self._joined, *alone, *(Pair(None, buffer) for buffer in self._after.left)]
-
-
-def _position(buffer: Buffer) -> tuple[int, int]:
-    return (-1 if buffer.start is None else buffer.start, buffer.id)

@@ -57,7 +57,8 @@ def signed(size: int) -> str:
 
 
 def _head(diff: Diff, width: int) -> list[Line]:
-    share = f", {_signed_percent(diff)}" if diff.before.size else ""
+    sign = "+" if diff.delta > 0 else ""
+    share = f", {sign}{percent(diff.delta, diff.before.size)}" if diff.before.size else ""
     style = "bold red" if diff.delta > 0 else "bold green"
     lines: list[Line] = [
         [(f"{space_label(visible(diff.space))} {signed(diff.delta)}{share}", style)],
@@ -66,10 +67,6 @@ def _head(diff: Diff, width: int) -> list[Line]:
     ]
     paired = f"{plural(diff.matched, 'buffer')} matched, {diff.unmatched} without a partner"
     return [*lines, [(paired, "dim")]]
-
-
-def _signed_percent(diff: Diff) -> str:
-    return f"{'+' if diff.delta > 0 else ''}{percent(diff.delta, diff.before.size)}"
 
 
 def _side(what: str, side: Side, width: int) -> list[Line]:

@@ -27,7 +27,8 @@ _OWN_LIST = "of all memory spaces: no padding, shared bytes each time; not what 
 
 
 def draw_overview(overview: Overview, width: int) -> list[Line]:
-    lines = [_title(overview, width), [(visible(overview.era), "dim")]]
+    name = shorten(short_program(visible(overview.name)), width)
+    lines: list[Line] = [[(name, "bold")], [(visible(overview.era), "dim")]]
     if overview.needs is not None:
         count = overview.allocation_count
         where = f" of {space_label(visible(overview.space))}" if overview.space else ""
@@ -47,10 +48,6 @@ def draw_overview(overview: Overview, width: int) -> list[Line]:
         lines.append([])
         lines += [[("note ", "yellow"), (visible(note), "")] for note in overview.notes]
     return lines
-
-
-def _title(overview: Overview, width: int) -> Line:
-    return [(shorten(short_program(visible(overview.name)), width), "bold")]
 
 
 def _spaces(spaces: tuple[Share, ...]) -> list[Line]:

@@ -329,11 +329,13 @@ def find_loops(comparison: Comparison) -> Iterator[Finding]:
     line = _loop_line(after if added else before)
     scan = f"(lax.scan{at_line(line, ' at ')})"
     text = f"runs in a loop {scan}" if added else f"no longer runs in a loop {scan}, but unrolled"
-    yield Finding(kind="loop", text=text, claims=_is_of_loop, source=line, adds_operations=True)
-
-
-def _is_of_loop(entry: Entry) -> bool:
-    return entry.buffer.role in _OF_LOOPS
+    yield Finding(
+        kind="loop",
+        text=text,
+        claims=lambda entry: entry.buffer.role in _OF_LOOPS,
+        source=line,
+        adds_operations=True,
+    )
 
 
 def _loop_line(program: ComparedProgram) -> str | None:
