@@ -1,12 +1,9 @@
 """The parameters of a command, declared without click.
 
-In: the words of a command line. Out: what they mean, if they are of the plain kind: known options
-with a value each, flags, arguments. For all else, help and mistakes among them, `Command.to_click`
-has click read the words. The commands that are called in loops do without it: with click the plan
-of a small module (10 kB, jaxlib-0.12.0.1/cpu/nested_while) executes 389 million instructions, not
-346 (+12.6 %), and takes 87 ms of CPU time, not 80.
-
-A parameter is also a decorator for commands that are click's.
+Plain words (options with a value each, flags, arguments) are read here, all else by click. Commands
+that are called in loops do without click: with it the plan of a small module (10 kB,
+jaxlib-0.12.0.1/cpu/nested_while) executes 389 million instructions, not 346 (+12.6 %), and takes 87
+ms of CPU time, not 80. A parameter is also a decorator for commands of click.
 """
 
 from __future__ import annotations
