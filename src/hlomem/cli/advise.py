@@ -19,9 +19,7 @@ from hlomem.report.screens.advice_text import draw_advice
 @click.command("advise")
 @click.argument("path", metavar="DUMP|MODULE")
 @with_options((WHICH_DUMP, HLO_TEXT, BACKEND, CHIP, MODULE_ERA, SPACE, *REPORT))
-def command(
-    path: str, module: str | None, hlo: str | None, era: str | None, as_json: bool, **others: Any
-) -> int:
+def command(path: str, module: str | None, hlo: str | None, era: str | None, **shown: Any) -> int:
     """Show changes that would reduce memory, by how much, and at what cost.
 
     Each advice comes with code and a range of bytes. Donations and layouts are changed in the
@@ -29,14 +27,15 @@ def command(
     cross-entropy, caches, padding, precision) the temporaries are replayed without the values that
     would go. Without its HLO module, the program of a DUMP is rebuilt first.
     """
+    backend, chip, space = (shown.pop(name) for name in ("backend", "chip", "space"))
     memory = open_memory(
         path,
         module=module,
         program=load_program(hlo) if hlo else None,
-        backend=others["backend"] or "",
-        chip=others["chip"] or "",
+        backend=backend or "",
+        chip=chip or "",
         era=era or "",
     )
     with working(f"trying changes of {path}"):
-        advised = advise_on(memory, space=others["space"], era=era or "")
-    return write("advice", advised, draw_advice, memory.dump, as_json=as_json)
+        advised = advise_on(memory, space=space, era=era or "")
+    return write("advice", advised, draw_advice, memory.dump, **shown)

@@ -103,8 +103,7 @@ def command(
     output: Path | None,
     page: Path | None,
     force: bool,
-    as_json: bool,
-    **subject: str | None,
+    **shown: Any,
 ) -> int:
     """Show what a better order of instructions would save, and write it.
 
@@ -123,14 +122,15 @@ def command(
     With --target the program of a FACTORY is compiled for another machine, as `hlomem compile`
     does. For a TPU several orders are tried, each planned by libtpu itself.
     """
+    subject = {name: shown.pop(name) for name in ("module", "hlo", "backend", "chip", "era")}
     rules = Rules(effort, reorder_collectives, max_slowdown, recompute)
     if fit is not None and not pareto:
         raise CommandError("`--fit` needs `--pareto`")
     limit = None if fit is None else parse_capacity(fit).size
     front: Front = ((), ())
     if target:
-        for option in ("module", "hlo", "backend", "chip", "era"):
-            if subject[option]:
+        for option, value in subject.items():
+            if value:
                 words = f"`--{option}` is for a dump or module, `--target` for a factory"
                 raise CommandError(words)
         found, front = _of_factory(path, target, settings, rules, limit, has_front=pareto)
@@ -149,7 +149,7 @@ def command(
         _write(output, found.text(), force=force)
     if page is not None:
         _write(page, format_orders(found), force=force)
-    return write("improvement", found.report, draw_improvement, as_json=as_json)
+    return write("improvement", found.report, draw_improvement, **shown)
 
 
 def _front(found: BetterOrder, limit: int | None) -> tuple[FrontPoint, ...]:
