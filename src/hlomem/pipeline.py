@@ -44,15 +44,7 @@ if TYPE_CHECKING:
 
 OrderLists: TypeAlias = "Callable[[CallGraph, Options], ListOrder]"
 
-STAGES = (
-    "call_graph",
-    "order",
-    "dataflow",
-    "aliasing",
-    "live_ranges",
-    "colors",
-    "assignment",
-)
+STAGES = ("call_graph", "order", "dataflow", "aliasing", "live_ranges", "colors", "assignment")
 """The stages in order, by the names they have in `Stages`."""
 _SIZELESS = ("call_graph", "order", "dataflow", "aliasing", "colors", "live_ranges", "arrays")
 """Those that do not depend on sizes, if the same arrays stay alike."""

@@ -123,9 +123,7 @@ class Reduction(NamedTuple):
 
 
 def _reductions_agree(
-    roots: Sequence[HloInstruction],
-    heroes: Sequence[HloInstruction],
-    reduction: HloInstruction,
+    roots: Sequence[HloInstruction], heroes: Sequence[HloInstruction], reduction: HloInstruction
 ) -> bool:
     """Whether one reduction kernel can compute all roots (`GetEmitterFusionKind`)."""
     for root, hero in zip(roots, heroes, strict=True):

@@ -12,12 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import Struct
 
 from hlomem.analysis.async_chain import is_fully_bound_here, wrapped_computation
-from hlomem.analysis.live_range import (
-    FlattenedSchedule,
-    LiveRanges,
-    normalize_buffers,
-    ranges_on,
-)
+from hlomem.analysis.live_range import FlattenedSchedule, LiveRanges, normalize_buffers, ranges_on
 from hlomem.hlo.opcodes import ASYNC_OPCODES, RUN_IN_PLACE
 
 if TYPE_CHECKING:

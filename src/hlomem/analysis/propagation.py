@@ -9,12 +9,7 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
-from hlomem.analysis.async_chain import (
-    async_chain,
-    bound_operands,
-    is_carried,
-    wrapped_computation,
-)
+from hlomem.analysis.async_chain import async_chain, bound_operands, is_carried, wrapped_computation
 from hlomem.analysis.forwarding import FORWARD, FORWARD_IN_PLACE
 from hlomem.analysis.phi import PhiGraph
 from hlomem.analysis.values import part_number

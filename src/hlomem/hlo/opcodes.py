@@ -333,9 +333,7 @@ CALL_IN_TEXT = lazy_pattern(
 NAME_IN_TEXT = lazy_pattern(r"[\w.\-]+", re.ASCII)
 
 _UNKNOWN_TRAITS = Traits(
-    None,
-    calls=tuple([(name, CallRole.UNKNOWN) for name in CALL_ATTRIBUTE_NAMES]),
-    needs="nothing",
+    None, calls=tuple([(name, CallRole.UNKNOWN) for name in CALL_ATTRIBUTE_NAMES]), needs="nothing"
 )
 _STAGES = lazy_pattern(r"-(?:start|update|done)$")
 

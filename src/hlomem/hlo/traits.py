@@ -98,10 +98,7 @@ Sharing = Literal[
 `Elementwise` (`HloDataflowAnalysis::CanShareOperandBufferWithUser`)."""
 
 Elements = Literal[
-    "places",
-    "reordered",
-    "copied",
-    "values",  # only the numbers, in another type
+    "places", "reordered", "copied", "values"  # only the numbers, in another type
 ]
 """The properties of its operand's elements that the result keeps, if it is the same data."""
 

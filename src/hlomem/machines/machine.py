@@ -10,13 +10,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct, field
 
-from hlomem.hlo.padding import (
-    element_count,
-    padded_size,
-    round_up,
-    size_of_elements,
-    unpadded_size,
-)
+from hlomem.hlo.padding import element_count, padded_size, round_up, size_of_elements, unpadded_size
 from hlomem.machines.releases import JAXLIB
 
 if TYPE_CHECKING:

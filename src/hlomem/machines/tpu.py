@@ -44,7 +44,7 @@ _MARKS = Marks(
         Mark(":T(", "its layouts are tiled", pattern=_TILED),
         Mark('custom_call_target="tpu_custom_call"', "it calls Mosaic"),
         Mark("used_scoped_memory_configs", "its fusions are configured for a TPU"),
-    ),
+    )
 )
 _IN_CMEM = Mark("S(3)", "values lie in CMEM", pattern=r"\{[0-9,]*:[^\s{}]*S\(3\)")
 _IN_VMEM = Mark("S(1)", "values lie in VMEM", pattern=r"\{[0-9,]*:[^\s{}]*S\(1\)")

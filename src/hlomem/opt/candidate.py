@@ -14,12 +14,7 @@ from hlomem.hlo.rewrite import Rewriter
 from hlomem.hlo.schedule import running_computations
 from hlomem.opt.constants import CHEAP
 from hlomem.opt.orders.cost import model_time, module_time, program_flops
-from hlomem.opt.orders.planned_orders import (
-    in_orders,
-    needed_bytes,
-    other_bytes,
-    temporary_bytes,
-)
+from hlomem.opt.orders.planned_orders import in_orders, needed_bytes, other_bytes, temporary_bytes
 from hlomem.opt.remat.edit import Edit, apply_edit, orders_by_name
 from hlomem.pipeline import in_text_order, start_stages
 

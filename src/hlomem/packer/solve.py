@@ -12,12 +12,7 @@ from hlomem.packer.buffers import Packing, height_of, in_order
 from hlomem.packer.decide import decide
 from hlomem.packer.instance import Instance
 from hlomem.packer.second_opinion import ask_cp_sat
-from hlomem.packer.skyline import (
-    best_fit_keys,
-    place_by_best_fit,
-    place_by_skyline,
-    skyline_keys,
-)
+from hlomem.packer.skyline import best_fit_keys, place_by_best_fit, place_by_skyline, skyline_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -67,10 +67,7 @@ def run_child(
 
 
 def _start(
-    command: Sequence[str],
-    environment: Mapping[str, str],
-    errors: int,
-    inherited: Sequence[int],
+    command: Sequence[str], environment: Mapping[str, str], errors: int, inherited: Sequence[int]
 ) -> subprocess.Popen[bytes]:
     try:
         return subprocess.Popen(  # noqa: S603 - the command is the user's own

@@ -164,14 +164,7 @@ _Pair = tuple[int, int]
 
 
 def _mix(
-    words: tuple[int, ...],
-    x: int,
-    y: int,
-    z: int,
-    v: _Pair,
-    w: _Pair,
-    multiplier: int,
-    weight: int,
+    words: tuple[int, ...], x: int, y: int, z: int, v: _Pair, w: _Pair, multiplier: int, weight: int
 ) -> tuple[int, int, int, _Pair, _Pair]:
     """One round over 64 bytes; x and z change places in it."""
     x = _rotate(x + y + v[0] + words[1], 37) * multiplier & _MASK

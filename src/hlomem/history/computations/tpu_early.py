@@ -9,11 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from hlomem.history.computations.engine import (
-    in_text_order,
-    sort_by_parameter_numbers,
-    when_met,
-)
+from hlomem.history.computations.engine import in_text_order, sort_by_parameter_numbers, when_met
 from hlomem.history.computations.marks import is_fused
 from hlomem.history.computations.partitioner import is_cloned_for_partitions
 from hlomem.history.computations.tpu_late import BITCAST_FUSION, is_flattened_clone

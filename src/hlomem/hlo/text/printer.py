@@ -14,12 +14,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from hlomem.hlo.ir import MAIN_THREAD
-from hlomem.hlo.opcodes import (
-    ASYNC_OPCODES,
-    CALL_ATTRIBUTE_NAMES,
-    PAYLOAD_OPCODES,
-    traits_of,
-)
+from hlomem.hlo.opcodes import ASYNC_OPCODES, CALL_ATTRIBUTE_NAMES, PAYLOAD_OPCODES, traits_of
 from hlomem.hlo.text.async_sugar import ASYNC_THREAD
 from hlomem.hlo.text.body import CONTROL_PREDECESSORS
 

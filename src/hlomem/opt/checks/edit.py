@@ -12,13 +12,7 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING, TypeAlias
 
 from hlomem.check.flow import trace
-from hlomem.opt.checks.order import (
-    STRICT,
-    find_families,
-    find_order_problems,
-    run_times,
-    touching,
-)
+from hlomem.opt.checks.order import STRICT, find_families, find_order_problems, run_times, touching
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

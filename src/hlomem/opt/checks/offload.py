@@ -32,11 +32,7 @@ class _Trip(NamedTuple):
     copies: tuple[HloInstruction, ...]
 
 
-def find_move_problems(
-    given: HloModule,
-    edited: HloModule,
-    allowed: Allowed,
-) -> list[str]:
+def find_move_problems(given: HloModule, edited: HloModule, allowed: Allowed) -> list[str]:
     """Problems of a module with values in the host's memory."""
     known = {instruction.name for instruction in given.entry.instructions}
     new = [

@@ -101,9 +101,7 @@ def _check_sequence(computation: HloComputation, order: Sequence[HloInstruction]
 
 
 def _check_effects(
-    old: Sequence[HloInstruction],
-    order: Sequence[HloInstruction],
-    may_reorder_collectives: bool,
+    old: Sequence[HloInstruction], order: Sequence[HloInstruction], may_reorder_collectives: bool
 ) -> Iterator[str]:
     counted = _OUTSIDE if may_reorder_collectives else _OUTSIDE | _WITH_OTHERS
     known: dict[HloComputation, bool] = {}

@@ -375,12 +375,7 @@ class Remaker:
                 given[parameter] = inside
         return given
 
-    def _root(
-        self,
-        draft: Draft,
-        root: Root,
-        copy_of: Copies,
-    ) -> HloInstruction:
+    def _root(self, draft: Draft, root: Root, copy_of: Copies) -> HloInstruction:
         """A result of a fusion: a value of its body, or that in the type of a stack."""
         if not isinstance(root, tuple):
             return copy_of[root]
@@ -391,10 +386,7 @@ class Remaker:
         return made
 
     def _take(
-        self,
-        fusion: HloInstruction,
-        roots: Sequence[Root],
-        results: Sequence[HloInstruction],
+        self, fusion: HloInstruction, roots: Sequence[Root], results: Sequence[HloInstruction]
     ) -> None:
         for number, (root, result) in enumerate(zip(roots, results, strict=True)):
             made = fusion

@@ -229,11 +229,7 @@ def places_of_write(write: Write, ticks: Ticks) -> list[int] | None:
 # Reads.
 
 
-def places_of_read(
-    read: Read,
-    ticks: Ticks,
-    callers: Callers,
-) -> list[list[int]] | None:
+def places_of_read(read: Read, ticks: Ticks, callers: Callers) -> list[list[int]] | None:
     """By slice and iteration the place that is read; None where anything else is done."""
     slices = _slices_of(read.instruction, read.number, (), callers)
     if not slices:
@@ -244,10 +240,7 @@ def places_of_read(
 
 
 def _slices_of(
-    user: HloInstruction,
-    number: int,
-    path: tuple[HloInstruction, ...],
-    callers: Callers,
+    user: HloInstruction, number: int, path: tuple[HloInstruction, ...], callers: Callers
 ) -> list[_Slice]:
     """The slices that an instruction takes of an operand; none where it does anything else."""
     if user.opcode == _READ:

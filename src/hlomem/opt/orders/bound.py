@@ -239,10 +239,7 @@ def _members(nodes: int) -> Iterator[int]:
 def _written_over(flow: Flow, node: int) -> int:
     """The most bytes a node's results can take over from what it reads."""
     return sum(
-        min(
-            flow.size(value),
-            max(flow.size(candidate) for candidate in candidates),
-        )
+        min(flow.size(value), max(flow.size(candidate) for candidate in candidates))
         for value, candidates in flow.shares.get(node, ())
     )
 

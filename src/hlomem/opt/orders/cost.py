@@ -284,9 +284,7 @@ class _Waits:
     """The time for which computations wait in the order they have, all that they run included."""
 
     def __init__(
-        self,
-        machine: Machine,
-        order_of: Callable[[HloComputation], Sequence[HloInstruction]],
+        self, machine: Machine, order_of: Callable[[HloComputation], Sequence[HloInstruction]]
     ) -> None:
         self._machine = machine
         self._order_of = order_of
