@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hlomem.analysis.aliasing import Aliasing, analyze_aliasing
+from hlomem.analysis.aliasing import Aliasing, HloBuffer, analyze_aliasing
 from hlomem.analysis.call_graph import CallGraph
 from hlomem.analysis.dataflow import Dataflow, analyze_dataflow
 from hlomem.analysis.list_order import ListOrder, text_order
@@ -34,7 +34,6 @@ from hlomem.machines.options import Options
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from hlomem.analysis.aliasing import HloBuffer
     from hlomem.analysis.moved_ranges import Dependents
     from hlomem.assign.allocation import BufferAssignment
     from hlomem.assign.simulator import Pack

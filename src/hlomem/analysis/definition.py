@@ -11,19 +11,17 @@ from typing import TYPE_CHECKING
 
 from hlomem.analysis.async_chain import is_supported_async
 from hlomem.analysis.defined_parts import SPECIAL_OPCODES, defined_parts
-from hlomem.analysis.values import HloPosition, HloValue
+from hlomem.analysis.values import HloPosition, HloValue, InstructionValueSet
 from hlomem.base.errors import UnsupportedError
 from hlomem.base.quantities import ValueId
 from hlomem.hlo.opcodes import ASYNC_OPCODES, DEFINE_NOTHING
-from hlomem.hlo.shape import ROOT_INDEX
+from hlomem.hlo.shape import ROOT_INDEX, ShapeIndex
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from hlomem.analysis.call_graph import CallGraph
-    from hlomem.analysis.values import InstructionValueSet
     from hlomem.hlo.ir import HloComputation, HloInstruction
-    from hlomem.hlo.shape import ShapeIndex
 
 
 _make_position: Callable[[tuple[HloInstruction, ShapeIndex]], HloPosition]

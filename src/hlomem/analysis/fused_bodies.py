@@ -14,13 +14,12 @@ from msgspec import Struct
 from hlomem.analysis.defined_parts import count_defined
 from hlomem.base.native import kernel
 from hlomem.base.patterns import lazy_pattern
-from hlomem.hlo.opcodes import CALLING, DEFINE_NOTHING, KNOWN_OPCODES
+from hlomem.hlo.opcodes import CALLING, DEFINE_NOTHING, KNOWN_OPCODES, Opcode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hlomem.hlo.ir import BodyPlace, HloComputation
-    from hlomem.hlo.opcodes import Opcode
 
 # `re` finds a leading literal much faster than the beginning of a line, and skips the complement of
 # one character much faster than that of several. A match across lines would leave fewer matches

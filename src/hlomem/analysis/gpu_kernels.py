@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.analysis.alias_rules import is_elementwise
 from hlomem.hlo.padding import element_count
-from hlomem.hlo.shape import default_layout
+from hlomem.hlo.shape import Shape, default_layout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from hlomem.hlo.ir import HloInstruction
-    from hlomem.hlo.shape import Shape
 
 _WARP_SIZE = 32
 _SHARED_MEMORY_BANKS = 32

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from hlomem.analysis.async_chain import async_chain, bound_operands, is_carried, wrapped_computation
 from hlomem.analysis.forwarding import FORWARD, FORWARD_IN_PLACE
 from hlomem.analysis.phi import PhiGraph
-from hlomem.analysis.values import part_number
-from hlomem.hlo.ir import HloInstruction
+from hlomem.analysis.values import HloValue, InstructionValueSet, part_number
+from hlomem.hlo.ir import HloComputation, HloInstruction
 from hlomem.hlo.opcodes import ASYNC_OPCODES, MERGING, RUN_IN_PLACE
 
 if TYPE_CHECKING:
@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 
     from hlomem.analysis.call_graph import CallGraph
     from hlomem.analysis.definition import ValueTable
-    from hlomem.analysis.values import HloValue, InstructionValueSet
     from hlomem.base.quantities import ValueId
-    from hlomem.hlo.ir import HloComputation
 
 
 class Propagation:

@@ -25,8 +25,8 @@ from hlomem.assign.allocation import (
     whole,
 )
 from hlomem.assign.contexts import Contexts
-from hlomem.assign.preset import assign_preset_buffers, assign_private_stacks
-from hlomem.assign.problem import with_order
+from hlomem.assign.preset import Preset, assign_preset_buffers, assign_private_stacks
+from hlomem.assign.problem import Problem, Timeless, with_order
 from hlomem.assign.shared import SharedAllocations
 from hlomem.assign.simulator import assign_heaps
 from hlomem.base.quantities import (
@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from hlomem.analysis.aliasing import HloBuffer
     from hlomem.analysis.live_range import LiveRanges
     from hlomem.analysis.values import HloValue
-    from hlomem.assign.preset import Preset
-    from hlomem.assign.problem import Problem, Timeless
     from hlomem.assign.simulator import Pack
 
 

@@ -12,13 +12,12 @@ from __future__ import annotations
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
-from hlomem.base.quantities import MAIN_MEMORY
+from hlomem.base.quantities import MAIN_MEMORY, AllocationIndex, Step
 
 if TYPE_CHECKING:
     from hlomem.analysis.aliasing import HloBuffer
     from hlomem.assign.allocation import BufferAllocation
     from hlomem.assign.problem import Problem
-    from hlomem.base.quantities import AllocationIndex, Step
 
 _CONTEXT = (2,)  # index in the result of an asynchronous operation
 

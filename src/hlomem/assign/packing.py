@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 from itertools import accumulate
 from operator import add, neg, sub
@@ -23,13 +23,9 @@ from typing import TYPE_CHECKING, overload
 
 from msgspec import Struct
 
-from hlomem.assign.best_fit import place
+from hlomem.assign.best_fit import Life, place
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-
-    from hlomem.assign.best_fit import Life
-
     Keys = Callable[["Intervals"], Iterable[tuple[int, int, int]]]
     """A sort key for each buffer, which ends in its id."""
 

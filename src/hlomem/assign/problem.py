@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from hlomem.analysis.machine_rules import rules_of
-from hlomem.assign.allocation import whole
+from hlomem.assign.allocation import OffsetSize, whole
 from hlomem.assign.sharing import Sharing
 from hlomem.base.quantities import ByteCount, Color, Step
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from hlomem.analysis.dataflow import Dataflow
     from hlomem.analysis.live_range import LiveRanges
     from hlomem.analysis.values import HloValue
-    from hlomem.assign.allocation import OffsetSize
     from hlomem.assign.colors import ColorOf
     from hlomem.hlo.ir import HloComputation, HloInstruction
     from hlomem.hlo.shape import Shape

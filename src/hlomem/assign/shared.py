@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hlomem.assign.allocation import whole
+from hlomem.assign.allocation import BufferAllocation, whole
 from hlomem.assign.reuse import IdleAllocations, Occupancy
 
 if TYPE_CHECKING:
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from hlomem.analysis.aliasing import HloBuffer
     from hlomem.analysis.values import HloValue
-    from hlomem.assign.allocation import BufferAllocation
     from hlomem.assign.problem import Problem
     from hlomem.hlo.ir import HloInstruction
 

@@ -11,18 +11,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from hlomem.assign.allocation import BufferAllocation, OffsetSize
-from hlomem.assign.packing import Intervals, pack_best, pack_by_time
-from hlomem.base.quantities import AllocationIndex, ByteCount, Color
+from hlomem.assign.packing import BufferInterval, Intervals, Packing, pack_best, pack_by_time
+from hlomem.base.quantities import AllocationIndex, ByteCount, Color, Offset, Step, ValueId
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from hlomem.analysis.aliasing import HloBuffer
     from hlomem.analysis.values import HloValue
-    from hlomem.assign.packing import BufferInterval, Packing
     from hlomem.assign.problem import Problem
     from hlomem.assign.sharing import Sharing
-    from hlomem.base.quantities import Offset, Step, ValueId
 
     Life = tuple[Step, Step, ValueId, HloValue, ByteCount]
     """The first and last step of a value, its id, itself, and the bytes of its buffer."""

@@ -5,12 +5,7 @@ Each has the exit code of the command line. Messages say what is wrong, where, a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from hlomem.base.source import elide
-
-if TYPE_CHECKING:
-    from hlomem.base.source import Source, Span
+from hlomem.base.source import Source, Span, elide
 
 EXIT_OK = 0
 EXIT_FINDING = 1

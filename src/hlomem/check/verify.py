@@ -8,32 +8,27 @@ from typing import TYPE_CHECKING
 from hlomem.check.against_module import check_against_module
 from hlomem.check.aliases import check_aliases, join_fusions
 from hlomem.check.completeness import check_completeness, check_texts
-from hlomem.check.findings import NotChecked, Verdict
+from hlomem.check.findings import Finding, NotChecked, Verdict
 from hlomem.check.geometry import check_geometry
 from hlomem.check.interference import Interference
 from hlomem.check.liveness import Liveness
 from hlomem.check.order import check_order
 from hlomem.check.ownership import check_ownership
-from hlomem.check.program import trace_program
+from hlomem.check.program import TracedProgram, trace_program
 from hlomem.check.registers import in_registers
 from hlomem.check.required_times import ListedNeeds, TracedNeeds
 from hlomem.check.totals import check_peak, check_totals
-from hlomem.view.control_flow import find_structure
+from hlomem.view.control_flow import Structure, find_structure
 from hlomem.view.families import find_alias_classes
-from hlomem.view.guess_machine import choose_machine
-from hlomem.view.joined import join_dump
+from hlomem.view.guess_machine import MachineGuess, choose_machine
+from hlomem.view.joined import JoinedDump, join_dump
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hlomem.check.findings import Finding
-    from hlomem.check.program import TracedProgram
     from hlomem.dump.dump import Dump
     from hlomem.hlo.ir import HloModule
     from hlomem.machines.machine import Machine
-    from hlomem.view.control_flow import Structure
-    from hlomem.view.guess_machine import MachineGuess
-    from hlomem.view.joined import JoinedDump
 
 MAX_FINDINGS = 1000
 """Per family of rules."""

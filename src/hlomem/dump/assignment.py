@@ -13,7 +13,7 @@ from msgspec.structs import asdict
 
 from hlomem.base.errors import ParseError
 from hlomem.base.native import kernel
-from hlomem.base.source import Span
+from hlomem.base.source import Source, Span
 from hlomem.dump.grammar import (
     INDEX,
     INT64,
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from hlomem.base.quantities import AllocationIndex, ByteCount, Color, Offset, ValueId
-    from hlomem.base.source import Source
     from hlomem.dump.records import ShapeIndex
 
 TITLE = "BufferAssignment:\n"

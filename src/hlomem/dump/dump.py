@@ -11,15 +11,13 @@ from msgspec import Struct
 from hlomem.base.errors import ParseError
 from hlomem.base.source import Source, Span, visible
 from hlomem.dump.eras import Era, Features, describe, recognise
-from hlomem.dump.file_names import program_name
-from hlomem.dump.parts import Part, format_part
+from hlomem.dump.file_names import Kind, program_name
+from hlomem.dump.parts import Contents, Part, format_part
 from hlomem.dump.records import AllocationReport, Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from hlomem.dump.file_names import Kind
-    from hlomem.dump.parts import Contents
     from hlomem.dump.records import (
         Allocation,
         Assignment,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from hlomem.base.errors import ParseError
 from hlomem.base.native import kernel
-from hlomem.base.source import Span
+from hlomem.base.source import Source, Span
 from hlomem.dump.grammar import (
     INDEX,
     INT64,
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from hlomem.base.quantities import Step
-    from hlomem.base.source import Source
     from hlomem.dump.records import ShapeIndex
 
 TITLE = "HloLiveRange (max "

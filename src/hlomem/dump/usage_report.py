@@ -6,12 +6,11 @@ Mirrors the two MemoryUsageReport of service/buffer_assignment.cc.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from msgspec.structs import asdict
 
 from hlomem.base.errors import ParseError
-from hlomem.base.source import Span
+from hlomem.base.source import Source, Span
 from hlomem.dump.assignment import (
     ROUNDED_SIZE,
     format_attributes,
@@ -33,9 +32,6 @@ from hlomem.dump.records import (
     UsageTable,
 )
 from hlomem.dump.values import TOTAL_PIECES, parse_total
-
-if TYPE_CHECKING:
-    from hlomem.base.source import Source
 
 BY_SPACE = "Memory Space: "
 BY_ALLOCATION = "\n\nAllocations sorted by size:\n"

@@ -5,11 +5,11 @@ Mirrors BufferAssignment::ValuesToString and HloValue::ToString.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hlomem.base.errors import ParseError
 from hlomem.base.native import kernel
-from hlomem.base.source import Span
+from hlomem.base.source import Source, Span
 from hlomem.dump.assignment import VALUE_PIECES, format_value
 from hlomem.dump.grammar import (
     INDEX,
@@ -22,15 +22,12 @@ from hlomem.dump.grammar import (
     parse_index,
     parse_value_id,
 )
-from hlomem.dump.records import Position, Record, Use, UsedValue, Values
+from hlomem.dump.records import Position, Record, ShapeIndex, Use, UsedValue, Values
 
 if TYPE_CHECKING:
     import re
     from collections.abc import Callable
-    from typing import Any
 
-    from hlomem.base.source import Source
-    from hlomem.dump.records import ShapeIndex
 
 _read_natively: Callable[..., tuple[list[tuple[Any, ...]], int]] | None = kernel(
     "hlomem.dump._lines", "read_values"

@@ -17,12 +17,11 @@ import re
 from typing import TYPE_CHECKING, Literal, TypeVar, cast
 
 from hlomem.base.patterns import lazy_pattern
-from hlomem.hlo.traits import CallRole, Traits
+from hlomem.hlo.traits import CallRole, Calls, Elementwise, Forwarding, Traits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from hlomem.hlo.traits import Calls, Elementwise, Forwarding
 
 Kind = TypeVar("Kind", bound=str)
 Rule = TypeVar("Rule")

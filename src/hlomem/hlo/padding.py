@@ -10,13 +10,10 @@ from __future__ import annotations
 
 from itertools import pairwise
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from hlomem.base.errors import HlomemError
-from hlomem.hlo.shape import COMBINE, UNBOUNDED, default_layout
-
-if TYPE_CHECKING:
-    from hlomem.hlo.shape import Layout, Shape
+from hlomem.hlo.shape import COMBINE, UNBOUNDED, Layout, Shape, default_layout
 
 POINTER_SIZE = 8
 

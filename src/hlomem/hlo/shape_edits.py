@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hlomem.hlo.shape import Shape
+from hlomem.hlo.shape import ElementType, Shape
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hlomem.hlo.shape import ElementType
 
 _NARROWEST_UNPACKED = 8
 

@@ -24,8 +24,8 @@ from hlomem.jax.pass_.transform import compiler_of
 from hlomem.jax.policies import try_policies
 from hlomem.machines.capacity import parse_capacity
 from hlomem.opt.candidate import Program, start_text
-from hlomem.opt.goal import Rules
-from hlomem.opt.search import find_order
+from hlomem.opt.goal import Effort, Rules
+from hlomem.opt.search import Compiler, find_order
 from hlomem.opt.trials import try_orders
 from hlomem.proto.module import read_module
 
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from hlomem.jax.compile.parent import PlannedProgram
-    from hlomem.opt.goal import Effort
-    from hlomem.opt.search import Compiler
     from hlomem.report.data.front import FrontPoint
     from hlomem.report.data.improvement import ImprovementReport
 

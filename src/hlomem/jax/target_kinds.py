@@ -21,7 +21,7 @@ from msgspec import Struct
 from hlomem.base.errors import CommandError, HlomemError
 from hlomem.base.sizes import format_bytes
 from hlomem.base.source import visible
-from hlomem.machines.capacity import capacity_of
+from hlomem.machines.capacity import Capacity, capacity_of
 from hlomem.machines.gpu_facts import GPUS, target_config
 from hlomem.machines.registry import find_machine, machines_of
 from hlomem.report.data.health import TargetHealth
@@ -29,7 +29,6 @@ from hlomem.report.data.health import TargetHealth
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hlomem.machines.capacity import Capacity
     from hlomem.machines.machine import Machine
 
 _TPUS = {

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from msgspec import Struct, field
 
 from hlomem.hlo.padding import element_count, padded_size, round_up, size_of_elements, unpadded_size
-from hlomem.machines.releases import JAXLIB
+from hlomem.machines.releases import JAXLIB, Release
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from hlomem.hlo.shape import Shape
     from hlomem.machines.options import Options
-    from hlomem.machines.releases import Release
 
 DYNAMIC_SIZE_BYTES = 4
 """One int32 per dimension, after the data of a dynamic array; on CPU and GPU."""

@@ -7,14 +7,10 @@ which they reproduce (docs/tpu-rules.md).
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from hlomem.machines.machine import Chip, Machine, Mark, Marks
 from hlomem.machines.options import Options
-from hlomem.machines.releases import LIBTPU
-
-if TYPE_CHECKING:
-    from hlomem.machines.releases import Release
+from hlomem.machines.releases import LIBTPU, Release
 
 _SIZED_SPACES = frozenset({0, 6})
 _NEWEST_CHIP = "tpu7x"

@@ -16,7 +16,7 @@ from hlomem.opt.constants import CHEAP
 from hlomem.opt.orders.cost import model_time, module_time, program_flops
 from hlomem.opt.orders.planned_orders import in_orders, needed_bytes, other_bytes, temporary_bytes
 from hlomem.opt.remat.edit import Edit, apply_edit, orders_by_name
-from hlomem.pipeline import in_text_order, start_stages
+from hlomem.pipeline import Stages, in_text_order, start_stages
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from hlomem.opt.goal import Rules
     from hlomem.opt.orders.search import Improvement, Orders
     from hlomem.opt.remat.offload import Move
-    from hlomem.pipeline import Stages
 
 
 class Program(Struct, frozen=True, dict=True, eq=False):

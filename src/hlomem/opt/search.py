@@ -27,9 +27,9 @@ from hlomem.opt.candidate import (
     start_text,
     with_schedule,
 )
-from hlomem.opt.checks import Change, find_problems
+from hlomem.opt.checks import Allowed, Change, find_problems
 from hlomem.opt.constants import MAX_REJECTED, NEAR, PRICES
-from hlomem.opt.goal import Budget, Front, Order, WorkLeft
+from hlomem.opt.goal import Budget, Effort, Front, Goal, Order, WorkLeft
 from hlomem.opt.orders.planned_orders import temporary_bytes
 from hlomem.opt.strategies import propose, propose_priced, strategies_for
 from hlomem.write.build import build_contents
@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from hlomem.hlo.ir import HloModule
     from hlomem.machines.options import Options
     from hlomem.opt.candidate import Candidate
-    from hlomem.opt.checks import Allowed
-    from hlomem.opt.goal import Effort, Goal
 
 REJECTED = "values computed again were rejected"
 REJECTED_ORDER = "an order was found and rejected"

@@ -16,10 +16,10 @@ from msgspec.structs import replace
 from hlomem.base.errors import HlomemError
 from hlomem.base.gc_pause import collector_off
 from hlomem.opt import constants
-from hlomem.opt.candidate import Program, choose_cheapest, planned, start_text
+from hlomem.opt.candidate import Candidate, Program, Written, choose_cheapest, planned, start_text
 from hlomem.opt.constants import LEAST_SIZES, MAX_MOVED, MOVES_PER_NODE, SMALL_SHARE
-from hlomem.opt.goal import MAX_FITS, MAX_OFFLOADS, MAX_ORDERS, Offload
-from hlomem.opt.orders.flow import FlowBuilder
+from hlomem.opt.goal import MAX_FITS, MAX_OFFLOADS, MAX_ORDERS, Offload, Rules
+from hlomem.opt.orders.flow import Flow, FlowBuilder
 from hlomem.opt.orders.local_search import MovesLeft, improve_order
 from hlomem.opt.orders.model import peak_of
 from hlomem.opt.orders.one_computation import iter_constructions
@@ -38,9 +38,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hlomem.hlo.ir import HloComputation, HloInstruction
-    from hlomem.opt.candidate import Candidate, Written
-    from hlomem.opt.goal import Rules
-    from hlomem.opt.orders.flow import Flow
     from hlomem.opt.search import Compiler
 
 

@@ -9,13 +9,12 @@ from __future__ import annotations
 from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
-from hlomem.packer.search import Search, decision_steps
+from hlomem.packer.search import Outcome, Search, decision_steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from hlomem.packer.instance import Instance
-    from hlomem.packer.search import Outcome
 
 
 class Decision(NamedTuple):

@@ -8,17 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hlomem.packer.buffers import Packing, height_of, in_order
-from hlomem.packer.decide import decide
+from hlomem.packer.buffers import Buffer, Packing, Status, height_of, in_order
+from hlomem.packer.decide import Decision, decide
 from hlomem.packer.instance import Instance
 from hlomem.packer.second_opinion import ask_cp_sat
 from hlomem.packer.skyline import best_fit_keys, place_by_best_fit, place_by_skyline, skyline_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
-    from hlomem.packer.buffers import Buffer, Status
-    from hlomem.packer.decide import Decision
 
     Offsets = Mapping[int | str, int]
     Heap = Callable[[Sequence[Buffer]], Offsets]

@@ -10,13 +10,12 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.base.errors import ParseError
-from hlomem.base.source import Span
+from hlomem.base.source import Source, Span
 from hlomem.packer.buffers import Buffer, problem_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from hlomem.base.source import Source
 
 NEEDED = ("id", "lower", "upper", "size")
 KNOWN = (*NEEDED, "alignment")

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from hlomem.base.errors import InputError
 from hlomem.base.source import visible
 from hlomem.proto.containers import decompress, iter_records, open_cache_entry
-from hlomem.proto.find import find_programs, has_plan
+from hlomem.proto.find import FoundProgram, find_programs, has_plan
 from hlomem.proto.sniff import is_compressed
-
-if TYPE_CHECKING:
-    from hlomem.proto.find import FoundProgram
 
 _ADVICE = (
     "XLA's protos (.hlo.pb), profiles (.xplane.pb), entries of JAX's compilation cache and"

@@ -12,7 +12,7 @@ from hlomem.base.errors import InputError
 from hlomem.hlo.opcodes import traits_of
 from hlomem.hlo.text.shape_parser import parse_shape_text
 from hlomem.rebuild.embedded import name_embedded
-from hlomem.rebuild.fusions import find_in_place, find_sharing, write_body
+from hlomem.rebuild.fusions import Sharing, find_in_place, find_sharing, write_body
 from hlomem.rebuild.listing import age, list_embedded, lists_by_id
 from hlomem.rebuild.shapes import Shapes
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hlomem.machines.options import Options
-    from hlomem.rebuild.fusions import Sharing
     from hlomem.view.computations import Computation
     from hlomem.view.drafts import Draft
     from hlomem.view.instruction_line import PrintedInstruction

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from hlomem.hlo.opcodes import RUN_IN_PLACE, as_opcode
+from hlomem.hlo.opcodes import RUN_IN_PLACE, Opcode, as_opcode
 
 if TYPE_CHECKING:
-    from hlomem.hlo.opcodes import Opcode
     from hlomem.hlo.shape import Shape
     from hlomem.view.instruction_line import PrintedInstruction
     from hlomem.view.joined import JoinedDump, Parts, Read

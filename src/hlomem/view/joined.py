@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
-from hlomem.base.quantities import Offset, Step, steps
+from hlomem.base.quantities import AllocationIndex, ByteCount, Offset, Step, ValueId, steps
 from hlomem.view.instruction_line import PrintedInstruction, parse_instruction_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hlomem.base.quantities import AllocationIndex, ByteCount, ValueId
     from hlomem.dump.dump import Dump
     from hlomem.dump.records import (
         Allocation,

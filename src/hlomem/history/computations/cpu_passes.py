@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from hlomem.history.computations import engine, marks
 from hlomem.history.computations.engine import Claims, Mark, Pass, Priority, stage, when_met, where
 from hlomem.history.computations.partitioner import is_cloned_for_partitions, when_partitioned
-from hlomem.history.evidence import place_by_name
+from hlomem.history.evidence import Trace, Traces, place_by_name
 from hlomem.history.names import CLONE, SUNK, WIDENED, flow_name, number_of
 from hlomem.history.rules import cited, observed
 from hlomem.history.tables import LostCalls, Tables
@@ -20,7 +20,6 @@ from hlomem.history.tables import LostCalls, Tables
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from hlomem.history.evidence import Trace, Traces
 
 _CALLS_OF_FUNCTION = 2
 """Into a function, and out of it: what it calls is called again where it was inlined."""

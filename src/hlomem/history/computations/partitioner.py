@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from hlomem.history.computations.engine import when_met
+from hlomem.history.computations.engine import Claims, Priority, when_met
 
 if TYPE_CHECKING:
-    from hlomem.history.computations.engine import Claims, Priority
     from hlomem.history.evidence import Trace
 
 APPLIED_ACROSS_DEVICES = ("all-reduce", "all-reduce-start", "reduce-scatter")

@@ -13,14 +13,13 @@ from hlomem.history.computations.engine import in_text_order, sort_by_parameter_
 from hlomem.history.computations.marks import is_fused
 from hlomem.history.computations.partitioner import is_cloned_for_partitions
 from hlomem.history.computations.tpu_late import BITCAST_FUSION, is_flattened_clone
-from hlomem.history.evidence import place_by_name
+from hlomem.history.evidence import Trace, place_by_name
 from hlomem.history.names import CLONE, split_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hlomem.history.computations.engine import Claims, Priority
-    from hlomem.history.evidence import Trace
 
 _FIRST_CLONE = re.compile(r"[^.]*(?:\.(?!clone)[^.]*)*\.clone")
 _BUILT = re.compile(r"(?:add|mul|ge|max|min|and|or)_[A-Z0-9]+|and|or|compare-less-than")

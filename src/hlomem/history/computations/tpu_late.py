@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from hlomem.history.computations.incremental_order import NONE_VANISHED, Vanished
 from hlomem.history.computations.partitioner import is_cloned_for_partitions
 from hlomem.history.names import CLONE, SUNK, WIDENED, flow_name, number_of, split_number
-from hlomem.hlo.ir import MAIN_THREAD
+from hlomem.hlo.ir import MAIN_THREAD, HloComputation, HloInstruction
 from hlomem.hlo.opcodes import RUN_IN_PLACE
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from hlomem.history.computations.engine import Claims
     from hlomem.history.evidence import Trace, Traces
-    from hlomem.hlo.ir import HloComputation, HloInstruction
 
 _COPY_FUSION = "copy_fusion"
 BITCAST_FUSION = "bitcast_fusion"

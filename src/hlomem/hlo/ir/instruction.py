@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from msgspec import Struct
 
 from hlomem.base.errors import ParseError
-from hlomem.hlo.opcodes import ASYNC_OPCODES, call_role
+from hlomem.hlo.opcodes import ASYNC_OPCODES, Opcode, call_role
 from hlomem.hlo.text import attributes as attr
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from hlomem.base.source import Span
     from hlomem.hlo.ir.computation import HloComputation
-    from hlomem.hlo.opcodes import Opcode
     from hlomem.hlo.shape import Shape
     from hlomem.hlo.text.stack_frames import StackFrame
     from hlomem.hlo.traits import CallRole

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from msgspec import Struct
 
 from hlomem.base.source import Source
-from hlomem.hlo.ir.computation import BodyReader
+from hlomem.hlo.ir.computation import BodyReader, HloComputation
 from hlomem.hlo.text import attributes as attr
 from hlomem.hlo.text.style import TextStyle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from hlomem.hlo.ir.computation import HloComputation
     from hlomem.hlo.ir.instruction import HloInstruction
     from hlomem.hlo.text.stack_frames import StackFrameTables
 

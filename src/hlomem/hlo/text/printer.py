@@ -13,7 +13,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from hlomem.hlo.ir import MAIN_THREAD
+from hlomem.hlo.ir import MAIN_THREAD, HloComputation, HloInstruction, HloModule
 from hlomem.hlo.opcodes import ASYNC_OPCODES, CALL_ATTRIBUTE_NAMES, PAYLOAD_OPCODES, traits_of
 from hlomem.hlo.text.async_sugar import ASYNC_THREAD
 from hlomem.hlo.text.body import CONTROL_PREDECESSORS
@@ -21,7 +21,6 @@ from hlomem.hlo.text.body import CONTROL_PREDECESSORS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hlomem.hlo.ir import HloComputation, HloInstruction, HloModule
     from hlomem.hlo.text.style import TextStyle
 
 _INDEX_COMMENT_EVERY = 5  # `print_operand_index_annotation_interval`

@@ -25,14 +25,13 @@ from hlomem.base.source import visible
 from hlomem.dump.file_names import FILE_NAMES
 from hlomem.jax.compile import messages
 from hlomem.jax.function_memory import explained, read_dump
-from hlomem.jax.target_kinds import MissingSoftwareError, parse_target
+from hlomem.jax.target_kinds import MissingSoftwareError, Target, parse_target
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from hlomem.api.explain import MemoryExplanation
     from hlomem.dump.dump import Dump
-    from hlomem.jax.target_kinds import Target
 
 _START = (
     "import sys; sys.path[:0] = sys.argv[1:]; from hlomem.jax.compile.child import main; main()"

@@ -23,13 +23,13 @@ from hlomem.jax.pass_.answer_cache import AnswerStore
 from hlomem.jax.pass_.hook import clear_pass, put_pass
 from hlomem.jax.pass_.log import logger
 from hlomem.jax.pass_.transform import Limits, Transform
-from hlomem.jax.target_kinds import parse_target, version_of
+from hlomem.jax.target_kinds import Target, parse_target, version_of
 from hlomem.machines.capacity import parse_capacity
-from hlomem.machines.options import options_for
+from hlomem.machines.options import Options, options_for
 from hlomem.machines.registry import find_device, find_machine, machines_of
 from hlomem.machines.releases import Release
 from hlomem.opt.constants import RECOMPUTE
-from hlomem.opt.goal import Rules, check_rules
+from hlomem.opt.goal import Effort, Rules, check_rules
 from hlomem.proto.edit import write_orders
 from hlomem.proto.module import read_module
 
@@ -38,10 +38,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from hlomem.hlo.ir import HloInstruction
-    from hlomem.jax.target_kinds import Target
     from hlomem.machines.machine import ChangedAfterHook
-    from hlomem.machines.options import Options
-    from hlomem.opt.goal import Effort
 
 FIRST_JAX = "0.10.2"
 DEFAULT_PLATFORMS = ("cpu", "cuda")

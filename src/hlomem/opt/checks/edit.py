@@ -11,13 +11,12 @@ import re
 from bisect import bisect_right
 from typing import TYPE_CHECKING, TypeAlias
 
-from hlomem.check.flow import trace
+from hlomem.check.flow import Flow, Position, trace
 from hlomem.opt.checks.order import STRICT, find_families, find_order_problems, run_times, touching
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hlomem.check.flow import Flow, Position
     from hlomem.hlo.ir import HloComputation, HloInstruction, HloModule
     from hlomem.opt.checks.order import Allowed
 

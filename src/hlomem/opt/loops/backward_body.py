@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from hlomem.base.errors import EditError
-from hlomem.hlo.shape import tuple_shape
+from hlomem.hlo.shape import Shape, tuple_shape
 from hlomem.hlo.text.body import CONTROL_PREDECESSORS
-from hlomem.opt.loops.choice import BodyValues, repeated_by
-from hlomem.opt.loops.fusion_edit import fitting_attributes
+from hlomem.opt.loops.choice import BodyValues, LoopPlan, repeated_by
+from hlomem.opt.loops.fusion_edit import FusionEdits, LoopDraft, fitting_attributes
 from hlomem.opt.loops.stacks import fusion_of, narrowed, stacked
 from hlomem.opt.remat.edit import SUFFIX
 
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from hlomem.hlo.body_draft import Draft
     from hlomem.hlo.ir import HloComputation, HloInstruction
     from hlomem.hlo.opcodes import Opcode
-    from hlomem.hlo.shape import Shape
-    from hlomem.opt.loops.choice import LoopPlan
-    from hlomem.opt.loops.fusion_edit import FusionEdits, LoopDraft
     from hlomem.opt.loops.pairs import Loop, Stack
 
 Copies: TypeAlias = "Mapping[HloInstruction, HloInstruction]"

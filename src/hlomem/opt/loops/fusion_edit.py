@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hlomem.hlo.draft import ModuleDraft
-from hlomem.hlo.ir import HloInstruction
-from hlomem.hlo.shape import tuple_shape
+from hlomem.hlo.ir import HloComputation, HloInstruction
+from hlomem.hlo.shape import Shape, tuple_shape
 from hlomem.opt.loops.stacks import fusion_of, is_transparent, one_slice
 from hlomem.opt.remat.edit import SUFFIX
 
@@ -17,9 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from hlomem.hlo.body_draft import Draft
-    from hlomem.hlo.ir import HloComputation
     from hlomem.hlo.opcodes import Opcode
-    from hlomem.hlo.shape import Shape
 
 
 class LoopDraft(ModuleDraft):

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from hlomem.hlo.opcodes import RUN_IN_PLACE
 from hlomem.opt.constants import MAX_BOUND_NODES
 from hlomem.opt.orders.effects import takes_time
-from hlomem.opt.orders.flow import FlowBuilder
+from hlomem.opt.orders.flow import Flow, FlowBuilder, FlowValue
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from hlomem.opt.orders.flow import Flow, FlowValue
     from hlomem.pipeline import Stages
 
 

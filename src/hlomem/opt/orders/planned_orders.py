@@ -22,7 +22,7 @@ from hlomem.opt.constants import (
     MIN_FINALISTS,
 )
 from hlomem.opt.orders.local_search import Planned, climb
-from hlomem.opt.orders.one_computation import construct
+from hlomem.opt.orders.one_computation import Constructed, OrderFinder, construct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from hlomem.assign.allocation import BufferAllocation
     from hlomem.hlo.ir import HloComputation, HloInstruction
     from hlomem.opt.orders.flow import Flow
-    from hlomem.opt.orders.one_computation import Constructed, OrderFinder
     from hlomem.opt.orders.search import Orders
     from hlomem.pipeline import Stages
 

@@ -8,13 +8,12 @@ from msgspec.structs import replace
 
 from hlomem.opt.constants import MAX_PRUNED
 from hlomem.opt.orders.flow import FlowValue
-from hlomem.opt.remat.state import FORWARDS
+from hlomem.opt.remat.state import FORWARDS, State, Step
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from hlomem.opt.orders.cost import Costs
-    from hlomem.opt.remat.state import State, Step
 
 
 def apply_step(state: State, step: Step) -> State:
