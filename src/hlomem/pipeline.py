@@ -197,7 +197,6 @@ class Stages(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def dataflow(self) -> Dataflow:
-        """The values."""
         return analyze_dataflow(
             self.module,
             self.call_graph,
@@ -212,7 +211,6 @@ class Stages(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def live_ranges(self) -> LiveRanges:
-        """The live range of every value."""
         if self.before is not None:
             from hlomem.analysis.moved_ranges import move_live_ranges  # noqa: PLC0415 - few need it
 

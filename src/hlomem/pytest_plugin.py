@@ -52,7 +52,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the mark."""
     config.addinivalue_line(
         "markers",
         f"{_MARK}(limit=None, *, target=None): fail if a program needs more memory than this,"
@@ -186,8 +185,6 @@ def _is_worker(config: pytest.Config) -> bool:
 
 
 class _Collector:
-    """Collects measurements from test reports."""
-
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
 

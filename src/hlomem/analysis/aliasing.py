@@ -33,8 +33,6 @@ class HloBuffer(Struct, eq=False):
 
 
 class Aliasing(Struct, frozen=True, eq=False):
-    """The buffers of a module."""
-
     buffers: list[HloBuffer]
     buffer_of: dict[HloValue, HloBuffer]
     united: dict[HloValue, HloBuffer]

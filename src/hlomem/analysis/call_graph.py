@@ -20,8 +20,6 @@ CONTROL_FLOW_OPCODES = RUN_IN_PLACE | ASYNC_OPCODES
 
 
 class CallGraph:
-    """The calls of one module."""
-
     def __init__(self, module: HloModule) -> None:
         self.module = module
         self.callees: dict[HloComputation, list[HloComputation]] = {}
@@ -62,11 +60,9 @@ class CallGraph:
         )
 
     def is_fused(self, computation: HloComputation) -> bool:
-        """Whether it is the body of a fusion."""
         return computation in self._fused
 
     def is_called(self, computation: HloComputation) -> bool:
-        """Whether anything calls it."""
         return bool(self.callsites[computation]) or computation in self._called_in_bodies
 
     def find_call_in_both(self) -> HloInstruction | None:

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 
 class Dataflow(Struct, frozen=True, eq=False):
-    """The values of a module."""
-
     module: HloModule
     call_graph: CallGraph
     order: ListOrder

@@ -29,8 +29,6 @@ _make_position = partial(tuple.__new__, HloPosition)  # faster than its construc
 
 
 class ValueTable:
-    """The values by id, and the values in the parts of results."""
-
     def __init__(self) -> None:
         self.values: dict[ValueId, HloValue] = {}
         self.sets: dict[HloInstruction, InstructionValueSet] = {}
@@ -39,7 +37,6 @@ class ValueTable:
         self.next_id = 0
 
     def define(self, post_order: Iterable[HloInstruction], *, has_own_parameters: bool) -> None:
-        """Define the new values of a computation."""
         values, sets = self.values, self.sets
         for instruction in post_order:
             opcode, shape = instruction.opcode, instruction.shape
@@ -58,7 +55,6 @@ class ValueTable:
                 sets[instruction] = [(value,)]
 
     def add_parts(self, instruction: HloInstruction) -> None:
-        """Define the new parts of one result."""
         opcode = instruction.opcode
         if opcode in ASYNC_OPCODES and not is_supported_async(instruction):
             problem = f"an `{opcode}` of this form, or without a known start, is not supported"

@@ -44,7 +44,6 @@ _operand_rows: Callable[[str, int, int], list[Row] | None] | None = kernel(_KERN
 
 
 def operand_names(inner: str) -> list[str]:
-    """The operand names in the parentheses of a row."""
     if inner.startswith("%") and "/" not in inner:
         return inner[1:].split(", %")
     return [_BEFORE_NAME.sub("", operand) for operand in inner.split(", ")]
@@ -80,8 +79,6 @@ def form_of(text: str, start: int, end: int) -> bytes:
 
 
 class FusedBody(Struct, frozen=True):
-    """The facts about one body."""
-
     instruction_count: int
     value_count: int
     opcodes: frozenset[Opcode]

@@ -25,8 +25,6 @@ _BANK_BITS = 32
 
 
 class FusionAnalysis(NamedTuple):
-    """The kernel of a fusion."""
-
     roots: Sequence[HloInstruction]
     heroes: Sequence[HloInstruction]
     """The hero of each root; by default the root itself."""

@@ -42,8 +42,6 @@ _make_range: Callable[[tuple[Step, Step]], LiveRange] = partial(tuple.__new__, L
 
 
 class LiveRanges(Struct, frozen=True, eq=False):
-    """The flattened schedule and the live range of every value on it."""
-
     sequence: list[HloInstruction]
     time_of: dict[HloInstruction, Step]
     range_of: dict[HloValue, LiveRange]
@@ -78,7 +76,6 @@ def analyze_live_ranges(
 
 
 def ranges_on(flattened: FlattenedSchedule, dataflow: Dataflow, aliasing: Aliasing) -> LiveRanges:
-    """The live range of every value on a flattened schedule."""
     range_of = flattened.all_ranges(dataflow.values)
     range_of.update(normalize_buffers(dict.fromkeys(aliasing.united.values()), range_of))
     return flattened.with_ranges(range_of)
@@ -182,7 +179,6 @@ class FlattenedSchedule:
                     pending += inner.called_computations
 
     def with_ranges(self, range_of: dict[HloValue, LiveRange]) -> LiveRanges:
-        """The schedule with live ranges on it."""
         return LiveRanges(self.sequence, self.time_of, range_of, self.span_of, self.done_time)
 
     def all_ranges(self, values: Iterable[HloValue]) -> dict[HloValue, LiveRange]:

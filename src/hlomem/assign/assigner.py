@@ -95,7 +95,6 @@ def _main_bytes(assignment: BufferAssignment) -> int:
 def _assign_once(
     problem: Problem, pack: Pack | None, preset: Preset, known: Known | None = None
 ) -> BufferAssignment:
-    """The five steps."""
     allocations: list[BufferAllocation] = []
     placed = assign_preset_buffers(problem, preset, allocations)
     placed |= assign_private_stacks(problem, placed, allocations)

@@ -85,7 +85,6 @@ class Intervals(Sequence[BufferInterval]):
 
 
 def by_columns(buffers: Sequence[BufferInterval]) -> Intervals:
-    """The same buffers by columns."""
     if isinstance(buffers, Intervals):
         return buffers
     return Intervals(
@@ -98,8 +97,6 @@ def by_columns(buffers: Sequence[BufferInterval]) -> Intervals:
 
 
 class Packing(Struct, frozen=True):
-    """The offset of every buffer, and the size of the heap."""
-
     offset_by_id: dict[int, int]
     heap_size: int
 

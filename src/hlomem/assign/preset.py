@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 
 class Preset(Struct, frozen=True):
-    """The given offsets."""
-
     size_of_color: Mapping[Color, ByteCount]
     """Bytes of the allocation of each color."""
     slice_of: Mapping[tuple[str, ShapeIndex], OffsetSize]

@@ -104,7 +104,6 @@ class Timeless(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def flow_in_order(self) -> list[HloBuffer]:
-        """The control-flow buffers, in order."""
         return [ranked[-1] for ranked in self.in_flow]
 
     @cached_property
@@ -131,7 +130,6 @@ class Timeless(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def flow_positions(self) -> dict[HloInstruction, int]:
-        """The control-flow instructions, numbered."""
         return self._post_order_positions(self.dataflow.call_graph.is_in_flow)
 
     def _ranked(self, rank_of: Mapping[HloInstruction, int]) -> list[Ranked]:

@@ -27,7 +27,6 @@ class Occupancy:
         self._entries: list[tuple[int, int, int, HloValue]] = []  # end, start, id, value
 
     def add(self, value: HloValue, live_range: LiveRange) -> None:
-        """Add a value."""
         insort(self._entries, (live_range.end, live_range.start, value.id, value))
 
     def overlapping(self, live_range: LiveRange) -> Iterator[tuple[HloValue, int, int]]:

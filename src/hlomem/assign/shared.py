@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 
 class SharedAllocations:
-    """The shared allocations of one plan."""
-
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
         self._range_of = problem.live_ranges.range_of

@@ -17,7 +17,6 @@ class DisjointSets(Generic[T]):
         self._parent: dict[T, T] = {}
 
     def find(self, member: T) -> T:
-        """The representative of a member's set."""
         path: list[T] = []
         while (parent := self._parent.get(member)) is not None:
             path.append(member)

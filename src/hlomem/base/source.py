@@ -45,7 +45,6 @@ def visible(text: str) -> str:
 
 
 def visible_lines(text: str) -> str:
-    """`visible`, line by line."""
     return "\n".join(map(visible, text.split("\n")))
 
 

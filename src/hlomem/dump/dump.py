@@ -43,8 +43,6 @@ _SPLIT: tuple[Kind, ...] = ("assignment", "values", "live-range")
 
 
 class Note(Record, frozen=True, kw_only=True):
-    """A remark on a dump."""
-
     kind: Literal["kept", "missing", "contradiction"]
     text: str
 
@@ -96,7 +94,6 @@ class Dump(Struct, frozen=True, eq=False, dict=True):
 
     @property
     def report(self) -> UsageReport | None:
-        """The usage report."""
         found: Iterable[UsageReport | None] = [part.contents.report for part in self.parts]
         return next((report for report in found if report is not None), None)
 
@@ -110,7 +107,6 @@ class Dump(Struct, frozen=True, eq=False, dict=True):
         return {part.name: self.part_text(part, era) for part in self.parts}
 
     def part_text(self, part: Part, era: Era | None = None) -> str:
-        """The text of one file."""
         return part.wrapping.restore(format_part(part.kind, part.contents, era or self.era))
 
     def to_text(self, era: Era | None = None) -> str:

@@ -39,8 +39,6 @@ _TICK = 0.2
 
 
 class Progress(Struct, kw_only=True):
-    """The progress of a scan, in units."""
-
     store: str
     run: str
     date: str

@@ -50,16 +50,12 @@ class Fact(Generic[T]):
 
 
 class NameParts(NamedTuple):
-    """A name, taken apart."""
-
     base: str
     number: int
     """-1 where it has none."""
 
 
 class Application(NamedTuple):
-    """The instruction that applies a computation."""
-
     opcode: str
     site: HloInstruction | None = None
     """None inside a fused body."""

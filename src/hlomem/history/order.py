@@ -45,7 +45,6 @@ _HOME_OF = {
 
 
 def order_by(tables: Tables, call_graph: CallGraph, options: Options) -> ListOrder:
-    """The order that some rules tell."""
     if call_graph.module.creation is not None:
         return _order_of_ids(call_graph, call_graph.module.creation)
     tables = tables.in_force(options)
@@ -68,7 +67,6 @@ def order_by(tables: Tables, call_graph: CallGraph, options: Options) -> ListOrd
 
 
 def _order_of_ids(call_graph: CallGraph, creation: Creation) -> ListOrder:
-    """The order that ids settle."""
     created = sorted(creation.computations, key=creation.computations.__getitem__)
     instructions = _listed(created, call_graph, creation.instructions.__getitem__)
     return ListOrder(list(creation.computations), instructions, {})

@@ -28,8 +28,6 @@ class Evidence(Enum):
 
 
 class Basis(NamedTuple):
-    """The grounds of a rule."""
-
     evidence: Evidence
     source: str
     """XLA's file and function (below `xla/`), or the dumps it was read off."""

@@ -47,7 +47,6 @@ class Tables(Struct, frozen=True, kw_only=True):
     lost_calls: tuple[LostCalls, ...] = ()
 
     def rules(self) -> Iterator[Rule]:
-        """All of them."""
         for stage in self.stages:
             yield from stage.passes
         yield from (*self.vanishing, *self.limits, *self.lost_calls)

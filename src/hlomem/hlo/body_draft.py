@@ -30,17 +30,14 @@ class Draft(Struct, eq=False):
     root: HloInstruction
 
     def position(self, instruction: HloInstruction) -> int:
-        """The position of an instruction."""
         return self.instructions.index(instruction)
 
     def find(self, name: str) -> HloInstruction | None:
-        """The instruction of that name."""
         return next(
             (instruction for instruction in self.instructions if instruction.name == name), None
         )
 
     def users(self, instruction: HloInstruction) -> list[HloInstruction]:
-        """The instructions that use one as an operand."""
         return [user for user in self.instructions if instruction in user.operands]
 
     def make(
@@ -74,7 +71,6 @@ class Draft(Struct, eq=False):
         self.instructions[position:position] = new
 
     def put_before(self, later: HloInstruction, *new: HloInstruction) -> None:
-        """Put instructions right before another."""
         position = self.position(later)
         self.instructions[position:position] = new
 

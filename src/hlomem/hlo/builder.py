@@ -234,7 +234,6 @@ def make_instruction(
 
 
 def as_shape(shape: Shape | str, name: str) -> Shape:
-    """A shape, or the one of a text."""
     if isinstance(shape, Shape):
         return shape
     try:

@@ -39,8 +39,6 @@ def with_donations(module: HloModule, aliases: Iterable[InputOutputAlias]) -> Hl
 
 
 class Donations:
-    """A consistent set of donations."""
-
     def __init__(self, known: Iterable[InputOutputAlias] = ()) -> None:
         self._by_output = {alias.output_index: alias for alias in known}
         self._by_parameter = {_part(alias): alias for alias in self._by_output.values()}

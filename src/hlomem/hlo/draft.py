@@ -121,7 +121,6 @@ class ModuleDraft:
         return computation.instructions if draft is None else draft.instructions
 
     def root(self, computation: HloComputation) -> HloInstruction:
-        """The root of a computation of this module as it is now."""
         draft = self._drafts.get(computation)
         return computation.root if draft is None else draft.root
 

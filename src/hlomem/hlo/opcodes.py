@@ -56,7 +56,6 @@ Opcode = Literal[
 
 
 def as_opcode(text: str) -> Opcode:
-    """The text of an opcode, known or not."""
     return cast("Opcode", text)
 
 
@@ -258,7 +257,6 @@ def opcodes_where(is_wanted: Callable[[Traits], object]) -> frozenset[Opcode]:
 
 
 def opcodes_forwarding(*rules: Forwarding) -> frozenset[Opcode]:
-    """The known opcodes with one of some forwarding rules."""
     return opcodes_where(lambda traits: traits.forwards in rules)
 
 
@@ -343,7 +341,6 @@ def traits_of(opcode: Opcode) -> Traits:
 
 
 def call_role(opcode: Opcode, position: int) -> CallRole:
-    """The role of the computation at a position of `called_computations`."""
     roles = traits_of(opcode).calls
     return roles[min(position, len(roles) - 1)][1] if roles else CallRole.UNKNOWN
 

@@ -23,8 +23,6 @@ class UnknownSizeError(HlomemError):
 
 
 class PaddedDimension(NamedTuple):
-    """One dimension of an array and its size in memory."""
-
     dimension: int | None
     """Its number in the shape; None for a dimension of the tile only."""
     size: int
@@ -97,5 +95,4 @@ def _largest_piece(layout: Layout, physical_dimension: int, size: int) -> int:
 
 
 def round_up(number: int, multiple: int) -> int:
-    """The smallest multiple that is at least a number."""
     return -(-number // multiple) * multiple

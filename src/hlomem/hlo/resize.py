@@ -124,7 +124,6 @@ class Resize:
         return EditError(f"`{instruction.name}`: {what}, which would be {self.sizes.get(size)}")
 
     def slice_text(self, text: str) -> str:
-        """The new ranges of a slice."""
         return _SLICE.sub(lambda match: self._range(*match.groups()), text)
 
     def _range(self, start: str, limit: str, stride: str | None) -> str:
@@ -133,7 +132,6 @@ class Resize:
         return f"[{start}:{end}]" if stride is None else f"[{start}:{end}:{stride}]"
 
     def sizes_text(self, text: str) -> str:
-        """A list of new sizes."""
         numbers = [int(number) for number in text.strip("{}").split(",") if number.strip()]
         return f"{{{','.join(map(str, self._resized(numbers)))}}}"
 

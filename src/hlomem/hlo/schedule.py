@@ -22,12 +22,10 @@ class Schedule:
         self._sequences = sequences
 
     def sequence(self, computation: HloComputation) -> list[HloInstruction]:
-        """The instructions of a computation in execution order."""
         return self._sequences.get(computation) or computation.instructions
 
 
 def schedule_of(module: HloModule) -> Schedule | None:
-    """The schedule of a module; None if it has none."""
     return Schedule({}) if module.is_scheduled else None
 
 

@@ -312,12 +312,10 @@ class Shape:
 
     @property
     def is_token(self) -> bool:
-        """Whether it is `token[]`."""
         return self.element_type is ElementType.TOKEN
 
     @property
     def is_opaque(self) -> bool:
-        """Whether it is `opaque[]`."""
         return self.element_type is ElementType.OPAQUE
 
     @property
@@ -327,7 +325,6 @@ class Shape:
 
     @property
     def rank(self) -> int:
-        """The number of dimensions."""
         return len(self.dimensions)
 
     @property
@@ -375,7 +372,6 @@ class Shape:
 
 
 def tuple_shape(elements: Iterable[Shape]) -> Shape:
-    """The tuple of shapes."""
     return Shape(ElementType.TUPLE, elements=tuple(elements))
 
 

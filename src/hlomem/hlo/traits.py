@@ -14,8 +14,6 @@ from msgspec import Struct
 
 
 class CallRole(Enum):
-    """The purpose of a call."""
-
     FUSION = "fusion"
     CALL = "call"
     BODY = "body"
@@ -104,8 +102,6 @@ Elements = Literal[
 
 
 class Traits(Struct, frozen=True):
-    """The traits of an opcode."""
-
     arity: int | None
     """The number of operands; None if it varies."""
     calls: Calls = ()

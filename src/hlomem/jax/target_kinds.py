@@ -214,7 +214,6 @@ class HostTarget(Target, frozen=True, dict=True):
 
     @property
     def name(self) -> str:
-        """There is only one."""
         return self.family
 
     def _find_devices(self) -> list[Any]:

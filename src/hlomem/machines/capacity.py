@@ -17,8 +17,6 @@ _SMALLEST = 1 << 20
 
 
 class Capacity(Struct, frozen=True, kw_only=True):
-    """The memory of a device."""
-
     size: int
     name: str = ""
     """The chip; empty if a size was given."""
@@ -33,7 +31,6 @@ class Capacity(Struct, frozen=True, kw_only=True):
 
 
 def capacity_of(chip: str) -> Capacity | None:
-    """The capacity of a chip; None for an unknown chip."""
     found = CHIPS.get(chip.strip().lower())
     if found is None:
         return None

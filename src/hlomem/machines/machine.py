@@ -64,13 +64,10 @@ class Mark(Struct, frozen=True):
     """The exact mark, if the needle could also be in a name or a path."""
 
     def is_in(self, text: str) -> bool:
-        """Whether a text has the mark."""
         return self.needle in text and (not self.pattern or bool(re.search(self.pattern, text)))
 
 
 class Marks(Struct, frozen=True):
-    """The marks of programs compiled for a platform."""
-
     texts: tuple[Mark, ...] = ()
     """Marks in modules, and in the instructions and shapes of dumps; the surest first."""
     file_names: str = ""

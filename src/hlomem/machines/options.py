@@ -70,7 +70,6 @@ class Options(Struct, frozen=True):
 
 
 def jaxlib_options(machine: Machine, release: Release) -> Options:
-    """The options of a jaxlib's XLA."""
     jaxlib = release.version
     return Options(
         machine=machine,

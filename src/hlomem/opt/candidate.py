@@ -50,7 +50,6 @@ class Program(Struct, frozen=True, dict=True, eq=False):
         return model_time(self.stages, {}).before
 
     def start(self) -> Candidate:
-        """The program itself."""
         return planned(self, self.stages)
 
 
@@ -109,7 +108,6 @@ class Candidate(Struct, frozen=True, dict=True, eq=False, kw_only=True):
 
     @cached_property
     def plan(self) -> Stages:
-        """The stages of its plan."""
         if self.stages is not None:
             return self.stages
         if self.orders:
@@ -118,7 +116,6 @@ class Candidate(Struct, frozen=True, dict=True, eq=False, kw_only=True):
 
     @property
     def options(self) -> Options:
-        """How it is planned."""
         return self.given.stages.options
 
     @cached_property
@@ -140,7 +137,6 @@ class Candidate(Struct, frozen=True, dict=True, eq=False, kw_only=True):
 
 
 def planned(given: Program, stages: Stages) -> Candidate:
-    """A candidate whose plan is kept."""
     size, total = temporary_bytes(stages), needed_bytes(stages)
     return Candidate(given=given, temporaries=size, total=total, stages=stages)
 

@@ -119,8 +119,6 @@ AS_IS = -1
 
 
 class Start(NamedTuple):
-    """A program to begin with."""
-
     price: int
     """For which it is cut at its peak, or `AS_IS`."""
     is_lowered: bool = False

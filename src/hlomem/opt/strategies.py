@@ -121,5 +121,4 @@ def propose_priced(candidate: Candidate, goal: Goal) -> Iterator[Candidate]:
 
 
 def strategies_for(goal: Goal, *, is_priced: bool) -> list[Strategy]:
-    """The rows that serve a goal."""
     return [one for one in STRATEGIES if isinstance(goal, one.goals) and one.is_priced == is_priced]

@@ -45,8 +45,6 @@ _REJECTED_MOVES = "values in the host's memory were rejected"
 
 
 class Tried(NamedTuple):
-    """The outcome of trying."""
-
     best: Candidate | None
     """None where the given program stays."""
     before: int

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 
 class Decision(NamedTuple):
-    """An answer and its steps."""
-
     outcome: Outcome
     offsets: Sequence[int]
     """In units, by number; complete if the outcome is "fits"."""

@@ -25,7 +25,6 @@ _STEP_WORK = 1 << 14
 
 
 def decision_steps(unplaced: int, sections: int) -> int:
-    """The number of steps of a decision."""
     return 1 + unplaced * sections // _STEP_WORK
 
 
@@ -59,7 +58,6 @@ def _key_of(state: _State) -> _Key:
 
 
 def _part_of(state: _State, members: set[int]) -> _State:
-    """The state of some of the buffers."""
     return state._replace(
         unplaced=[b for b in state.unplaced if b in members],
         delayed={b: height for b, height in state.delayed.items() if b in members},

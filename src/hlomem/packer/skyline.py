@@ -30,7 +30,6 @@ def skyline_keys(instance: Instance) -> dict[str, Key]:
 
 
 def best_fit_keys(instance: Instance) -> dict[str, Key]:
-    """Orders for best fit."""
     keys = skyline_keys(instance)
     return {name: keys[name] for name in ("size", "area", "width", "start")}
 

@@ -119,20 +119,17 @@ class _Solver:
             capacity = (open_from + self.height - 1) // 2
 
     def ask(self, capacity: int | None) -> None:
-        """Ask CP-SAT."""
         opinion = ask_cp_sat(self._instance, capacity, self.lower_bound, self.height, self._effort)
         if opinion.offsets:
             self._offer(self._named(opinion.offsets), "CP-SAT")
         self.lower_bound = max(self.lower_bound, opinion.lower_bound)
 
     def is_settled(self, capacity: int | None) -> bool:
-        """Whether the question is answered."""
         if capacity is None:
             return self.height <= self.lower_bound
         return self.height <= capacity or capacity < self.lower_bound
 
     def result(self, capacity: int | None) -> Packing:
-        """The best packing, with its status."""
         status: Status = "at the bound" if self.height <= self.load else "proven optimal"
         if capacity is not None:
             status = "fits" if self.height <= capacity else "proven not to fit"

@@ -25,8 +25,6 @@ _FIELD = r'"(?:[^"\n]|"")*+"|[^",\n]*+'
 
 
 class Row(NamedTuple):
-    """A line of the table."""
-
     start: int
     text: str
     """Without the line end."""
@@ -118,7 +116,6 @@ def _text(row: Row, field: Span) -> str:
 
 
 def _columns(source: Source, header: Row) -> dict[str, int]:
-    """The indices of columns by name."""
     columns: dict[str, int] = {}
     for index, field in enumerate(header.fields):
         name = _text(header, field)

@@ -167,6 +167,5 @@ def save_program(folder: Path, key: str, memory: MemoryExplanation) -> None:
 
 
 def open_program(folder: Path, key: str) -> MemoryView | None:
-    """A program of the baseline; None if it was not saved."""
     path = folder_of(folder, key)
     return open_memory(path) if path.is_dir() else None

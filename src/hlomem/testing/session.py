@@ -48,15 +48,11 @@ class Settings(NamedTuple):
 
 
 class SourceLine(NamedTuple):
-    """A line to annotate."""
-
     file: str
     line: int
 
 
 class Session:
-    """The measurements of a run."""
-
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.entries: dict[str, Entry] = {}
@@ -148,8 +144,6 @@ def _place_of(line: str, root: Path) -> SourceLine | None:
 
 
 class Entry(Struct, frozen=True, kw_only=True):
-    """One program of one test."""
-
     key: str
     """The test, and the program's name if there are several."""
     measurement: Measurement
@@ -225,7 +219,6 @@ def compare(
     before: Measurement | None = None,
     tolerance: str = "1%",
 ) -> LimitVerdict:
-    """Compare a measurement with its limit and the baseline."""
     problems = []
     if limit is not None and now.bytes > limit:
         problems.append("\n".join(_over(now, limit)))

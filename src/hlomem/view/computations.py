@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 
 class Computation(Struct, eq=False):
-    """Names of instructions, in execution order."""
-
     name: str
     instructions: list[str] = field(default_factory=list)
     caller: str = ""

@@ -60,12 +60,10 @@ class PlacedValue(Struct, eq=False, gc=False):
 
     @property
     def uses(self) -> Sequence[Use]:
-        """Its listed uses."""
         return (self.used.uses if self.used else None) or ()
 
     @property
     def positions(self) -> Sequence[Position]:
-        """Its listed positions."""
         return self.used.positions if self.used else ()
 
     @property

@@ -94,7 +94,6 @@ def build_assignment(stages: Stages) -> Assignment:
 def build_allocation(
     stages: Stages, allocation: BufferAllocation, values: tuple[AssignedValue, ...] = ()
 ) -> Allocation:
-    """The record of an allocation."""
     entry = stages.module.entry
     parameter, output_shape = None, None
     if allocation.parameter is not None:
@@ -137,7 +136,6 @@ def _build_assigned_values(
 
 
 def values_in(allocation: BufferAllocation) -> Collection[HloValue]:
-    """The values in an allocation, in the order of the dump."""
     slices = allocation.slices
     return slices if len(slices) == 1 else sorted(slices, key=_by_id)
 
@@ -216,7 +214,6 @@ def _build_value(
 
 
 def build_live_ranges(stages: Stages, features: Features) -> LiveRanges:
-    """The schedule, the live ranges and the peak."""
     live_ranges = stages.live_ranges
     return LiveRanges(
         end=live_ranges.end,

@@ -20,8 +20,6 @@ _BEFORE_CONFIG = len(_CONFIG) - 1
 
 
 class InstructionTexts:
-    """Instruction → text."""
-
     def __init__(self, module: HloModule, style: TextStyle) -> None:
         self._style = style
         self._lines: dict[HloComputation, list[str]] = {}
@@ -60,7 +58,6 @@ class InstructionTexts:
         return line if ordered == config else line[:start] + ordered
 
     def _cut(self, computation: HloComputation) -> list[str] | None:
-        """The lines of a computation, if there is one for each instruction."""
         body = computation.body_text
         if body is None:
             return None

@@ -43,7 +43,6 @@ class PlanText:
         self._attributes: dict[tuple[int, bool, bool], str] = {}
 
     def pieces(self, kind: Kind) -> Iterator[str]:
-        """The text of one of the files, in pieces."""
         lines = chain.from_iterable(self._sections(kind))
         while piece := "".join(islice(lines, _LINES_AT_ONCE)):
             yield piece
@@ -65,7 +64,6 @@ class PlanText:
 
     @cached_property
     def _names(self) -> dict[HloValue, str]:
-        """The names of the allocated values, by id."""
         color_of, format_name = self._stages.colors, assignment.format_name
         return {
             value: format_name(

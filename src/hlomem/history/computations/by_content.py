@@ -214,7 +214,6 @@ _MAY_MOVE = 8  # elements an attempt at insertion may move before it gives up
 
 
 def introsort(items: list[Item], less: Less[Item]) -> None:
-    """Sort a list in place."""
     _Sorter(items, less).sort(0, len(items), is_leftmost=True)
 
 
@@ -224,7 +223,6 @@ class _Sorter:
         self._less = less
 
     def sort(self, first: int, last: int, *, is_leftmost: bool) -> None:
-        """Sort a part of the list."""
         items, less = self._items, self._less
         while last - first >= _SHORT:
             self._choose_pivot(first, last)

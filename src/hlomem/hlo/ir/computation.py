@@ -118,7 +118,6 @@ class HloComputation(Struct, eq=False):
 
     @property
     def root(self) -> HloInstruction:
-        """The instruction that the computation returns."""
         if self._root is None:
             self.ensure_read()
         assert self._root is not None
@@ -188,5 +187,4 @@ class HloComputation(Struct, eq=False):
         return parse(self.source.text).computation_by_name[self.name].locate(name)
 
     def find(self, name: str) -> HloInstruction | None:
-        """The instruction of that name, if any."""
         return next((found for found in self.instructions if found.name == name), None)

@@ -26,8 +26,6 @@ T = TypeVar("T")
 
 
 class CalledComputation(Struct, frozen=True):
-    """A callee and its role."""
-
     role: CallRole
     computation: HloComputation
 
@@ -161,12 +159,10 @@ class HloInstruction(Struct, eq=False):
 
     @property
     def parameter_number(self) -> int:
-        """The number of a parameter."""
         return int(self.payload)
 
     @property
     def custom_call_target(self) -> str | None:
-        """The target of a custom call."""
         return self.string("custom_call_target")
 
     @property
@@ -197,7 +193,6 @@ class HloInstruction(Struct, eq=False):
 
     @property
     def is_root(self) -> bool:
-        """Whether it is the root of its computation."""
         return self.parent.root is self
 
     @property
@@ -213,7 +208,6 @@ class HloInstruction(Struct, eq=False):
     def error(
         self, problem: str, hint: str = "", kind: type[ParseError] = ParseError
     ) -> ParseError:
-        """An error that points at this instruction."""
         return kind(self.parent.source, self.span, problem, hint)
 
     def _read(self, parse: Callable[[str], T], text: str) -> T:

@@ -178,12 +178,10 @@ class HloModule:
 
     @property
     def replica_count(self) -> int:
-        """The number of replicas."""
         return self._read(attr.parse_integer, self.attributes.get("replica_count", "1"))
 
     @property
     def num_partitions(self) -> int:
-        """The number of partitions."""
         return self._read(attr.parse_integer, self.attributes.get("num_partitions", "1"))
 
     @cached_property
@@ -247,7 +245,6 @@ class HloModule:
 
     @cached_property
     def outer_instruction_by_name(self) -> dict[str, HloInstruction]:
-        """The instructions outside fusions."""
         return {instruction.name: instruction for instruction in self.iter_outer_instructions()}
 
     def validate(self) -> None:

@@ -67,7 +67,6 @@ class PlannedProgram(NamedTuple):
 
     @property
     def memory(self) -> MemoryExplanation:
-        """The explanation of the program's memory."""
         return explained(self.dump, self.target.machine, self.facts.results)
 
 
@@ -121,8 +120,6 @@ def _child_of(job: messages.Job, *, is_full: bool = False) -> Iterator[_Child]:
 
 
 class _Child:
-    """The process that compiles."""
-
     def __init__(self, job: messages.Job, target: Target, folder: Path, *, is_full: bool) -> None:
         self._job = job
         self._target = target

@@ -62,8 +62,6 @@ def write_candidate(candidate: Candidate) -> bytes:
 
 
 class Limits(NamedTuple):
-    """Bounds on the programs that are looked at."""
-
     min_bytes: int
     """Temporaries below which a program is not worth it."""
     max_instructions: int

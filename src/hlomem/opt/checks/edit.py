@@ -44,7 +44,6 @@ OF_CLONE = re.compile(r"\.(?:remat|clone)\d*(?:\.\d+)?$")
 
 
 def find_edit_problems(given: HloModule, edited: HloModule, allowed: Allowed = STRICT) -> list[str]:
-    """Problems of an edited module."""
     problems = [*check_header(given, edited), *_compare(given, edited)]
     problems = problems or find_order_problems(given, edited, allowed)
     return problems or list(_check_new_readers(given, edited))

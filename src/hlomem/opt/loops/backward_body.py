@@ -52,8 +52,6 @@ def _step(numbers: Sequence[int]) -> int | None:
 
 
 class Remaker:
-    """The second body on its way."""
-
     def __init__(
         self,
         plan: LoopPlan,

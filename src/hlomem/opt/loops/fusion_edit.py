@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 
 class LoopDraft(ModuleDraft):
-    """A module whose loops are being changed."""
-
     _wrapped = 0
     """Bodies of fusions that stand before all others."""
 
@@ -37,7 +35,6 @@ class LoopDraft(ModuleDraft):
     def element_of(
         self, body: Draft, name: str, whole: HloInstruction, shape: Shape, index: int
     ) -> HloInstruction:
-        """An element of a tuple."""
         attributes = {"index": str(index)}
         return body.make(self.new(name), shape, "get-tuple-element", [whole], attributes=attributes)
 
@@ -82,8 +79,6 @@ _PRODUCTS = ("convolution", "dot")
 
 
 class FusionEdits:
-    """The bodies of fusions that are changed."""
-
     def __init__(self, draft: LoopDraft) -> None:
         self._module = draft
         self._changed: dict[HloComputation, Draft] = {}

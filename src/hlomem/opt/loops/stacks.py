@@ -30,8 +30,6 @@ _OPAQUE = "kCustom"
 
 
 class Write(NamedTuple):
-    """The writing of one slice in every iteration."""
-
     runs: HloInstruction
     """The instruction of the body that does it."""
     number: int
@@ -74,7 +72,6 @@ def stacked(shape: Shape, count: int) -> Shape:
 
 
 def one_slice(shape: Shape) -> Shape:
-    """The shape of a stack of one slice."""
     return Shape(shape.element_type, (1, *shape.dimensions[1:]), (), shape.layout)
 
 
@@ -220,7 +217,6 @@ def _is_called_once(runs: HloInstruction, callers: Callers) -> bool:
 
 
 def places_of_write(write: Write, ticks: Ticks) -> list[int] | None:
-    """By iteration the place that is written."""
     fusion = fusion_of(write.runs)
     path = () if fusion is None else (write.runs,) if fusion is write.runs else (write.runs, fusion)
     return _places(_Slice(path, write.access), ticks)

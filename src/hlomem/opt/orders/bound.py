@@ -89,7 +89,6 @@ class _Alive:
         """Bytes by node, with what it calls, without what may be written over something else."""
 
     def at(self, nodes: Sequence[int]) -> dict[int, list[int]]:
-        """The buffers that are alive at some nodes."""
         wanted = sum(1 << node for node in nodes)
         found: dict[int, list[int]] = {node: [] for node in nodes}
         for buffer, alive in self._nodes_of.items():

@@ -128,7 +128,6 @@ class Times:
         return min(whole, parts)
 
     def _written(self, root: HloInstruction) -> int:
-        """Bytes that a fusion writes."""
         if root.opcode == "tuple":
             return sum(map(self._written, root.operands))
         if root.opcode == "bitcast":
@@ -205,8 +204,6 @@ def _products(convolution: HloInstruction) -> int:
 
 
 class _Side:
-    """A window in one dimension."""
-
     def __init__(self, window: dict[str, str], number: int) -> None:
         def part(name: str, default: str) -> str:
             return window[name].split("x")[number] if name in window else default
@@ -262,7 +259,6 @@ class ModelledTime(NamedTuple):
 
 
 def model_time(stages: Stages, orders: Orders) -> ModelledTime:
-    """The time another order takes, by the model."""
     module, machine = stages.module, stages.options.machine
     given = stages.schedule.sequence
     before = _Waits(machine, given)
@@ -354,7 +350,6 @@ class Costs:
         return known
 
     def total(self, instructions: Iterable[HloInstruction]) -> int:
-        """Operations of several."""
         return sum(map(self.flops, instructions))
 
     def _flops_in(self, body: HloComputation) -> int:

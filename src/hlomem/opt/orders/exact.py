@@ -110,7 +110,6 @@ class _State:
         return peak, after
 
     def run(self, node: int) -> None:
-        """Let a node run."""
         self._before.append((self.level, self.ready))
         self._enter(node)
         self._leave(node)

@@ -74,7 +74,6 @@ class Flow(Struct, frozen=True, eq=False):
     """The analysis's value of each."""
 
     def size(self, value: int) -> int:
-        """Bytes of the buffer of a value."""
         return self.sizes[self.values[value].buffer]
 
 

@@ -108,8 +108,6 @@ class Timeline:
 
 
 class _Members:
-    """The values of each buffer."""
-
     def __init__(self, flow: Flow) -> None:
         self.of: list[list[int]] = [[] for _ in flow.sizes]
         for number, value in enumerate(flow.values):
@@ -198,7 +196,6 @@ class _Stretch:
         return known
 
     def _is_alive(self, value: int) -> bool:
-        """Whether a value is alive before the stretch."""
         first, place_of = self._first, self._place_of
         _, made_by, readers, lives_on = self._flow.values[value]
         if made_by >= 0 and place_of[made_by] >= first:

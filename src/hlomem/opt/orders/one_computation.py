@@ -202,8 +202,6 @@ _RANKS = 100
 
 
 class Constructed(NamedTuple):
-    """An order of a computation."""
-
     peak: int
     rank: int
     """Nothing for the given order; of equals the simpler has the lower one."""
@@ -212,8 +210,6 @@ class Constructed(NamedTuple):
 
 
 class Searched(NamedTuple):
-    """The findings about a computation."""
-
     candidates: list[Constructed]
     """The best first; of equals the simpler."""
     is_proven: bool

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
 
 class Judged(NamedTuple):
-    """An order of the entry and its plan."""
-
     name: str
     order: list[int]
     planned: Planned
@@ -199,7 +197,6 @@ def needed_bytes(stages: Stages) -> int:
 
 
 def temporary_bytes(stages: Stages, color: int = MAIN_MEMORY) -> int:
-    """Bytes of temporaries in a memory space, as planned."""
     return footprint(_temporaries(stages, color), color)
 
 

@@ -34,8 +34,6 @@ _DEPTH_FIRST = "xla, depth first"
 
 
 class Found(NamedTuple):
-    """The order of one computation."""
-
     computation: HloComputation
     given_peak: int
     """The most bytes of temporaries alive at once in the given order, packing aside."""
@@ -47,8 +45,6 @@ class Found(NamedTuple):
 
 
 class Improvement(NamedTuple):
-    """An order that was found, and what it is worth."""
-
     orders: Orders
     """Only of the computations whose order is another; empty where none is better."""
     before: int

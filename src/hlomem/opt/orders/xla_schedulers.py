@@ -113,7 +113,6 @@ class Lists:
         return list(dict.fromkeys(value for part in parts for value in part))
 
     def made_bytes(self, instruction: HloInstruction) -> int:
-        """Bytes of the values an instruction makes."""
         return sum(
             self.size(value)
             for value in self.values(instruction)

@@ -42,8 +42,6 @@ def find_single(candidate: Candidate, goal: Budget) -> list[Candidate]:
 
 
 class _Planned(NamedTuple):
-    """A state and its plan."""
-
     state: State
     stages: Stages
 
@@ -220,7 +218,6 @@ class _Search:
 
 
 def plan_edit(stages: Stages, edit: Edit) -> Stages:
-    """The plan of an edited program."""
     return start_text(apply_edit(stages.module, edit), stages.options)
 
 

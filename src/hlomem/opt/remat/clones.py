@@ -49,8 +49,6 @@ def take_back(state: State, clone: int, other: int) -> tuple[State, list[int]]:
 
 
 class Draft:
-    """The changes to a state."""
-
     def __init__(self, state: State) -> None:
         flow = state.flow
         self._state = state
@@ -70,7 +68,6 @@ class Draft:
         return len(self._origin)
 
     def finish(self, order: list[int]) -> State:
-        """The new state."""
         flow = replace(
             self._state.flow,
             values=self._values,

@@ -25,8 +25,6 @@ class Clone(NamedTuple):
 
 
 class Edit(NamedTuple):
-    """The changes of a module."""
-
     entry: str
     """The name of the entry, or of the body of a loop."""
     clones: tuple[Clone, ...]

@@ -57,7 +57,6 @@ class Step(NamedTuple):
         return self.dropped, self.before, self.clones, tuple(self.moved.items())
 
     def nodes(self) -> set[int]:
-        """All nodes that it has to do with."""
         found = {self.maker, self.before, *self.moved, *self.readers}
         for node, operands in (*self.clones, *self.moved.items(), *self.readers.items()):
             found.add(node)
@@ -100,12 +99,10 @@ class State(Struct, frozen=True, eq=False):
         return [self.instruction(node) for node in self.clone_nodes()]
 
     def clone_nodes(self) -> list[int]:
-        """The nodes that are clones, in their order."""
         count = self.count
         return [node for node in self.order if node >= count]
 
     def may_repeat(self, node: int) -> bool:
-        """Whether a node may be computed again."""
         return self.repeatable[self.origin[node]]
 
     def limits(self, node: int) -> tuple[int, ...]:

@@ -44,8 +44,6 @@ class Side(Record, frozen=True, kw_only=True):
 
 
 class DiffRow(Record, frozen=True, kw_only=True):
-    """The changes of one group."""
-
     key: str
     before_size: int
     after_size: int

@@ -39,7 +39,6 @@ class FitRow(Record, frozen=True, kw_only=True):
 
     @property
     def best(self) -> FitPlan | None:
-        """The plan of `largest`."""
         return next((plan for plan in self.plans if plan.fits and plan.value == self.largest), None)
 
 

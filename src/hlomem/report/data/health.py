@@ -22,8 +22,6 @@ class TargetHealth(Record, frozen=True, kw_only=True):
 
 
 class NamedFolder(Record, frozen=True, kw_only=True):
-    """A folder the environment names."""
-
     variable: str
     path: str
     count: int | None

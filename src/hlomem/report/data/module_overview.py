@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
 
 class EntryArray(Record, frozen=True, kw_only=True):
-    """An input or output array of the program."""
-
     name: str
     """The user's name for it, if the module has one."""
     index: tuple[int, ...]

@@ -48,8 +48,6 @@ class Failure(Record, frozen=True, kw_only=True):
 
 
 class BreakdownPart(Record, frozen=True, kw_only=True):
-    """One line of a breakdown."""
-
     name: str
     size: int
     unpadded: int | None = None
@@ -67,8 +65,6 @@ class Breakdown(Record, frozen=True, kw_only=True):
 
 
 class NamedBuffer(Record, frozen=True, kw_only=True):
-    """A buffer listed by a message."""
-
     size: int
     shape: str | None = None
     unpadded: int | None = None
