@@ -99,10 +99,7 @@ class Stages(Struct, frozen=True, eq=False, dict=True):
         return again
 
     def repacked(self, pack: Pack | None) -> Stages:
-        """The stages of the same program in the same order, its heaps packed by another algorithm.
-
-        Everything but the assignment is kept.
-        """
+        """The same program and order, its heaps packed by another algorithm; the rest is kept."""
         again = replace(self, pack=pack)
         self._hand_on(again, (*_UNSCHEDULED, "live_ranges"))
         return again
@@ -274,10 +271,7 @@ class Stages(Struct, frozen=True, eq=False, dict=True):
 
     @property
     def peak(self) -> PeakMoment | None:
-        """The moment at which most bytes are alive, as XLA counts; None where a size is unknown.
-
-        It needs no offsets.
-        """
+        """The moment at which most bytes are alive, as XLA counts; None where a size is unknown."""
         return find_peak(self.live_ranges, self.shapes)
 
 

@@ -1,7 +1,4 @@
-"""The call graph: callees and callsites, control flow or embedded in one operation.
-
-Mirrors `service/call_graph.cc`. Bodies of fusions are not parsed for this.
-"""
+"""Callees and callsites (`service/call_graph.cc`); bodies of fusions are not parsed for this."""
 
 from __future__ import annotations
 

@@ -258,10 +258,7 @@ class FlattenedSchedule:
         return last
 
     def _use_times(self) -> dict[HloInstruction, Step]:
-        """The step at which each instruction reads its operands.
-
-        A call reads none, its callee does; a loop reads its operand when the body begins.
-        """
+        """The step at which each instruction reads its operands; a loop, as its body begins."""
         times = self.time_of.copy()
         for instruction in self._timed:
             if instruction.opcode == "call" and not self._calls_extend_operands:

@@ -167,10 +167,7 @@ class _Move(NamedTuple):
 def find_changed_buffers(
     before: LiveRanges, after: LiveRanges, dependents: Dependents, aliasing: Aliasing
 ) -> set[HloBuffer] | None:
-    """The buffers whose live ranges changed relative to all others.
-
-    None if the orders differ by more than one moved block, as those of a local search do not.
-    """
+    """The buffers with other relative live ranges; None unless one block at most was moved."""
     move = _find_move(before.sequence, after.sequence)
     if move is None or not _keeps_bounds(before, after, move):
         return None

@@ -41,10 +41,7 @@ class Propagation:
         """The instructions that may receive values from others, by priority."""
 
     def run(self) -> None:
-        """Reach the fixed point (`HloDataflowAnalysis::Propagate`).
-
-        The earliest pending instruction is always next, so that phis are created in XLA's order.
-        """
+        """Reach the fixed point (`HloDataflowAnalysis::Propagate`), the earliest pending first."""
         schedule = self._priorities()
         rank = self.receivers
         rank.update(zip(schedule, range(len(schedule)), strict=True))

@@ -36,10 +36,7 @@ def may_alias(operand: HloInstruction, user: HloInstruction, index: ShapeIndex) 
 
 
 def _is_hinted(operand: HloInstruction, user: HloInstruction, index: ShapeIndex) -> bool:
-    """Whether an earlier pass marked a fusion as in place.
-
-    The pass groups operands with results, numbering the operands first, then the results.
-    """
+    """Whether an earlier pass marked a fusion as in place, with operands numbered first."""
     hints = _HINTS.search(user.attribute_text)
     if hints is None or len(index) > 1:
         return False

@@ -145,10 +145,7 @@ class _GlobalAssigner:
         }
 
     def assign(self, placed: set[HloBuffer], known: Known | None = None) -> list[HloBuffer] | None:
-        """Assign the buffers that are not placed yet; returns those left to the heap.
-
-        None if a changed buffer shares an allocation with others.
-        """
+        """Assign the unplaced buffers; returns the heap's, or None if a changed one shares."""
         contexts, special = self._contexts.buffers, self._problem.timeless.special
         live_out = self._problem.aliasing.live_out
         waited: Container[HloBuffer] = ()

@@ -38,10 +38,7 @@ class Contexts:
         self._free: set[AllocationIndex] = set()
 
     def free(self, buffer: HloBuffer) -> list[BufferAllocation]:
-        """The sufficient allocations that are free when a buffer begins, small ones first.
-
-        XLA also considers allocations of results, which are never free.
-        """
+        """The sufficient allocations that are free when a buffer begins, small ones first."""
         if not self.allocations:
             return []
         start = self._problem.first_start(buffer)

@@ -226,10 +226,7 @@ def _free(gaps: list[tuple[int, int]], begin: int, end: int) -> None:
 
 
 def lower_bound(buffers: Sequence[BufferInterval], alignment: int) -> int:
-    """A lower bound of the heap: the most bytes that are live at one time.
-
-    Only the topmost buffer may lack its padding up to the alignment.
-    """
+    """The most bytes live at one time; only the topmost buffer may lack its padding."""
     columns = by_columns(buffers)
     change_at = _changes(columns)
     padded = [-(-size // alignment) * alignment for size in columns.sizes]

@@ -40,10 +40,7 @@ class Occupancy:
 
 
 class IdleAllocations:
-    """The busy times of a growing number of allocations, over steps 0 to `end`.
-
-    In half steps, "ends at t" and "continues past t" differ.
-    """
+    """The busy times of allocations in half steps: "ends at t" and "continues past t" differ."""
 
     def __init__(self, end: int) -> None:
         self._leaf_count = 1 << (2 * end).bit_length()

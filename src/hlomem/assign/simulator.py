@@ -82,10 +82,7 @@ class HeapSimulator:
         self._owner: list[int] = []  # the value whose offset a value has, or itself
 
     def run(self, alignment: int, pack: Pack) -> tuple[dict[HloValue, OffsetSize], ByteCount]:
-        """The slices of the values, and the size of the heap.
-
-        A slice has the size of the largest value that shares its offset.
-        """
+        """The slices, as large as the largest value at their offset, and the size of the heap."""
         self._replay()
         column_of: dict[int, int] = {}  # of owners
         shared: dict[int, list[tuple[int, int]]] = {}

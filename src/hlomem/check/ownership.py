@@ -1,7 +1,4 @@
-"""Rules for allocations of arguments, results, constants and threads.
-
-Constants and arguments that are not donated are read-only (`BufferAllocation::is_readonly`).
-"""
+"""Rules for arguments, results, constants and threads (`BufferAllocation::is_readonly`)."""
 
 from __future__ import annotations
 

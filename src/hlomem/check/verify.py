@@ -37,11 +37,7 @@ MAX_FINDINGS = 1000
 def verify(
     dump: Dump, *, module: HloModule | None = None, machine: Machine | None = None
 ) -> Verdict:
-    """Check a plan.
-
-    `module` is its program, by default the one found next to the dump; `machine` is inferred if it
-    is not given.
-    """
+    """Check a plan; `module` is by default found next to the dump, `machine` inferred."""
     return verify_joined(join_dump(dump), module=module or dump.module, machine=machine)
 
 

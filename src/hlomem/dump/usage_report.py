@@ -1,7 +1,4 @@
-"""`*-memory-usage-report.txt`: reader and writer of both its shapes.
-
-Mirrors the two MemoryUsageReport of service/buffer_assignment.cc.
-"""
+"""`*-memory-usage-report.txt`, both shapes (MemoryUsageReport of service/buffer_assignment.cc)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""`*-buffer-assignment-values.txt`: reader and writer of totals and used values.
-
-Mirrors BufferAssignment::ValuesToString and HloValue::ToString.
-"""
+"""`*-buffer-assignment-values.txt` (BufferAssignment::ValuesToString, HloValue::ToString)."""
 
 from __future__ import annotations
 

@@ -156,10 +156,7 @@ class ModuleDraft:
     def copy_computation(
         self, computation: HloComputation, suffix: str, before: HloComputation | None = None
     ) -> Draft:
-        """Add a second computation like one, instructions and callees of the same names.
-
-        It stands after its original, unless it is to stand right before another.
-        """
+        """Add a second computation like one, after its original or right before another."""
         original = self.computation(computation)
         self.track(original)
         listed = self.listed(original)

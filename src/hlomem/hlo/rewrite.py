@@ -299,10 +299,7 @@ class Rewriter:
         return made.computation
 
     def clone_fused(self, computation: HloComputation, suffix: str = CLONE) -> HloComputation:
-        """Add a second body for a fusion, with second bodies for those in it.
-
-        What they apply is shared.
-        """
+        """Add a second body for a fusion, and for those in it; what they apply is shared."""
         check_name(suffix, "a clone")
         return self._draft.clone_fused(computation, suffix)
 

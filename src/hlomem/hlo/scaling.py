@@ -62,10 +62,7 @@ class Sizes(NamedTuple):
 
 
 class Growth:
-    """The shapes of one program as functions of a size.
-
-    Raises `UnsupportedError` if the modules are not one program at two sizes.
-    """
+    """Shapes as functions of a size; `UnsupportedError` if the modules are not one program."""
 
     def __init__(self, one: HloModule, other: HloModule, sizes: tuple[int, int]) -> None:
         self.one = one

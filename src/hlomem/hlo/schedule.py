@@ -1,7 +1,4 @@
-"""The execution order of each computation.
-
-In a scheduled module it is the order of the text (`hlo/ir/hlo_schedule.h`).
-"""
+"""The execution order of each computation: that of a scheduled text (`hlo/ir/hlo_schedule.h`)."""
 
 from __future__ import annotations
 
@@ -30,10 +27,7 @@ def schedule_of(module: HloModule) -> Schedule | None:
 
 
 def schedule_from_names(module: HloModule, orders: Mapping[str, Iterable[str]]) -> Schedule:
-    """A schedule from instruction names by computation name.
-
-    Raises `KeyError` for an unknown name, `ValueError` for an incomplete order.
-    """
+    """A schedule by names; `KeyError` for an unknown one, `ValueError` for an incomplete order."""
     sequences: dict[HloComputation, list[HloInstruction]] = {}
     for computation_name, names in orders.items():
         computation = module.computation_by_name[computation_name]

@@ -337,10 +337,7 @@ class Shape:
         return Shape(self.element_type, self.dimensions, self.dynamic, layout, self.elements)
 
     def subshapes(self) -> Iterator[tuple[ShapeIndex, Shape]]:
-        """The shape and all its parts, a tuple before its elements; a buffer is one part.
-
-        `ShapeUtil::ForEachSubshape`.
-        """
+        """The shape and its parts, tuples before elements (`ShapeUtil::ForEachSubshape`)."""
         pending = [(ROOT_INDEX, self)]
         while pending:
             index, shape = pending.pop()

@@ -1,7 +1,4 @@
-"""The memory capacity of a device, given as a size (`16GiB`) or a chip (`v5e`).
-
-A chip's capacity is what the runtime gives to programs or, where unknown, the nominal size.
-"""
+"""The memory of a device: a size (`16GiB`), or what the runtime of a chip (`v5e`) gives."""
 
 from __future__ import annotations
 

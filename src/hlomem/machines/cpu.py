@@ -1,8 +1,4 @@
-"""The CPU.
-
-Sizes follow `CpuExecutable::ShapeSizeBytes` (`xla/service/cpu/cpu_executable.cc`), the alignment
-`xla/backends/cpu/alignment.h`.
-"""
+"""The CPU (`CpuExecutable::ShapeSizeBytes`; alignment: `xla/backends/cpu/alignment.h`)."""
 
 from __future__ import annotations
 

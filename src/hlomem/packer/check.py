@@ -1,7 +1,4 @@
-"""An independent check of packings.
-
-At each time at which a buffer begins, the live buffers are compared by address: slow and obvious.
-"""
+"""An independent check of packings: as each buffer begins, all live ones are compared."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Names of calls and callees that only the stack trace of the peak shows.
-
-A path that matches all known names on the way to a value supplies the unknown ones.
-"""
+"""Names of calls and callees from the peak's stack trace, by paths that match known names."""
 
 from __future__ import annotations
 

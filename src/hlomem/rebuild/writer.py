@@ -1,7 +1,4 @@
-"""Drafts and computations → HLO text, callees before callers.
-
-Values number the parameters; a tuple that uses its operands, or an unread value, is the root.
-"""
+"""Drafts and computations → HLO text, callees before callers; values number the parameters."""
 
 from __future__ import annotations
 

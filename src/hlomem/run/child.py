@@ -141,10 +141,7 @@ class _Tail:
 
 @contextmanager
 def _forwarding() -> Iterator[Callable[[subprocess.Popen[bytes]], None]]:
-    """Forward signals to the command that is passed to the yielded function.
-
-    Signals received before are sent then.
-    """
+    """Forward signals, also earlier ones, to the command passed to the yielded function."""
     children: list[subprocess.Popen[bytes]] = []
     early: list[int] = []
 

@@ -1,7 +1,4 @@
-"""Families of values that must share one slice: XLA's HloBuffers, found in a dump.
-
-Loops, conditionals and declared aliases join values (`HloAliasAnalysis`).
-"""
+"""Families of values that share one slice: HloBuffers, found in a dump (`HloAliasAnalysis`)."""
 
 from __future__ import annotations
 

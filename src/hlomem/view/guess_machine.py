@@ -1,7 +1,4 @@
-"""The machine of a dump or module: given, or inferred with a reason from marks in its text.
-
-Sizes of values tell the chip of a dump, marks that of a module.
-"""
+"""The machine of a dump or module: given, or inferred from marks and sizes, with a reason."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The text of instructions after `from instruction:`.
-
-If the module is printed in the same style, as by newer XLA, its own lines are reused.
-"""
+"""The text after `from instruction:`, reused from a module printed in the same style."""
 
 from __future__ import annotations
 

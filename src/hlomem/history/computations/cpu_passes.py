@@ -123,10 +123,7 @@ def _places_in_functions(claims: Claims) -> dict[str, int]:
 
 
 def _is_normalized(trace: Trace) -> bool:
-    """True if it is a first clone that converts, or was made to convert.
-
-    Of those for collectives the original stays.
-    """
+    """True if it is a first clone that converts, or was made to; collectives keep the original."""
     if not trace.is_clone or CLONE in trace.original_name:
         return False
     is_replaced = trace.module.is_partitioned and trace.original is None
@@ -178,10 +175,7 @@ def _is_doubled(clone: Trace) -> bool:
 
 
 def _is_rewritten(clone: Trace) -> bool:
-    """True if a rewriter put both callers, the first of them a window, in the place of one.
-
-    What was cloned again is older.
-    """
+    """True if a rewriter put both callers, the first a window, in the place of one."""
     original = clone.original
     if original is None or clone.is_cloned_again or original.application is None:
         return False

@@ -23,10 +23,7 @@ class OnlineTopologicalSort:
     """
 
     def __init__(self, delta: int = 0, edge_count: int = 0) -> None:
-        """`delta` is how far a search went already, because of nodes that are gone.
-
-        `edge_count` is how many edges they had.
-        """
+        """`delta` is how far a search went for nodes that are gone, `edge_count` their edges."""
         self._level: list[int] = []
         self._index: list[int] = []  # within the level
         self._predecessors: dict[int, set[int]] = {}  # of those that have any

@@ -35,10 +35,7 @@ def place_in_program(trace: Trace, _claims: Claims) -> Priority:
 
 
 def is_made_for_complex(trace: Trace) -> bool:
-    """True if it was cloned for both parts of complex numbers, in a module rewritten for them.
-
-    Its computations have been made anew then, without numbers.
-    """
+    """True if it was cloned for both parts of complex numbers, in a module rewritten for them."""
     if trace.module.entry.number != 0 or not _FIRST_CLONE.fullmatch(trace.name):
         return False
     shape = trace.computation.root.shape

@@ -1,7 +1,4 @@
-"""A computation: instructions with parameters and a root, read on demand.
-
-Mirrors `hlo/ir/hlo_computation.h`.
-"""
+"""Instructions with parameters and a root, read on demand (`hlo/ir/hlo_computation.h`)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""An instruction: shape, operands, users, callees, and attributes that are parsed on demand.
-
-Mirrors `hlo/ir/hlo_instruction.h`.
-"""
+"""An instruction, with attributes that are parsed on demand (`hlo/ir/hlo_instruction.h`)."""
 
 from __future__ import annotations
 
@@ -51,8 +48,7 @@ class HloInstruction(Struct, eq=False):
     """Known or not."""
     operands: tuple[HloInstruction, ...]
     payload: str
-    """The text in the parentheses instead of operands: a parameter's number, a constant's
-    literal."""
+    """The text instead of operands: a parameter's number, a constant's literal."""
     _attributes: str | dict[str, str] | UnreadAttributes
     parent: HloComputation
     index: int

@@ -1,7 +1,4 @@
-"""A module: its computations in the order of the text, and its header.
-
-Mirrors `hlo/ir/hlo_module.h`.
-"""
+"""Computations in the order of the text, and a header (`hlo/ir/hlo_module.h`)."""
 
 from __future__ import annotations
 
@@ -51,10 +48,7 @@ class Creation(Struct, frozen=True):
 
 
 class Origins(Struct, frozen=True):
-    """The message of an edited module, and the origins of its parts in it.
-
-    A computation that still has its reader is unchanged.
-    """
+    """The message of an edited module, and the origins of its parts in it."""
 
     encoded: bytes
     header: dict[str, str]

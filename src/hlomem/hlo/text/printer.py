@@ -144,10 +144,7 @@ def _attribute_texts(instruction: HloInstruction, style: TextStyle) -> dict[str,
 
 
 def _wrapped_instruction(instruction: HloInstruction) -> HloInstruction | None:
-    """The one instruction an async operation runs; None for others, and where it runs more.
-
-    `HloComputation::CanExpandIntoSingleInstruction`.
-    """
+    """The one instruction run (`HloComputation::CanExpandIntoSingleInstruction`), or None."""
     if instruction.opcode not in ASYNC_OPCODES:
         return None
     computation = instruction.async_wrapped_computation

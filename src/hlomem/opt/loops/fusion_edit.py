@@ -1,7 +1,4 @@
-"""Fusions with fewer results, or with a slice where they had read a stack.
-
-A body is changed in place, since only one instruction calls it.
-"""
+"""Fusions with fewer results, or a slice for a stack; only one instruction calls each body."""
 
 from __future__ import annotations
 
@@ -47,10 +44,7 @@ class LoopDraft(ModuleDraft):
         operands: Sequence[HloInstruction | int],
         attributes: Mapping[str, str] | None = None,
     ) -> HloInstruction:
-        """A fusion of one instruction: compilers take none bare after scheduling.
-
-        An operand that is a number stays inside, as a constant.
-        """
+        """A fusion of one instruction (none is bare after scheduling); a number stays inside."""
         inside = self.new(f"wrapped_{opcode}")
         outer = [operand for operand in operands if isinstance(operand, HloInstruction)]
         index_shape = outer[-1].shape if outer else shape.with_layout(None)

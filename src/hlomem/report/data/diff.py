@@ -1,7 +1,4 @@
-"""Two compiles of one program: where the bytes went, and why.
-
-Buffers are paired; their differences, and the causes, each add up exactly to the difference.
-"""
+"""Two compiles of one program: paired buffers, and causes that add up to the difference."""
 
 from __future__ import annotations
 

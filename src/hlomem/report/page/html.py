@@ -1,7 +1,4 @@
-"""The HTML report: one self-contained file from `templates/`.
-
-Data is embedded as compressed JSON, so that names of a dump are never part of the markup.
-"""
+"""One self-contained file; data is compressed JSON, so that names are never part of markup."""
 
 from __future__ import annotations
 
