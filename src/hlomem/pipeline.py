@@ -256,7 +256,6 @@ class Stages(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def dependents(self) -> Dependents:
-        """The values that move with an instruction."""
         from hlomem.analysis.moved_ranges import find_dependents  # noqa: PLC0415 - few need it
 
         return find_dependents(self.dataflow, self.aliasing)

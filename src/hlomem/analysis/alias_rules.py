@@ -190,7 +190,6 @@ _PAIRS_OF_WRITING: Mapping[InPlace, Callable[[HloInstruction], Sequence[InPlaceP
 }
 _IN_PLACE = rules_by_opcode(lambda traits: traits.writes, _PAIRS_OF_WRITING)
 MAY_WRITE_IN_PLACE = opcodes_where(lambda traits: traits.writes)
-"""Opcodes that may have in-place pairs."""
 
 
 # May.

@@ -36,7 +36,6 @@ class Aliasing(Struct, frozen=True, eq=False):
     buffers: list[HloBuffer]
     buffer_of: dict[HloValue, HloBuffer]
     united: dict[HloValue, HloBuffer]
-    """The buffers of values that share one."""
     live_out: set[HloBuffer]
     """The buffers of the entry computation's result."""
 

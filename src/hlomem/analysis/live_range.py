@@ -71,7 +71,6 @@ class LiveRanges(Struct, frozen=True, eq=False):
 def analyze_live_ranges(
     dataflow: Dataflow, aliasing: Aliasing, schedule: Schedule, options: Options
 ) -> LiveRanges:
-    """Flatten the schedule of the module and find its live ranges."""
     return ranges_on(FlattenedSchedule(dataflow, schedule, options), dataflow, aliasing)
 
 

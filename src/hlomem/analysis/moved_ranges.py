@@ -29,11 +29,8 @@ _MAX_MOVED_SHARE = 0.5
 
 
 class Dependents(Struct, frozen=True, eq=False):
-    """The values whose live ranges depend on the time of an instruction."""
-
     values_at: dict[HloInstruction, list[HloValue]]
     shared: dict[HloValue, HloBuffer]
-    """The buffers of values that share one."""
 
 
 def find_dependents(dataflow: Dataflow, aliasing: Aliasing) -> Dependents:
@@ -60,7 +57,6 @@ def move_live_ranges(
     schedule: Schedule,
     options: Options,
 ) -> LiveRanges:
-    """The live ranges of a program in another order."""
     flattened = FlattenedSchedule(dataflow, schedule, options)
     limit = _MAX_MOVED_SHARE * len(flattened.sequence)
     if sum(map(is_not, before.sequence, flattened.sequence)) > limit:
@@ -161,7 +157,6 @@ class _Move(NamedTuple):
     """The first step at which the two orders differ."""
     last: int
     block: frozenset[HloInstruction]
-    """The shorter block."""
 
 
 def find_changed_buffers(
@@ -181,7 +176,6 @@ def find_changed_buffers(
 
 
 def _find_move(old: list[HloInstruction], new: list[HloInstruction]) -> _Move | None:
-    """The move between two orders, if there is one."""
     differs = list(map(is_not, old, new))
     if True not in differs:
         return _Move(0, -1, frozenset())

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
 
 class RecordedStages(Stages, frozen=True, eq=False, dict=True, kw_only=True):
-    """The stages of a plan whose values come from a dump."""
-
     values: Sequence[UsedValue]
 
     @cached_property

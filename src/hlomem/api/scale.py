@@ -128,7 +128,6 @@ class ScaledProgram:
         return self._like(hlo.parse(self._growth.text_at(size), name))
 
     def _like(self, module: HloModule) -> Stages:
-        """The stages of another module, planned like the first one."""
         known = self._stages
         return start_stages(module, known.options, pack=known.pack, order_lists=known.order_lists)
 

@@ -321,7 +321,6 @@ def combine_temporaries(
 
 
 def renumbered(allocations: list[BufferAllocation]) -> list[BufferAllocation]:
-    """The allocations, with indices in their order."""
     for index, allocation in enumerate(allocations):
         allocation.index = AllocationIndex(index)
     return allocations

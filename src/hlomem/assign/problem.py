@@ -122,7 +122,6 @@ class Timeless(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def whole_slices(self) -> dict[HloBuffer, dict[HloValue, OffsetSize]]:
-        """The slices of thread-local allocations."""
         return {
             buffer: dict.fromkeys(buffer.values, whole(self.size_of[buffer]))
             for buffer in self.thread_local_by_id
@@ -189,7 +188,6 @@ class Problem(Struct, frozen=True, eq=False):
         return self.color_of[buffer.values[0]]
 
     def alignment(self, color: Color) -> int:
-        """The alignment of offsets in a memory space."""
         return self.options.machine.alignment(color) or 1
 
     def first_start(self, buffer: HloBuffer) -> Step:

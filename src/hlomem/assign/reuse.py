@@ -82,7 +82,6 @@ class IdleAllocations:
         self._noted.append((number, live_range))
 
     def _add(self, number: int, live_range: LiveRange) -> None:
-        """Add a busy time to the tree."""
         bit = 1 << number
         start, end = live_range
         changing = self._changing
@@ -128,7 +127,6 @@ class IdleAllocations:
         return not index or self._idle_to[index - 1] < last
 
     def _busy(self, first: int, last: int) -> int:
-        """The allocations that are busy in a range of half steps."""
         if self._noted:
             for number, live_range in self._noted:
                 self._add(number, live_range)

@@ -48,7 +48,6 @@ class SharedAllocations:
         self._idle.register(number, [self._range_of[value] for value in allocation.slices])
 
     def add(self, allocation: BufferAllocation, buffer: HloBuffer) -> None:
-        """Put another buffer into an allocation."""
         allocation.slices.update(dict.fromkeys(buffer.values, whole(self._size_of[buffer])))
         if buffer in self._live_out:
             allocation.maybe_live_out = True
@@ -76,7 +75,6 @@ class SharedAllocations:
         return start < end and self._idle.are_busy(2 * start + 1, 2 * end - 1)
 
     def of_operands(self, buffer: HloBuffer) -> list[BufferAllocation]:
-        """The allocations of the operands of values that are whole results."""
         allocation_of, sets = self._allocation_of, self._problem.dataflow.value_sets
         found: list[BufferAllocation] = []
         for value in buffer.values:

@@ -79,12 +79,10 @@ class Dump(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def assignment(self) -> Assignment | None:
-        """The allocations with their values."""
         return _first(part.contents.assignment for part in self.parts)
 
     @cached_property
     def values(self) -> Values | None:
-        """The values with their positions and uses."""
         return _first(part.contents.values for part in self.parts)
 
     @cached_property

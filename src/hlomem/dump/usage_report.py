@@ -216,7 +216,6 @@ def _shape_count(item: str) -> ShapeCount:
 
 
 def format(report: UsageReport) -> str:  # noqa: A001 - the opposite of parse
-    """XLA's text."""
     if isinstance(report, SpaceReport):
         return "".join(map(_format_space, report.spaces))
     total = report.total_bytes

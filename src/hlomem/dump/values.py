@@ -176,7 +176,6 @@ def _parse_uses(
 
 
 def format(values: Values, style: Style) -> str:  # noqa: A001 - the opposite of parse
-    """XLA's text in `style`."""
     layout = Layout(style)
     parts = [format_total(values.total_bytes)]
     for value in values.values:

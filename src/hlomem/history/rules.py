@@ -17,8 +17,6 @@ Version = tuple[int, ...]
 
 
 class Evidence(Enum):
-    """The ways in which a rule can be known."""
-
     CITED = "cited"
     """XLA's source says so, at the place named."""
     OBSERVED = "observed"
@@ -45,7 +43,6 @@ class Rule(Struct, frozen=True):
     basis: Basis
     since: Version | None = None
     until: Version | None = None
-    """The last release with it."""
     chips: str = ""
     """The chips whose compiler has it, in words; empty for all."""
     option: str = ""

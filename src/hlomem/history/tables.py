@@ -52,7 +52,6 @@ class Tables(Struct, frozen=True, kw_only=True):
         yield from (*self.vanishing, *self.limits, *self.lost_calls)
 
     def in_force(self, options: Options) -> Tables:
-        """Only those that a release has."""
         return self._only(lambda rule: rule.applies(options))
 
     def without(self, name: str) -> Tables:

@@ -45,7 +45,6 @@ class Donations:
 
     @property
     def aliases(self) -> tuple[InputOutputAlias, ...]:
-        """All donations, in order of addition."""
         return tuple(self._by_output.values())
 
     def add(self, alias: InputOutputAlias, parameters: Mapping[int, Shape], result: Shape) -> None:

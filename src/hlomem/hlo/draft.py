@@ -29,7 +29,6 @@ class ModuleDraft:
         self._computation_of: dict[HloComputation, HloComputation] = {}
         self._given_of: dict[HloComputation, HloComputation] = {}
         self._model_of: dict[HloInstruction, HloInstruction] = {}
-        """By new instruction the one that it is a copy of."""
         self._instruction_of: dict[HloInstruction, HloInstruction] = {}
         self._drafts: dict[HloComputation, Draft] = {}
         self._removed: set[HloInstruction] = set()
@@ -142,12 +141,10 @@ class ModuleDraft:
         return draft
 
     def drafts(self) -> Iterator[Draft]:
-        """All computations, to be changed."""
         for computation in list(self.module.computations):
             yield self.draft(computation)
 
     def remove(self, instruction: HloInstruction) -> None:
-        """Take an instruction out of its computation."""
         self.draft(instruction.parent).instructions.remove(instruction)
         self._removed.add(instruction)
 

@@ -288,7 +288,6 @@ RUN_IN_PLACE = opcodes_where(lambda traits: traits.runs_in_flow)
 """Opcodes that run their callees as part of the schedule."""
 
 CALLING = opcodes_where(lambda traits: traits.calls)
-"""Opcodes that may call computations."""
 
 ELEMENTWISE = opcodes_elementwise("yes", "by width")
 """`HloInstruction::IsOpElementwise`."""

@@ -35,7 +35,6 @@ class Resize:
         self._old = old
         self._new = new
         self.sizes = {old: new}
-        """New sizes by old ones."""
         self._constants: set[HloInstruction] = set()
 
     def find_sizes(self, instructions: Sequence[HloInstruction]) -> None:

@@ -46,7 +46,6 @@ class Sizes(NamedTuple):
         return top // bottom
 
     def _fraction(self, one: int, other: int, size: int) -> tuple[int, int]:
-        """An extent as numerator and denominator."""
         for power in _POWERS:
             if one * self.other**power == other * self.one**power:
                 return one * size**power, self.one**power

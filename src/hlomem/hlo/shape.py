@@ -92,7 +92,6 @@ ELEMENT_TYPE_BY_TEXT: Mapping[str, ElementType] = {
     for element_type in ElementType
     if element_type not in (ElementType.TUPLE, ElementType.BUFFER)
 }
-"""The element types with names in text."""
 
 
 class ShapeIndex(tuple[int, ...]):

@@ -36,7 +36,6 @@ def map_leaves(shape: Shape, change: Callable[[Shape], Shape]) -> Shape:
 
 
 def with_element_type(shape: Shape, new: ElementType) -> Shape:
-    """The same array of another element type."""
     layout = shape.layout
     if layout is not None and layout.element_size_in_bits:
         bits = new.bits if new.bits < _NARROWEST_UNPACKED else 0

@@ -105,14 +105,12 @@ class Traits(Struct, frozen=True):
     arity: int | None
     """The number of operands; None if it varies."""
     calls: Calls = ()
-    """The attributes that name callees."""
     needs: Needs = "any"
     has_payload: bool = False
     """Whether it has something other than operands in its parentheses."""
     runs_in_flow: bool = False
     """Whether its callees are part of the schedule."""
     is_async: bool = False
-    """Whether it is a stage of an asynchronous computation."""
     is_collective: bool = False
     """Whether it is a collective; false for stages of one."""
     stage: Stage | None = None

@@ -292,7 +292,6 @@ def targets() -> KnownTargets:
 
 
 def _install_jax() -> str:
-    """The command that installs JAX where it is missing."""
     return "" if version_of("jax") else "pip install 'hlomem[jax]'"
 
 

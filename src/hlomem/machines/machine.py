@@ -29,7 +29,6 @@ host on TPU and GPU. Reports use `Machine.memory_spaces`."""
 
 
 def xla_space_name(color: int) -> str:
-    """The name of a color in XLA's usage report."""
     return XLA_SPACE_NAMES.get(color, f"color_{color}")
 
 
@@ -41,7 +40,6 @@ class Chip(Struct, frozen=True):
     is_nominal: bool = True
     """Whether `gibibytes` is the data sheet's figure, not what the runtime gives to programs."""
     note: str = ""
-    """A remark on its memory."""
     device_kind: str = ""
     """JAX's `Device.device_kind`; empty if irrelevant to plans."""
     one_host: str = ""
@@ -134,10 +132,8 @@ class Machine(Struct, frozen=True, kw_only=True):
     changed_after_hook: ChangedAfterHook = "fusions"
     """Changes by its compiler after the hook of scheduled modules."""
     scheduler: Scheduler = "unknown"
-    """The instruction scheduler of its compiler."""
 
     marks: Marks = Marks()
-    """The marks of its platform."""
     not_marks: tuple[Mark, ...] = ()
     """Marks of its platform that this chip's modules never have."""
     is_host: bool = False

@@ -65,7 +65,6 @@ class Options(Struct, frozen=True):
     depth first."""
 
     def plans_like(self, other: Options) -> bool:
-        """Whether both give the same plans."""
         return replace(self, release=None) == replace(other, release=None)
 
 
@@ -89,7 +88,6 @@ def options_for(machine: Machine, release: Release) -> Options:
 
 
 def own_release(machine: Machine, release: Release) -> Release:
-    """The release of the package of a machine's XLA."""
     if machine.package == LIBTPU:
         return nearest_libtpu(release)
     if release.package != machine.package:

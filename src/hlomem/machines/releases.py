@@ -29,13 +29,10 @@ class Release(Struct, frozen=True, order=True):
 
 
 class EraReleases(Struct, frozen=True):
-    """The releases that write one era of the dump format."""
-
     letter: str
     jaxlib: tuple[str, str]
     """The first and the last."""
     libtpu: tuple[str, ...] = ()
-    """The releases seen."""
 
 
 ERA_RELEASES = (

@@ -41,7 +41,6 @@ class Program(Struct, frozen=True, dict=True, eq=False):
 
     @cached_property
     def flops(self) -> int:
-        """Its operations, by our count."""
         return program_flops(self.stages)
 
     @cached_property

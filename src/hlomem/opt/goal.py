@@ -78,8 +78,6 @@ class Budget(NamedTuple):
 
 
 class Front(NamedTuple):
-    """Memory against operations."""
-
     price: int = 0
 
 
@@ -166,7 +164,6 @@ class WorkLeft:
 
     @property
     def is_spent(self) -> bool:
-        """Whether nothing more is looked for."""
         return self.steps <= 0 or self.plans <= 0
 
 

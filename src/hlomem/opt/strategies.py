@@ -30,7 +30,6 @@ class Strategy(NamedTuple):
 
     name: str
     goals: tuple[type[Goal], ...]
-    """The goals it serves."""
     propose: Callable[[Candidate, Any], Iterable[Candidate]]
     is_priced: bool = False
     """Whether it is tried for every price, going on from what the row above it came to."""

@@ -88,7 +88,6 @@ def schedule() -> Iterator[tuple[Strategy, int]]:
 
 
 def rank(instance: Instance, strategy: Strategy, conflicts: Sequence[int] | None) -> list[int]:
-    """The buffers, preferred ones first."""
     keys = [_key(instance, word) for word in strategy.keys.split()]
     ranking = sorted(range(instance.count), key=lambda b: (*(-key(b) for key in keys), b))
     if conflicts is not None and strategy.learns is not None:

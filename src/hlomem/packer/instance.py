@@ -41,7 +41,6 @@ class Instance:
             [(bisect_left(moments, begin), bisect_left(moments, end)) for begin, end in b.lives]
             for b in buffers
         ]
-        """The sections of each buffer, as ranges."""
 
     @cached_property
     def lower_bound(self) -> int:

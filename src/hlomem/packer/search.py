@@ -74,7 +74,6 @@ class _Choice(NamedTuple):
     """The number of buffers placed before."""
     goals: _Goals | None
     key: _Key
-    """The key of the remaining state."""
     group: tuple[_Key, int]
     """The key of the buffer's group, and the number of choices before it."""
 
@@ -156,7 +155,6 @@ class Search:
             newest[key] = b
 
     def run(self, max_steps: int) -> Outcome:
-        """Search until there is an answer or the steps are exhausted."""
         if not self._instance.count:
             return "fits"
         self._begin()
@@ -209,7 +207,6 @@ class Search:
             self._group = key, choices
 
     def _take_back(self) -> None:
-        """Backtrack to the alternative of the last choice."""
         group_key, choices = self._group
         is_group_done = choices == len(self._choices)
         state, b, placed, self._goals, key, self._group = self._choices.pop()

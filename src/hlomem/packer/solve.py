@@ -50,8 +50,6 @@ def solve(
 
 
 class _Solver:
-    """The best packing and bound so far."""
-
     def __init__(self, buffers: Sequence[Buffer], effort: int) -> None:
         self._buffers = buffers
         self._instance = Instance([buffer for buffer in buffers if buffer.size])

@@ -110,7 +110,6 @@ class ModuleReader:
 
     @property
     def source(self) -> Source:
-        """The text that would be printed of the module."""
         return self._module.source
 
     def locate(self, computation: HloComputation, name: str) -> Span:

@@ -154,7 +154,6 @@ def folder_of(folder: Path, key: str) -> Path:
 
 
 def save_program(folder: Path, key: str, memory: MemoryExplanation) -> None:
-    """Save a program's dump, reproducibly."""
     dump, module = memory.memory.dump, memory.memory.module
     texts = {FILE_NAMES[part.kind].short: dump.part_text(part) for part in dump.parts}
     if module is not None:

@@ -113,7 +113,6 @@ class Session:
         return replace(verdict, problems=(*others, text))
 
     def add(self, data: dict[str, Any]) -> None:
-        """Add an entry from this or another process."""
         entry = msgspec.convert(data, Entry)
         self.entries[entry.key] = entry
 

@@ -36,7 +36,6 @@ class AliasClasses:
             self._sets.unite(placed, first)
 
     def are_together(self, one: PlacedValue, two: PlacedValue) -> bool:
-        """Whether two values must share storage."""
         return self._sets.are_together(one, two)
 
     def members(self, values: Iterable[PlacedValue]) -> dict[PlacedValue, list[PlacedValue]]:

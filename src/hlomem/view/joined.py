@@ -201,7 +201,6 @@ class JoinedDump(Struct, eq=False, dict=True):
 
     @cached_property
     def values_at(self) -> dict[tuple[str, ShapeIndex], list[PlacedValue]]:
-        """The values at a position: an instruction and an index of its result."""
         found: dict[tuple[str, ShapeIndex], list[PlacedValue]] = {}
         for placed in self.placed:
             for position in placed.used.positions if placed.used else ():

@@ -62,7 +62,6 @@ _by_id = attrgetter("id")
 
 
 def build_contents(stages: Stages, features: Features) -> Contents:
-    """The records of all files."""
     from hlomem.dump.parts import Contents  # noqa: PLC0415 - not needed for texts
 
     stages.check_written()
@@ -78,7 +77,6 @@ def build_contents(stages: Stages, features: Features) -> Contents:
 
 
 def build_assignment(stages: Stages) -> Assignment:
-    """The allocations with their values."""
     return Assignment(
         allocations=tuple(
             [
@@ -168,7 +166,6 @@ def build_values(stages: Stages, features: Features) -> Values:
 
 
 def instruction_texts(module: HloModule, features: Features) -> InstructionTexts:
-    """The instructions as printed with their values."""
     style = TextStyle(
         operand_shapes=bool(features.operand_shapes),
         async_sugar=True,

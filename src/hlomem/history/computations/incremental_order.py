@@ -80,7 +80,6 @@ class OnlineTopologicalSort:
         self._predecessors.get(end, set()).discard(start)
 
     def reverse_order(self) -> list[int]:
-        """The nodes, last first."""
         places = sorted(zip(self._level, self._index, range(len(self._level)), strict=True))
         return [node for _, _, node in reversed(places)]
 
@@ -149,7 +148,6 @@ class Vanished(NamedTuple):
     older_count: int
     """The number of others that had been made before."""
     callers: Sequence[HloComputation]
-    """The caller of each."""
 
 
 NONE_VANISHED = Vanished(0, ())

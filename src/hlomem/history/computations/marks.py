@@ -81,7 +81,6 @@ def is_partitioned(trace: Trace) -> bool:
 
 
 def is_fused(trace: Trace) -> bool:
-    """True if it is the body of a fusion."""
     return trace.is_fused
 
 

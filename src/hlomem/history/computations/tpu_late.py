@@ -210,7 +210,6 @@ def _flow_of(trace: Trace) -> Trace:
 
 
 def is_copy_fusion(trace: Trace) -> bool:
-    """True if it is the body of a fusion around a copy."""
     return trace.name.startswith(_COPY_FUSION)
 
 

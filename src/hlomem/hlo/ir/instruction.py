@@ -143,7 +143,6 @@ class HloInstruction(Struct, eq=False):
 
     @property
     def tuple_index(self) -> int:
-        """The element of a get-tuple-element."""
         attributes = self._attributes
         if isinstance(attributes, str):  # XLA prints it first, which spares parsing the rest
             match = attr.FIRST_INDEX.match(attributes)

@@ -42,7 +42,6 @@ class Creation(Struct, frozen=True):
     instructions: dict[HloInstruction, int]
     """Ids of instructions that were read, which sort the lists of computations."""
     encoded: bytes
-    """The message."""
     tells_lines: Callable[[], bool]
     """True if any instruction has a source line."""
 
@@ -52,7 +51,6 @@ class Origins(Struct, frozen=True):
 
     encoded: bytes
     header: dict[str, str]
-    """The original attributes of the header."""
     computations: dict[HloComputation, int]
     """The ids of computations in the message."""
     instructions: dict[HloInstruction, tuple[int, str]]
@@ -180,7 +178,6 @@ class HloModule:
 
     @cached_property
     def computation_by_name(self) -> dict[str, HloComputation]:
-        """Every computation by its name, in the order of the text."""
         return {computation.name: computation for computation in self.computations}
 
     @cached_property
@@ -233,7 +230,6 @@ class HloModule:
             yield from computation.instructions
 
     def iter_outer_instructions(self) -> Iterator[HloInstruction]:
-        """Every instruction outside fusions."""
         for computation in self.outer_computations:
             yield from computation.instructions
 

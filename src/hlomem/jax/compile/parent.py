@@ -264,7 +264,6 @@ class _Child:
         )
 
     def _said(self) -> str:
-        """The last lines the child printed."""
         lines = (self._folder / messages.OUTPUT).read_text(errors="replace").split("\n")
         last = [line for line in lines if line.strip()][-_MAX_OUTPUT:]
         return "".join(f"\n  {visible(line)}" for line in last)

@@ -152,7 +152,6 @@ def _transform(
 
 
 def _chip_here(platform: str) -> str:
-    """The name of this machine's chips."""
     if platform in _backends():
         kind = import_module("jax").local_devices(backend=platform)[0].device_kind
         machine = find_device(platform, kind)
@@ -241,7 +240,6 @@ def _choose_platforms(platforms: Sequence[str] | str | None) -> list[str]:
 
 
 def _backends() -> list[str]:
-    """The platforms this process has devices of."""
     return list(import_module("jax.extend.backend").backends())
 
 

@@ -139,7 +139,6 @@ class _Terms:
         self._classes = Classes()
         self._number_of: dict[tuple[object, ...], int] = {}
         self._integer: dict[int, int] = {}
-        """By term the integer it is."""
         self._source: dict[int, int] = {}
         """By term of the same bytes in another shape: whose."""
         self._shape: dict[int, Shape] = {}

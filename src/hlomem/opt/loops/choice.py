@@ -104,7 +104,6 @@ class LoopPlan(NamedTuple):
 
     pair: LoopPair
     dropped: tuple[Stack, ...]
-    """Not stacked any more."""
     stored: tuple[HloInstruction, ...]
     """Values of the first body that are stacked, by a stack that is there or a new one."""
     remade: tuple[HloInstruction, ...]

@@ -244,12 +244,10 @@ class ModelledTime(NamedTuple):
 
     @property
     def before(self) -> int:
-        """All in the given order."""
         return self.work + self.waits_before
 
     @property
     def after(self) -> int:
-        """All in the new order."""
         return self.work + self.waits_after
 
     @property
@@ -337,7 +335,6 @@ class Costs:
         return _elements(instruction.shape)
 
     def bytes_touched(self, instruction: HloInstruction) -> int:
-        """Bytes of what one instruction reads and makes."""
         if not takes_time(instruction):
             return 0
         known = self._touched.get(instruction)

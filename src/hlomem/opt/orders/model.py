@@ -188,7 +188,6 @@ class _Stretch:
         return 0 if count else self._flow.sizes[buffer]
 
     def _alive_in(self, buffer: int) -> int:
-        """How many values of a buffer are alive."""
         known = self._alive.get(buffer)
         if known is None:
             known = sum(map(self._is_alive, self._members.of[buffer]))

@@ -64,7 +64,6 @@ class Draft:
 
     @property
     def count(self) -> int:
-        """The nodes there are, clones among them."""
         return len(self._origin)
 
     def finish(self, order: list[int]) -> State:

@@ -36,7 +36,6 @@ class Edit(NamedTuple):
 
 
 def orders_by_name(stages: Stages) -> dict[str, tuple[str, ...]]:
-    """The orders of all computations that run, by names."""
     return {
         computation.name: tuple(one.name for one in stages.schedule.sequence(computation))
         for computation in running_computations(stages.module)

@@ -52,7 +52,6 @@ def _computed_again(module: HloModule) -> Iterator[HloInstruction]:
 
 
 def is_computed_again(instruction: HloInstruction) -> bool:
-    """Whether an instruction computes what another has computed before."""
     return f".{SUFFIX}" in instruction.name
 
 

@@ -41,7 +41,6 @@ class Step(NamedTuple):
     dropped: int
     """The value that its later readers take from a clone."""
     maker: int
-    """The node that makes it."""
     before: int
     """The node right before which the clones go."""
     clones: tuple[tuple[int, tuple[int, ...]], ...]

@@ -74,7 +74,6 @@ class Buffer(Record, frozen=True):
 
     @property
     def elements(self) -> str:
-        """Its shape without layout."""
         return self.shape.partition("{")[0]
 
     def shares_bytes_with(self, other: Buffer) -> bool:
@@ -229,7 +228,6 @@ class BufferBuilder:
 
     @cached_property
     def families(self) -> dict[PlacedValue, list[PlacedValue]]:
-        """The alias class of each value."""
         families = find_alias_classes(self._joined, self.structure)
         members = families.members(self._joined.placed).values()
         return {placed: family for family in members for placed in family}

@@ -36,7 +36,6 @@ class Side(Record, frozen=True, kw_only=True):
     peak: int | None
     """Bytes alive at the peak; None without live ranges."""
     step: int | None
-    """The peak step of the temporaries."""
     steps: int
 
 

@@ -21,7 +21,6 @@ class FitPlan(Record, frozen=True, kw_only=True):
 
 class FitRow(Record, frozen=True, kw_only=True):
     settings: dict[str, Any]
-    """The settings that distinguish it from other rows."""
     plans: tuple[FitPlan, ...]
     """In the order they were made."""
     largest: int
@@ -46,7 +45,6 @@ class FitReport(Record, frozen=True, kw_only=True):
     factory: str
     target: str
     over: str
-    """The setting that grows."""
     step: int
     """Values are multiples of it."""
     capacity: Capacity

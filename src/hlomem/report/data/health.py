@@ -14,8 +14,6 @@ class Package(Record, frozen=True, kw_only=True):
 
 
 class TargetHealth(Record, frozen=True, kw_only=True):
-    """A kind of machine to compile for."""
-
     name: str
     install: str
     """The command that installs missing packages; empty if none is missing."""

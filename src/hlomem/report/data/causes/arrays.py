@@ -96,8 +96,6 @@ def _is_alone_at(side: int, dtype: str, line: str) -> Callable[[Entry], bool]:
 
 
 class _Casts(NamedTuple):
-    """Casts found in only one of the programs."""
-
     line: str | None
     """None if they are on several lines."""
 
