@@ -106,10 +106,7 @@ class Meter:
         jit: Mapping[str, Any] | None = None,
         **keywords: Any,
     ) -> MemoryExplanation:
-        """Compile a function as `hlomem.jax.memory` does, and check its memory.
-
-        The default target is the mark's; `name` distinguishes several programs of a test.
-        """
+        """Compile as `hlomem.jax.memory` does, and check; `name` tells a test's programs apart."""
         __tracebackhide__ = True
         from hlomem.base.errors import HlomemError  # noqa: PLC0415 - only when used
         from hlomem.jax.function_memory import memory  # noqa: PLC0415 - only when used

@@ -60,10 +60,7 @@ class Propagation:
                         heappush(queue, i)
 
     def _priorities(self) -> list[HloInstruction]:
-        """Forwarding instructions, ordered as by `CalculatePostOrderSchedule`; embedded ones first.
-
-        A loop's condition comes before its body, both before the loop.
-        """
+        """Forwarding instructions as by `CalculatePostOrderSchedule`, conditions before bodies."""
         schedule: dict[HloInstruction, None] = {}
         passing = {
             computation: self._passing(computation) for computation in self._table.post_orders
@@ -90,10 +87,7 @@ class Propagation:
         return list(schedule)
 
     def _passing(self, computation: HloComputation) -> list[HloInstruction]:
-        """The instructions of a computation that receive values from others.
-
-        The parameters of an embedded computation receive none, even from a call inside it.
-        """
+        """The instructions that receive values; no parameters of embedded computations do."""
         post_order, receiving = self._table.post_orders[computation], _MAY_HOLD_OTHERS_INSIDE
         if not self._call_graph.is_embedded(computation):
             sites = self._call_graph.callsites[computation]

@@ -1,7 +1,4 @@
-"""The operands a TPU may overwrite, inferred from dumps (docs/tpu-rules.md).
-
-The compiler is not public; these rules and those of all machines explain every dump seen.
-"""
+"""The operands a TPU may overwrite, inferred from dumps, all explained (docs/tpu-rules.md)."""
 
 from __future__ import annotations
 

@@ -132,10 +132,7 @@ class ScaledProgram:
         return start_stages(module, known.options, pack=known.pack, order_lists=known.order_lists)
 
     def bytes_at(self, size: int) -> int:
-        """The bytes that must fit at a size: all allocations of the first memory space in use.
-
-        As `hlomem summary` counts, without the memory of single threads.
-        """
+        """The bytes that must fit at a size, as `hlomem summary` counts them."""
         return self._sized(size).size
 
     def report(

@@ -267,10 +267,7 @@ class _GlobalAssigner:
 def _assign_thread_local_buffers(
     problem: Problem, placed: set[HloBuffer], allocations: list[BufferAllocation]
 ) -> None:
-    """Give the values of embedded computations their own allocations.
-
-    These never get other values, so plans in several orders share their slices.
-    """
+    """Give values of embedded computations their own allocations, shared by all orders' plans."""
     special, size_of = problem.timeless.special, problem.size_of
     slices, color_of = problem.timeless.whole_slices, problem.color_of
     live_out, allocates_constants = problem.aliasing.live_out, problem.options.allocate_constants
@@ -329,10 +326,7 @@ def renumbered(allocations: list[BufferAllocation]) -> list[BufferAllocation]:
 def partition(
     allocations: list[BufferAllocation],
 ) -> tuple[list[BufferAllocation], list[BufferAllocation]]:
-    """Permanent and temporary allocations, in the order of `std::partition`.
-
-    It swaps the first temporary from the front with the last other from the back.
-    """
+    """Permanent and temporary allocations, as `std::partition` swaps from front and back."""
     order = allocations[:]
     first, last = 0, len(order)
     while True:

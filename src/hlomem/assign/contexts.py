@@ -38,7 +38,7 @@ class Contexts:
         self._free: set[AllocationIndex] = set()
 
     def free(self, buffer: HloBuffer) -> list[BufferAllocation]:
-        """The sufficient allocations that are free when a buffer begins, small ones first."""
+        """Sufficient allocations free when a buffer begins, small first; a result's never is."""
         if not self.allocations:
             return []
         start = self._problem.first_start(buffer)

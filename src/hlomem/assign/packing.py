@@ -267,10 +267,7 @@ def _disjoint(buffer: BufferInterval) -> list[tuple[int, int]]:
 
 
 def _lives_in_slots(buffers: Intervals) -> list[tuple[Life, ...]]:
-    """The live ranges of each buffer in slots, which count only starts.
-
-    Two live ranges overlap exactly if one begins during the other.
-    """
+    """The live ranges in slots, which count only starts, enough to tell whether two overlap."""
     more = [time for times in buffers.shared.values() for time in times]
     starts = {*buffers.starts, *(start for start, _ in more)}
     slot_at = _slots(starts, max([*buffers.ends, *(end for _, end in more)], default=0))

@@ -1,8 +1,4 @@
-"""Allocations that several buffers use one after the other.
-
-Mirrors `BufferAssigner::MaybeAssignBuffer` and `LiveRangeInterferes` of
-`service/buffer_assignment.cc`.
-"""
+"""Allocations that buffers share in turn (`MaybeAssignBuffer` of buffer_assignment.cc)."""
 
 from __future__ import annotations
 
@@ -92,10 +88,7 @@ class SharedAllocations:
         return map(self._reusable.__getitem__, numbers) if numbers else ()
 
     def _exclusive_half_steps(self, value: HloValue) -> tuple[int, int]:
-        """The half steps at which no other value may be live at the same offset.
-
-        The ends are left out if the value may overwrite an operand, or a user the value.
-        """
+        """Half steps exclusive to a value, without ends at which it, or its user, may overwrite."""
         start, end = self._range_of[value]
         sequence, may_share = self._sequence, self._sharing.is_possible
         first, last = 2 * start, 2 * end

@@ -1,7 +1,4 @@
-"""The errors hlomem raises on purpose; any other exception is a bug.
-
-Each has the exit code of the command line. Messages say what is wrong, where, and what to do next.
-"""
+"""Errors raised on purpose, each with an exit code: what is wrong, where, and what to do."""
 
 from __future__ import annotations
 

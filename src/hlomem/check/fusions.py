@@ -154,10 +154,7 @@ def _reads(
 def _moved_back(
     instruction: HloInstruction, reads: dict[HloInstruction, set[Read]]
 ) -> HloInstruction | None:
-    """The instruction whose layout a copy restores after another copy changed it.
-
-    A fusion stores no intermediate results, so only the layouts of operands and results matter.
-    """
+    """The instruction whose layout a copy restores: a fusion stores no intermediate results."""
     source = instruction
     for _ in range(_MAX_COPIED):
         matter = [operand for operand in source.operands if reads[operand]]

@@ -1,7 +1,4 @@
-"""`*-buffer-assignment.txt`: reader and writer of allocations and their values.
-
-Mirrors BufferAssignment::ToString and BufferAllocation::ToString of service/buffer_assignment.cc.
-"""
+"""`*-buffer-assignment.txt` (ToString of BufferAssignment and BufferAllocation)."""
 
 from __future__ import annotations
 

@@ -87,8 +87,5 @@ def _listed(
 
 
 def _is_call(instruction: HloInstruction) -> bool:
-    """Calls come last: of the CPU compiler's passes the last ones make them.
-
-    `service/cpu/parallel_task_assignment.cc` and `small_while_loop_hoisting_pass.cc`.
-    """
+    """Calls come last (`parallel_task_assignment.cc`, `small_while_loop_hoisting_pass.cc`)."""
     return instruction.opcode == "call"

@@ -30,10 +30,7 @@ class PaddedDimension(NamedTuple):
 
 
 def unpadded_size(shape: Shape, pointer_size: int = POINTER_SIZE) -> int:
-    """Bytes of the elements, or of a tuple's table (`ShapeUtil::ByteSizeOf`).
-
-    The peak list of a dump uses these, on every backend with 8-byte pointers.
-    """
+    """Bytes of the elements, or of a tuple's table, as in a peak (`ShapeUtil::ByteSizeOf`)."""
     if shape.is_tuple:
         return pointer_size * len(shape.elements)
     if shape.is_buffer:

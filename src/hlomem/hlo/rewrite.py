@@ -129,10 +129,7 @@ class Rewriter:
         payload: str = "",
         like: HloInstruction | None = None,
     ) -> HloInstruction:
-        """Add an instruction before another, with what `ComputationBuilder.add` takes.
-
-        Where a message knows more of an instruction than a text, it is `like` another.
-        """
+        """Add an instruction before another, as `ComputationBuilder.add`, or `like` a known one."""
         before = self._draft.instruction(before)
         draft = self._draft.draft(before.parent)
         position = draft.position(before)
@@ -334,11 +331,7 @@ class Rewriter:
     # Everywhere.
 
     def change_element_type(self, old: str, new: str) -> None:
-        """Change every array of one element type to another.
-
-        The bytes change, and nothing else: a `bitcast-convert` between types of equal width is
-        left as one between others.
-        """
+        """Change every array of one element type to another: the bytes change, and nothing else."""
         known = {
             name: element_type
             for name, element_type in ELEMENT_TYPE_BY_TEXT.items()

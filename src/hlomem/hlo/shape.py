@@ -28,10 +28,7 @@ _INDEX_COMMENT_EVERY = 5  # `kAnnotationPrintInterval` of shape_util.cc
 
 
 class ElementType(Enum):
-    """The type of one element and its width (`primitive_util::BitWidth`).
-
-    `BUFFER` is the type of `b(...)`, an array by reference; `TUPLE` of `(...)`.
-    """
+    """An element's type and width (`primitive_util::BitWidth`); `BUFFER` is that of `b(...)`."""
 
     PRED = "pred", 1
     S1 = "s1", 1

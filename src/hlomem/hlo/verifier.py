@@ -69,10 +69,7 @@ def _refuse_shape(instruction: HloInstruction) -> None:
 
 
 def _verify_contexts(module: HloModule) -> None:
-    """No computation is both scheduled and embedded in an operation.
-
-    `GatherComputationsByAllocationType` of buffer_assignment.cc.
-    """
+    """None is scheduled and embedded (`GatherComputationsByAllocationType`)."""
     in_flow = dict.fromkeys(running_computations(module))
     outside = set(module.outer_computations)
     embedding = [

@@ -1,7 +1,4 @@
-"""Machines to compile for that are not here: `tpu-v5e:2x2`, `cuda-h100:8`, `cpu`.
-
-`jax.experimental.topologies` makes their compile-only devices without the hardware.
-"""
+"""Targets (`tpu-v5e:2x2`, `cpu`), by `jax.experimental.topologies` without the hardware."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The type of a machine: the differences between CPU, GPU and TPU chips, as data.
-
-The machines are in `cpu.py`, `gpu.py` and `tpu.py`; `registry.py` finds one by name.
-"""
+"""The type of a machine: the differences between CPU, GPU and TPU chips, as data."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""TPUs.
-
-The compiler is not public: the numbers are inferred from dumps of libtpu 0.0.2 to 0.0.51, all of
-which they reproduce (docs/tpu-rules.md).
-"""
+"""TPUs: not public, inferred from libtpu 0.0.2 to 0.0.51, all reproduced (docs/tpu-rules.md)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The goals of the optimiser, the rules it keeps, and the work that an effort allows.
-
-All limits count steps, plans or nodes, never seconds: answers are the same on every machine.
-"""
+"""Goals, rules and limits of the optimiser, which count steps, never seconds: reproducible."""
 
 from __future__ import annotations
 

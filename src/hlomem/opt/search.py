@@ -259,10 +259,7 @@ class _Fits:
 
 
 def find_front(start: Candidate, compiler: Compiler = OURS) -> list[Candidate]:
-    """The given program, in its order, and changed for all prices, the cheapest first.
-
-    Where a compiler plans, those on the front alone. Changes that checkers reject are left out.
-    """
+    """The program, in its order and changed for all prices, the cheapest first, as accepted."""
     given = start.given.start()
     with collector_off():
         changed = [

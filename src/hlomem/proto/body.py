@@ -1,7 +1,4 @@
-"""The body of one computation, linked (`HloComputation::CreateFromProto`).
-
-Only the fields that link instructions are decoded; attributes stay bytes until they are read.
-"""
+"""One linked body (`HloComputation::CreateFromProto`); attributes stay bytes until read."""
 
 from __future__ import annotations
 

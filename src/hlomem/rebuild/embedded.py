@@ -1,7 +1,4 @@
-"""Names for the computations inside operations, which a dump does not show.
-
-Types of parameters and the creation order of values decide; callees are found by their results.
-"""
+"""Names for computations inside operations, by parameter types and creation order."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The opcode and callees of every instruction of a dump, also of unprinted ones.
-
-The values an unprinted one holds tell: all of its operand's, those of one element, or others.
-"""
+"""Opcode and callees of every instruction; of unprinted ones, by the values they hold."""
 
 from __future__ import annotations
 

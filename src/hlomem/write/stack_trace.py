@@ -87,10 +87,7 @@ def _in_order(node: _Node) -> list[_Node]:
 def _paths(
     instruction: HloInstruction, call_graph: CallGraph, room: int
 ) -> tuple[list[list[str]], int]:
-    """Every path from the entry computation to an instruction, as names, and the room left.
-
-    n computations that call each other twice make 2^n paths, which are refused.
-    """
+    """Every path to an instruction, as names, and the room left: 2^n paths are refused."""
     paths: list[list[str]] = []
     pending: list[tuple[HloInstruction, list[str]]] = [(instruction, [])]
     while pending:

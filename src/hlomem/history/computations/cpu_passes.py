@@ -86,10 +86,7 @@ def _when_flattened(clone: Trace, claims: Claims) -> Priority:
 
 
 def _functions(claims: Claims) -> dict[str, tuple[int, int]]:
-    """The beginning of the function that calls each of the program's own computations.
-
-    What one function calls was cloned as often, so that the clones end alike.
-    """
+    """The beginning of the function that calls each: what it calls was cloned as often."""
     ends: dict[str, set[str]] = {}
     for trace in claims.made_by(_FIRST_FLATTENING):
         own, _, end = trace.name.partition(CLONE)

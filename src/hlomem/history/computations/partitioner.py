@@ -58,10 +58,7 @@ def _places_of_clones(claims: Claims) -> dict[Trace, Priority]:
 
 
 def _first_channels(clones: list[Trace]) -> dict[Trace, int | None]:
-    """The channels that clones were made for; of one kind, a younger has no smaller one.
-
-    Later passes put collectives in the place of others, and give them channels anew.
-    """
+    """The channels that clones were made for; later passes give collectives others."""
     last_of: dict[str, int] = {}
     channels: dict[Trace, int | None] = {}
     for clone in sorted(clones, key=lambda trace: trace.parameter_number):

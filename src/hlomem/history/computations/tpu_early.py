@@ -123,10 +123,7 @@ def when_rewritten(trace: Trace, claims: Claims) -> Priority:
 
 
 def find_strided(claims: Claims) -> Iterator[Trace]:
-    """Reducers that add up indices times strides, each with the check that is made after it.
-
-    The program knows no `multiply`; parameters are numbered as they are made.
-    """
+    """Reducers that add up indices times strides, each with the check that is made after it."""
     checks = {trace.parameter_number: trace for trace in claims.free if _checks_indices(trace)}
     for trace in claims.free:
         if SPLIT_REDUCER in trace.name and trace.name.startswith(_STRIDED_INDICES):

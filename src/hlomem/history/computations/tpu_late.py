@@ -236,10 +236,7 @@ def _number_inside(trace: Trace) -> tuple[int, int]:
 
 
 def _with_all_callees(trace: Trace) -> Iterator[Trace]:
-    """An asynchronous computation after all that it calls.
-
-    What runs on a sparse core was moved into a module of its own and back: its reducers are copies.
-    """
+    """An asynchronous computation after its callees; reducers on a sparse core are copies."""
     for callee in trace.callees:
         is_copy = callee.computation.execution_thread != MAIN_THREAD
         if not trace.is_fused or callee.is_fused or is_copy:

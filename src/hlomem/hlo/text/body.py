@@ -144,10 +144,7 @@ def link_body(
     *,
     has_control: bool,
 ) -> list[HloComputation]:
-    """Make instructions of rows and hand them to the computation; raises `RowProblem`.
-
-    Returns the computations called other than by fusions, some maybe more than once.
-    """
+    """Fill a computation from rows, or raise `RowProblem`; returns callees other than fusions'."""
     body = _Body(OperandScope(computation, shapes), callees)
     try:
         root = _link_rows(body, rows, shapes, has_control)

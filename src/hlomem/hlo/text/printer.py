@@ -161,10 +161,7 @@ def _wrapped_instruction(instruction: HloInstruction) -> HloInstruction | None:
 def _sugared_attribute_texts(
     instruction: HloInstruction, wrapped: HloInstruction, style: TextStyle
 ) -> dict[str, str]:
-    """The attributes of an async operation, with the wrapped instruction's in place of `calls`.
-
-    `HloAsyncStartInstruction::PrintExtraAttributesImpl`.
-    """
+    """Attributes of an async operation (`HloAsyncStartInstruction::PrintExtraAttributesImpl`)."""
     attributes = _attribute_texts(instruction, style)
     attributes.pop("calls", None)
     if instruction.opcode != "async-start":

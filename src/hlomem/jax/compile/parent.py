@@ -78,10 +78,7 @@ def plan_in_child(
     is_full: bool = False,
     on_progress: Callable[[str], None] = lambda _: None,
 ) -> PlannedProgram:
-    """Plan a job's program in a child process; `is_full` waits for the whole compile.
-
-    The dump is left in `output`; `on_progress` is told now and then what the child is doing.
-    """
+    """Plan a job in a child, its dump in `output`; `is_full` waits for the whole compile."""
     with _child_of(job, is_full=is_full) as child:
         facts = child.wait(timeout, lambda _: False, on_progress)
         planned = child.result(facts)

@@ -1,7 +1,4 @@
-"""A factory's program; while it is compiled, the module handed to passes is written to a file.
-
-A policy of `jax.checkpoint` may be put around a part of the program.
-"""
+"""Writes the module handed to passes, maybe with a policy of `jax.checkpoint` in the program."""
 
 from __future__ import annotations
 

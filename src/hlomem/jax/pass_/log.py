@@ -1,7 +1,4 @@
-"""A log of the pass, program by program: kept in this process, shown by `report`.
-
-Programs that JAX takes from its cache on disk pass through no compiler, and are not listed.
-"""
+"""A log of the pass in this process; programs from JAX's cache on disk are not listed."""
 
 from __future__ import annotations
 

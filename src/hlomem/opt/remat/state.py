@@ -1,7 +1,4 @@
-"""The entry of a program with some instructions recomputed, in numbers, counted without packing.
-
-A `Step` makes a state of another and changes none, so that steps can be tried.
-"""
+"""The entry with some instructions recomputed, in numbers; a `Step` makes a new state."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The buffers of two compiles of one program, paired.
-
-Keys go from strict to loose: argument, operation, line, shape, opcode, neighbours. Equal keys are
-paired in schedule order.
-"""
+"""Buffers of two compiles, paired in schedule order by keys from strict to loose."""
 
 from __future__ import annotations
 

@@ -223,10 +223,7 @@ class MemoryView:
         ]
 
     def timeline(self, color: int) -> Timeline | None:
-        """The bytes in use at each step; None without live ranges.
-
-        Memory of arguments, results and constants is in use all the time.
-        """
+        """The bytes in use at each step, permanent ones always; None without live ranges."""
         if color not in self._timelines:
             sizes = self._bytes_over_time(self._counted(self.allocations_of(color)))
             made = build_timeline(color, sizes, self.joined.sequence) if sizes else None

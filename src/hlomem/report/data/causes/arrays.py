@@ -1,7 +1,4 @@
-"""Changed element types and layouts, of arguments, results and intermediate values.
-
-Casts in user code are named, XLA's own are not; another layout shows as copies.
-"""
+"""Changed element types and layouts, the latter as copies; casts in user code are named."""
 
 from __future__ import annotations
 
