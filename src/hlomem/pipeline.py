@@ -143,10 +143,7 @@ class Stages(Struct, frozen=True, eq=False, dict=True):
         return again
 
     def why_not_resized(self, shapes: Mapping[Shape, Shape]) -> str:
-        """Why a plan with other extents has to be made anew; empty where it need not.
-
-        Values share places by which arrays are alike; so these have to stay the same ones.
-        """
+        """Why resizing needs a new plan: the same arrays must stay alike; empty if they do."""
         options = self.options
         if self.preset is not NO_PRESET:
             return "values were placed before, for the sizes they had"

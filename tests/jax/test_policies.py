@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import hlomem.jax
-from hlomem.jax import policies
+from hlomem.jax import factory_front as policies
 from hlomem.jax.compile.messages import Job
 from hlomem.jax.factory_front import try_policies
 from tests.jax import factories

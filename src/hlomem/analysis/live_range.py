@@ -125,10 +125,7 @@ class FlattenedSchedule:
             }
 
     def _flatten(self, computation: HloComputation) -> None:
-        """Append a computation's instructions, callees first (`HloLiveRange::FlattenSchedule`).
-
-        A computation with several callers is flattened at its first call.
-        """
+        """Append a computation at its first call, callees first (`FlattenSchedule`)."""
         sequence, span_of = self.sequence, self.span_of
         starts: dict[HloComputation, Step] = {}
         pending: list[HloComputation | list[HloInstruction] | None] = [computation]

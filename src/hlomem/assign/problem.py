@@ -149,10 +149,7 @@ class Timeless(Struct, frozen=True, eq=False, dict=True):
     def _post_order_positions(
         self, is_wanted: Callable[[HloComputation], bool]
     ) -> dict[HloInstruction, int]:
-        """Instructions numbered callers before callees, operands before users.
-
-        `CallGraph::VisitNodes` and `HloModule::Print` use the same order of calls.
-        """
+        """Instructions, callers before callees (`CallGraph::VisitNodes`), operands first."""
         position: dict[HloInstruction, int] = {}
         for computation in reversed(self.dataflow.module.computations):
             if is_wanted(computation):

@@ -1,7 +1,4 @@
-"""`*-live-range.txt`: reader and writer of the flattened schedule, live ranges and the peak.
-
-Mirrors HloLiveRange::ToString of hlo/utils/hlo_live_range.cc, and hlo_stack_trace.cc.
-"""
+"""`*-live-range.txt` (HloLiveRange::ToString, hlo_stack_trace.cc)."""
 
 from __future__ import annotations
 

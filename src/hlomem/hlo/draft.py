@@ -169,10 +169,7 @@ class ModuleDraft:
         return self.add(name, original, position, list(copy_of.values()), root)
 
     def separate(self, made: Draft, suffix: str, *, is_deep: bool = False) -> None:
-        """Give a copied computation names of its own, and its fusions bodies of their own.
-
-        What it applies, or calls otherwise, is shared, unless the copy is to be deep.
-        """
+        """Give a copy and its fusions names of their own; other callees too if it is deep."""
         pending, clone_of = [made], dict[HloComputation, HloComputation]()
         while pending:
             current = pending.pop()

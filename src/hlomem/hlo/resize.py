@@ -136,10 +136,7 @@ class Resize:
 
 
 def resized_arrays(module: HloModule, old: int, new: int) -> dict[Shape, Shape]:
-    """The arrays outside fusions after `Rewriter.resize`, by the present ones.
-
-    For `Stages.resized`, without another module. Raises `EditError` as `Rewriter.resize` does.
-    """
+    """The arrays outside fusions after `Rewriter.resize` by present ones; raises `EditError`."""
     resize = checked_resize(old, new)
     resize.find_sizes(list(module.iter_instructions()))
     shapes = {id(held.shape): held.shape for held in module.iter_outer_instructions()}

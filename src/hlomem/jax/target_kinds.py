@@ -67,8 +67,7 @@ class Target(Struct, frozen=True, dict=True):
     environment: ClassVar[dict[str, str]] = {}
     """Variables its compiler must find in the environment when it is loaded."""
     plan_mark: ClassVar[str] = ""
-    """How the name of the file ends that the compiler writes next after those of the plan; empty
-    where the rest of a compile is short."""
+    """The ending of the file written right after the plan's; empty if little follows."""
     chips: ClassVar[dict[str, str]] = {}
     """The chips there are, each with its smallest topology."""
     form: ClassVar[re.Pattern[str]] = re.compile("")

@@ -116,16 +116,14 @@ class Machine(Struct, frozen=True, kw_only=True):
     package: str = JAXLIB
     """The package of its XLA, whose versions are its releases."""
     known_releases: tuple[tuple[int, ...], ...] = ()
-    """Versions whose dumps its rules were checked against, the oldest first. In between, XLA's
-    history says when a rule begins."""
+    """Versions whose dumps its rules were checked against, the oldest first."""
     make_options: Callable[[Machine, Release], Options]
     """The options of a release of its own package; `options_for` takes any."""
     alias_rules: Literal["", "gpu_alias", "tpu_alias"] = ""
     """The module of `hlomem.analysis` with its own alias rules."""
 
     flops_per_byte: int = 200
-    """Floating-point operations of dots in the time of moving a byte, roughly; the default is that
-    of current accelerators."""
+    """Operations of dots in the time of moving a byte, as of current accelerators."""
     changed_after_hook: ChangedAfterHook = "fusions"
     """Changes by its compiler after the hook of scheduled modules."""
     scheduler: Scheduler = "unknown"

@@ -22,11 +22,9 @@ class Rules(NamedTuple):
     may_reorder_collectives: bool = False
     """For programs of which every device runs the same, and gets the same order."""
     max_slowdown: float = 0.0
-    """The share of the program's time, by the model of `orders/cost.py`, that what runs in the
-    background may no longer be hidden for."""
+    """The share of the modelled time (`orders/cost.py`) that may no longer be hidden."""
     recompute: float = 0.0
-    """The share of a program's operations, and of its modelled time, that computing values again
-    may add; nothing is computed again for 0."""
+    """The share of operations and modelled time that computing values again may add."""
 
     def allowed(self, host_color: int | None = None) -> Allowed:
         """The rules as checkers know them."""

@@ -53,11 +53,7 @@ def draft_instructions(joined: JoinedDump, operands: dict[str, list[str]]) -> di
 def _bind(
     draft: Draft, line: PrintedInstruction, joined: JoinedDump, drafts: dict[str, Draft]
 ) -> None:
-    """Set the bound operands and the runner of an asynchronous operation.
-
-    The runner is the first of its chain with all operands (`IsFirstFullyBound` of
-    `hlo/ir/hlo_instruction_utils.cc`).
-    """
+    """Set bound operands and runner (`IsFirstFullyBound` of hlo_instruction_utils.cc)."""
     suffix = _suffix(line)
     if not suffix:
         return

@@ -98,10 +98,7 @@ def _functions(claims: Claims) -> dict[str, tuple[int, int]]:
 
 
 def _places_in_functions(claims: Claims) -> dict[str, int]:
-    """The order in which the pass copies what a function calls: of what is left, the last first.
-
-    All that a computation calls is copied before any of that is looked into.
-    """
+    """The order in which the pass copies a function's callees, breadth first, the last first."""
     called: dict[str, dict[str, None]] = {}
     for trace in claims.made_by(_FIRST_FLATTENING):
         caller = flow_name(trace.site_in_flow[0].name).partition(CLONE)[0]

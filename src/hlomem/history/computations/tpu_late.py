@@ -47,10 +47,7 @@ def find_widened(claims: Claims) -> Iterator[Trace]:
 
 
 def find_sunk(claims: Claims) -> Iterator[Trace]:
-    """Bodies of loops into which constants were sunk, outer ones first.
-
-    Those in a computation are sunk into before any of what it calls is looked at, the last first.
-    """
+    """Bodies of loops into which constants were sunk, outer ones first, the last first."""
     agenda = [claims.traces.entry]
     visited: set[Trace] = set()
     while agenda:

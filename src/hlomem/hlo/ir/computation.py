@@ -128,10 +128,7 @@ class HloComputation(Struct, eq=False):
 
     @property
     def body_text(self) -> str | None:
-        """The lines between its braces, each after a line break.
-
-        None if it has no text, was edited, or is not formatted as by XLA.
-        """
+        """The lines between its braces; None if edited or not formatted as by XLA."""
         place = self.body_place
         return None if place is None else place[0][place[1] : place[2]]
 

@@ -69,10 +69,7 @@ class HloModule:
         reader: TextReader | None = None,
         style: Callable[[], TextStyle] = TextStyle,
     ) -> None:
-        """`header` is the text after the name, or attributes.
-
-        `reader` reads the module's text; without one, `style` is that of its printed text.
-        """
+        """`header` is text or attributes; without a `reader`, `style` is that of printing."""
         self.name = name
         self.stack_frame_tables = tables
         self.computations: list[HloComputation] = []
@@ -99,11 +96,7 @@ class HloModule:
 
     @cached_property
     def searchable_text(self) -> str:
-        """The text to search for marks of machines.
-
-        Without a text, it is the header and the shapes and attributes outside fusions, since
-        printing would read everything.
-        """
+        """The text to search for marks; without one, what is outside fusions, to read less."""
         if self.reader is not None:
             return self.reader.source.text
         instructions = list(self.iter_outer_instructions())

@@ -334,10 +334,7 @@ class ModuleReader:
         return span if body.offsets is None else body.offsets.span(span)
 
     def _check_head(self, computation: HloComputation) -> None:
-        """The first line can be read, and promises the result the root has.
-
-        `HloParserImpl::ParseComputation`, which does not compare the parameters either.
-        """
+        """The first line promises the root's result (`HloParserImpl::ParseComputation`)."""
         span = _text_of(computation)
         head = self._text[span.head_start : span.body[0]]
         if validation.is_usual_head(head, computation):

@@ -67,8 +67,7 @@ class Outcome(NamedTuple):
     hungriest: str = ""
     """The instruction that needs most at once."""
     verdict: str = ""
-    """How good the order is known to be, as `hlomem improve` says it: `at the bound`, `proven` or
-    `open`; empty where the compiler was asked instead."""
+    """As `hlomem improve` says: `at the bound`, `proven`, `open`; empty if a compiler was asked."""
 
     @property
     def missing(self) -> int:

@@ -67,13 +67,11 @@ class Limits(NamedTuple):
     max_instructions: int
     """Instructions, outside fusions, above which the search would take long."""
     fit: int | None = None
-    """Bytes that all allocations of a program may take together; values are computed again where
-    an order is not enough. None where no number was named."""
+    """Bytes that all allocations may take, with recomputation if orders do not suffice; or None."""
     offload: bool = True
     """Whether values may wait in the host's memory where computing them again is not enough."""
     keeps_donations: bool = True
-    """Whether the compiler keeps what is donated of a module that is handed back; where it does
-    not, a module with donated arguments is left alone."""
+    """Whether the compiler keeps donations of a module handed back; else such are left alone."""
 
 
 class Transform:

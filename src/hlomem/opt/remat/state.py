@@ -246,10 +246,7 @@ def _find_limits(stages: Stages, builder: FlowBuilder, flow: Flow) -> list[tuple
 
 
 def anchor(state: State, stages: Stages) -> State:
-    """The state with the sizes and order of a plan; `stages` are those of its edit.
-
-    A buffer once seen among the temporaries counts from then on, or two plans would take turns.
-    """
+    """The state with a plan's sizes and order; temporaries once seen count from then on."""
     names = state.names()
     node_of = {names[node]: node for node in state.order}
     order = [node_of[one.name] for one in stages.schedule.sequence(stages.module.entry)]

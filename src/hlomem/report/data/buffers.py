@@ -59,8 +59,7 @@ class Buffer(Record, frozen=True):
     place: str
     """The kind of its allocation (`allocation_kinds`)."""
     moved: str | None
-    """How XLA moved it here: `moved from vmem to hbm`; None for computed values and for copies
-    within a memory space."""
+    """How XLA moved it here: `moved from vmem to hbm`; None for other values."""
     opcode: Opcode | None
     op_name: str | None
     source: str | None
