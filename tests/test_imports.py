@@ -106,7 +106,9 @@ MAY_IMPORT = {
     | {"api.advise", "report.page.html"},
     "advice.rules.order": {"advice", "report", "opt.goal", "opt.orders"},
     "advice": PLANNER | {"dump", "view", "report"},  # gets what plans as an argument
-    "api.improve": PLANNER | DUMPS | {"api.plan", "api.replan", "opt", "report"},
+    "api.improve": PLANNER
+    | DUMPS
+    | {"api.pack", "api.plan", "api.replan", "opt", "packer", "report"},
     "api.front": {"hlo", "api.improve", "opt", "report"},
     "api.oom": {"base", "api.advise", "api.explain", "report"},
     "run": {

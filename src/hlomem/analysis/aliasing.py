@@ -124,9 +124,7 @@ def _create_buffers(values: list[HloValue], aliases: Aliases) -> list[HloBuffer]
                 members[member] = [member]
         largest = max(aliased, key=lambda member: (len(members[head_of[member]]), -member.id))
         head = head_of[largest]
-        for absorbed in {
-            head_of[member]: None for member in aliased if head_of[member] is not head
-        }:
+        for absorbed in {head_of[value]: None for value in aliased if head_of[value] is not head}:
             head_of.update(dict.fromkeys(members[absorbed], head))
             members[head] += members[absorbed]
             members[absorbed] = []

@@ -128,9 +128,7 @@ class Interference:
             return NEVER
         printed, time_of = self.joined.printed, self.joined.time_of
         whole = self.joined.values_at.get((name, ()), ())
-        readers = [
-            use.instruction for value in whole if value.used for use in value.used.uses or ()
-        ]
+        readers = [use.instruction for one in whole if one.used for use in one.used.uses or ()]
         is_updated = any(
             reader in printed and printed[reader].opcode.endswith("-update") for reader in readers
         )

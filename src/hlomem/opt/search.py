@@ -262,9 +262,7 @@ def find_front(start: Candidate, compiler: Compiler = OURS) -> list[Candidate]:
     """The program, in its order and changed for all prices, the cheapest first, as accepted."""
     given = start.given.start()
     with collector_off():
-        changed = [
-            reorder(made) for price in PRICES for made in propose_priced(start, Front(price))
-        ]
+        changed = [reorder(one) for price in PRICES for one in propose_priced(start, Front(price))]
     found = [given, *([start] if start.orders else []), *changed]
     kept: list[Candidate] = []
     for one in sorted(found, key=_size):

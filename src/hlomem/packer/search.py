@@ -130,9 +130,7 @@ class Search:
         self._lanes = [
             sum(sum(lane[first:end]) for first, end in ranges) for ranges in instance.ranges
         ]
-        self._weights = [
-            size * lanes for size, lanes in zip(instance.size, self._lanes, strict=True)
-        ]
+        self._weights = [size * lane for size, lane in zip(instance.size, self._lanes, strict=True)]
         ones = sum(lane)
         self._overflow = ones << (bits - 1)
         self._spare = ones * ((1 << (bits - 1)) - 1 - units)

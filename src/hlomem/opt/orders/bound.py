@@ -283,9 +283,7 @@ def find_floor(stages: Stages) -> Floor:
     for node, instruction in enumerate(flow.nodes):
         if instruction.opcode in RUN_IN_PLACE or not takes_time(instruction):
             continue
-        touched = {
-            flow.values[value].buffer for value in (*flow.made_by[node], *flow.read_by[node])
-        }
+        touched = {flow.values[one].buffer for one in (*flow.made_by[node], *flow.read_by[node])}
         shared = {flow.values[value].buffer for value, _ in flow.shares.get(node, ())}
         needed = touched - shared - handed_on
         size = sum(flow.sizes[buffer] for buffer in needed)

@@ -212,9 +212,7 @@ def _depth_first(
             continue
         entered.add(instruction)
         needed = (*instruction.operands, *instruction.control_predecessors)
-        stack += sorted(
-            {earlier for earlier in needed if earlier not in done}, key=key, reverse=True
-        )
+        stack += sorted({other for other in needed if other not in done}, key=key, reverse=True)
     return order
 
 
