@@ -277,7 +277,7 @@ def _differ_in_extents(one: Shape, other: Shape) -> bool:
         return True
     if one.is_buffer and other.is_buffer:
         one, other = one.elements[0], other.elements[0]
-    kinds = [(each.element_type, each.dynamic, each.layout, each.rank) for each in (one, other)]
+    kinds = [(side.element_type, side.dynamic, side.layout, side.rank) for side in (one, other)]
     is_split = one.layout is not None and bool(one.layout.split_configs)
     return one.is_array and kinds[0] == kinds[1] and not is_split
 

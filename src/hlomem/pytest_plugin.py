@@ -65,7 +65,6 @@ def _setting(config: pytest.Config, name: str) -> str:
 
 
 def _session(config: pytest.Config) -> Session:
-    """The measurements of this process, created on demand."""
     found = config.stash.get(_SESSION, None)
     if found is None:
         from hlomem.testing.session import Session, Settings  # noqa: PLC0415 - only when used

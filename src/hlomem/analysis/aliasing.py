@@ -99,10 +99,8 @@ def _alias_loop(
         _alias_parts(own, carried, aliases)
 
 
-def _alias_parts(
-    values: InstructionValueSet, others: InstructionValueSet, aliases: Aliases
-) -> None:
-    for part, other_part in zip(values, others, strict=True):
+def _alias_parts(values: InstructionValueSet, more: InstructionValueSet, aliases: Aliases) -> None:
+    for part, other_part in zip(values, more, strict=True):
         for value in part:
             if other_part != (value,):
                 aliases[value].update(other_part)

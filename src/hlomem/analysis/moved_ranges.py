@@ -212,7 +212,6 @@ def _has_moved(value: HloValue, before: LiveRanges, after: LiveRanges, move: _Mo
 
 
 def _new_time(time: int, before: LiveRanges, after: LiveRanges, move: _Move) -> int:
-    """The new step of the instruction that ran at a step before."""
     if not move.first <= time <= move.last:
         return time
     instruction = before.sequence[time]

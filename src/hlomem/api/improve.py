@@ -245,7 +245,7 @@ class TightHeap(NamedTuple):
 
 
 def pack_tightly(stages: Stages) -> TightHeap:
-    """Pack the temporaries of a program as tightly as can be found."""
+    """Pack temporaries as tightly as can be found; XLA cannot be told to use that."""
     packings: list[Packing] = []
 
     def place(intervals: Sequence[BufferInterval], alignment: int) -> Heap:

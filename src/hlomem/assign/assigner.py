@@ -173,7 +173,6 @@ class _GlobalAssigner:
         return waiting
 
     def _may_share(self, buffer: HloBuffer, known: Known) -> bool:
-        """Whether a buffer's allocation could be shared in the known order."""
         if buffer in known.waiting:
             return False
         value = self._problem.timeless.special.get(buffer)

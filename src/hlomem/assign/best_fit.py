@@ -79,7 +79,6 @@ def place_in_lists(
 
 
 def _is_exact(sizes: Sequence[int], alignment: int) -> bool:
-    """Whether the heap stays below `_EXACT` bytes."""
     return sum(sizes) + (len(sizes) + 1) * alignment < _EXACT
 
 

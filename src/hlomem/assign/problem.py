@@ -237,7 +237,6 @@ def state_timeless(
 def _buffer_sizes(
     aliasing: Aliasing, options: Options, shapes: Mapping[Shape, Shape]
 ) -> dict[HloBuffer, ByteCount]:
-    """Bytes of every buffer's largest value."""
     size_of_shape: dict[Shape, ByteCount] = {}
     sizes: dict[HloBuffer, ByteCount] = {}
     for buffer in aliasing.buffers:

@@ -113,7 +113,6 @@ def _left_out(found: list[Finding]) -> NotChecked:
 def _not_checked(
     joined: JoinedDump, guess: MachineGuess, structure: Structure
 ) -> Iterator[NotChecked]:
-    """The rules for which the dump lacks data."""
     dump = joined.dump
     if dump.assignment is None:
         yield NotChecked("everything about offsets", "the dump has no allocations")

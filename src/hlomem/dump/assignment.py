@@ -266,7 +266,6 @@ def _assigned_values(rows: Sequence[tuple[Any, ...]]) -> tuple[AssignedValue, ..
 
 
 def _parse_reuse(source: Source, start: int, end: int) -> tuple[tuple[Value, ...] | None, int]:
-    """The list of values that reuse the allocation across colours, if any."""
     if not source.text.startswith(_REUSE_TITLE, start, end):
         return None, start
     cursor, values = start + len(_REUSE_TITLE), []

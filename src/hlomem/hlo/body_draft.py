@@ -114,19 +114,17 @@ class Draft(Struct, eq=False):
         parameters = numbered_parameters(self.computation, self.instructions)
         self.computation.fill(self.instructions, parameters, self.root)
 
-    def _check(
-        self, instruction: HloInstruction, seen: set[HloInstruction], names: set[str]
-    ) -> None:
+    def _check(self, one: HloInstruction, seen: set[HloInstruction], names: set[str]) -> None:
         """Raise unless an instruction may follow those seen, which it joins."""
         where = f"in computation `{self.computation.name}`"
-        for needed in (*instruction.operands, *instruction.control_predecessors):
+        for needed in (*one.operands, *one.control_predecessors):
             if needed not in seen:
-                problem = f"`{instruction.name}` would stand before `{needed.name}`, which it needs"
+                problem = f"`{one.name}` would stand before `{needed.name}`, which it needs"
                 raise EditError(f"{problem}, {where}")
-        if instruction.name in names:
-            raise EditError(f"there would be two instructions `{instruction.name}` {where}")
-        seen.add(instruction)
-        names.add(instruction.name)
+        if one.name in names:
+            raise EditError(f"there would be two instructions `{one.name}` {where}")
+        seen.add(one)
+        names.add(one.name)
 
 
 def unused_name(name: str, taken: Container[str], mark: str = ".", first: int = 1) -> str:

@@ -347,7 +347,6 @@ def _calls_as_usual(
 
 
 def _in_printed_order(attributes: Mapping[str, str]) -> bool:
-    """Whether generic attributes come after the others."""
     generic = [key in _GENERIC for key in attributes]
     return generic == sorted(generic)
 

@@ -152,7 +152,6 @@ def checked_resize(old: int, new: int) -> Resize:
 
 
 def _kept_products(instruction: HloInstruction) -> Iterator[tuple[list[int], list[int]]]:
-    """Dimensions of an operand and of the result with equal products."""
     if instruction.opcode in _RESHAPES and instruction.shape.is_array:
         shapes = instruction.operands[0].shape, instruction.shape
         physical = instruction.opcode == "bitcast"

@@ -381,13 +381,11 @@ class Rewriter:
                     self._map_constraints(instruction, change)
         return is_any
 
-    def _map_constraints(
-        self, instruction: HloInstruction, change: Callable[[Shape], Shape]
-    ) -> None:
+    def _map_constraints(self, instruction: HloInstruction, edit: Callable[[Shape], Shape]) -> None:
         """Change the shapes that a custom call names its operands' layouts with."""
         text = instruction.attributes.get(_CONSTRAINTS)
         if text is not None:
-            shapes = map_leaves(as_shape(f"({text[1:-1]})", instruction.name), change)
+            shapes = map_leaves(as_shape(f"({text[1:-1]})", instruction.name), edit)
             inner = shapes.text[1:-1]
             instruction.set_attributes({**instruction.attributes, _CONSTRAINTS: f"{{{inner}}}"})
 

@@ -179,7 +179,11 @@ class TriedPolicies(NamedTuple):
 def try_policies(
     job: Job, given: FrontPoint, timeout: float, on_progress: Callable[[str], None] = lambda _: None
 ) -> TriedPolicies:
-    """Plan a factory's program under each policy, at each place it can be put around."""
+    """Plan a factory's program under each policy, at each place it can be put around.
+
+    A factory with a parameter `checkpoint` says itself what is wrapped; else the function that is
+    differentiated is, and then the bodies of scans.
+    """
     search = _Search(job, given, timeout, on_progress)
     first = search.try_all("gradient")
     if any(places.wrapped == "gradient" and places.gradients * places.scans for places in first):

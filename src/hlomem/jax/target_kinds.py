@@ -90,7 +90,6 @@ class Target(Struct, frozen=True, dict=True):
 
     @property
     def _chip_name(self) -> str:
-        """The chip as hlomem's machines call it."""
         return self.chip
 
     @property

@@ -243,7 +243,6 @@ class _Fits:
             yield self._note(made)
 
     def _is_dear(self, made: Candidate) -> bool:
-        """Whether a candidate costs no less than something that fits."""
         return self._cheapest is not None and made.flops >= self._cheapest
 
     def _note(self, made: Candidate) -> Candidate:

@@ -38,7 +38,6 @@ class Strategy(NamedTuple):
 
 
 def _order(candidate: Candidate, goal: Order) -> Iterator[Candidate]:
-    """The given program in the best order that is found."""
     given = candidate.given
     found = improve(given.stages, given.rules._replace(effort=goal.effort))
     yield replace(

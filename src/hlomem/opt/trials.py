@@ -68,7 +68,6 @@ def _plan_of(compiler: Compiler, data: bytes) -> int | str:
 
 
 def _with_size(candidate: Candidate, size: int) -> Candidate:
-    """The candidate with the bytes of temporaries that a compiler plans."""
     rest = other_bytes(candidate.given.stages)
     return replace(candidate, temporaries=size, total=rest + size)
 

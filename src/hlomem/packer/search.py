@@ -279,7 +279,6 @@ class Search:
         return [self._lower_twin[b]] if offset > state.support[b] else []
 
     def _place(self, state: _State, b: int) -> _State | None:
-        """The state after placing the buffer on its support; None if that is infeasible."""
         offset = state.support[b]
         if self._could_trade(b, offset):
             return None

@@ -163,7 +163,6 @@ class _Finder:
         return self._by_id.get(proto.instruction_id)
 
     def position(self, proto: Any) -> HloPosition:
-        """The part of a result that a location means."""
         found = self._find(proto)
         if found is None:
             self._module.open_all()

@@ -281,7 +281,6 @@ def _differences(now: dict[str, int], before: dict[str, int]) -> list[tuple[str,
 
 
 def _line_of(now: Measurement, before: Measurement | None) -> str:
-    """The line that has grown most, or else the largest."""
     grown = [] if before is None else _differences(now.lines, before.lines)
     if grown and grown[0][1] > 0:
         return grown[0][0]

@@ -128,7 +128,6 @@ def _printed_text(dump: Dump) -> str:
 
 
 def _program_text(dump: Dump) -> str:
-    """The text of a dump's program; empty if it cannot be read."""
     try:
         return "" if dump.module is None else dump.module.searchable_text
     except HlomemError:

@@ -48,7 +48,6 @@ class PlanText:
             yield piece
 
     def _sections(self, kind: Kind) -> Iterator[Iterable[str]]:
-        """The sections of one of the files in order, each as lines."""
         if kind in {"combined", "assignment"}:
             yield self._format_assignment()
         if kind in {"combined", "values"}:

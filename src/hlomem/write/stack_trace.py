@@ -79,7 +79,6 @@ def _flatten(root: _Node) -> Iterator[TraceNode]:
 
 
 def _in_order(node: _Node) -> list[_Node]:
-    """The children with bytes, the largest first."""
     children = [child for child in node.children.values() if child.total]
     return sorted(children, key=lambda child: (-child.total, child.name))
 

@@ -309,7 +309,6 @@ def _is_donation_kept(extension: Any, platform: str) -> bool:
 
 
 def _shape_on(jax: Any, platform: str) -> Any:
-    """A small array on the first device of a platform."""
     device = jax.local_devices(backend=platform)[0]
     sharding = jax.sharding.SingleDeviceSharding(device)
     return jax.ShapeDtypeStruct((16,), "float32", sharding=sharding)

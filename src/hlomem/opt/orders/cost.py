@@ -115,7 +115,6 @@ class Times:
         return own if first is None else own + self._bytes(first)
 
     def _read(self, value: HloInstruction) -> int:
-        """Bytes of a parameter that a fusion reads."""
         whole, parts = self._bytes(value), 0
         for user in value.users:
             is_first = user.operands[0] is value and value not in user.operands[1:]
@@ -158,7 +157,6 @@ def _bytes_of(instruction: HloInstruction, size_of: Callable[[Shape], int]) -> i
 
 
 def _products_in(body: HloComputation) -> int:
-    """Operations of the products in a fusion, and in fusions within it."""
     return sum(
         product_flops(instruction)
         if instruction.opcode != "fusion"

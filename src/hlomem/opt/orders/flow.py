@@ -239,7 +239,6 @@ class FlowBuilder:
         return inner, counted
 
     def _buffers_below(self, computation: HloComputation) -> set[HloBuffer]:
-        """The buffers of values made in a computation or in what it calls."""
         known = self._buffers_in.get(computation)
         if known is None:
             known = {

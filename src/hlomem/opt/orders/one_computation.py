@@ -59,7 +59,6 @@ class _Progress:
 
     @property
     def ready(self) -> list[int]:
-        """The nodes that may run first."""
         return [node for node, waits in enumerate(self._waits) if not waits]
 
     def net(self, node: int) -> int:

@@ -133,7 +133,6 @@ def _made_first(instruction: HloInstruction) -> tuple[bool, int]:
 def _successors(
     instructions: Sequence[HloInstruction],
 ) -> Mapping[HloInstruction, list[HloInstruction]]:
-    """The instructions that wait for each instruction without reading it."""
     found: dict[HloInstruction, list[HloInstruction]] = {}
     for instruction in instructions:
         for earlier in instruction.control_predecessors:

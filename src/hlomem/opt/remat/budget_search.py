@@ -150,7 +150,6 @@ class _Search:
         return cheapest is not None and self._flops(state) >= constants.HOPE * cheapest
 
     def _is_cheap(self) -> bool:
-        """Whether something fits for next to nothing."""
         cheapest = self._cheapest()
         return cheapest is not None and cheapest <= constants.CHEAP * self._program_flops
 

@@ -106,7 +106,6 @@ def _outputs(module: HloModule) -> tuple[EntryArray, ...]:
 
 
 def _output_name(root: HloInstruction, index: ShapeIndex) -> str:
-    """The instruction of an output, looked up through the root tuple."""
     if index and root.opcode == "tuple":
         root = root.operands[index[0]]
     return root.name
