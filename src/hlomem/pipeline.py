@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hlomem.analysis.aliasing import Aliasing, analyze_aliasing
+from hlomem.analysis.aliasing import Aliasing, HloBuffer, analyze_aliasing
 from hlomem.analysis.call_graph import CallGraph
 from hlomem.analysis.dataflow import Dataflow, analyze_dataflow
 from hlomem.analysis.list_order import ListOrder, text_order
@@ -34,7 +34,6 @@ from hlomem.machines.options import Options
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from hlomem.analysis.aliasing import HloBuffer
     from hlomem.analysis.moved_ranges import Dependents
     from hlomem.assign.allocation import BufferAssignment
     from hlomem.assign.simulator import Pack
@@ -44,15 +43,7 @@ if TYPE_CHECKING:
 
 OrderLists: TypeAlias = "Callable[[CallGraph, Options], ListOrder]"
 
-STAGES = (
-    "call_graph",
-    "order",
-    "dataflow",
-    "aliasing",
-    "live_ranges",
-    "colors",
-    "assignment",
-)
+STAGES = ("call_graph", "order", "dataflow", "aliasing", "live_ranges", "colors", "assignment")
 """The stages in order, by the names they have in `Stages`."""
 _SIZELESS = ("call_graph", "order", "dataflow", "aliasing", "colors", "live_ranges", "arrays")
 """Those that do not depend on sizes, if the same arrays stay alike."""
@@ -108,10 +99,7 @@ class Stages(Struct, frozen=True, eq=False, dict=True):
         return again
 
     def repacked(self, pack: Pack | None) -> Stages:
-        """The stages of the same program in the same order, its heaps packed by another algorithm.
-
-        Everything but the assignment is kept.
-        """
+        """The same program and order, its heaps packed by another algorithm; the rest is kept."""
         again = replace(self, pack=pack)
         self._hand_on(again, (*_UNSCHEDULED, "live_ranges"))
         return again
@@ -155,10 +143,7 @@ class Stages(Struct, frozen=True, eq=False, dict=True):
         return again
 
     def why_not_resized(self, shapes: Mapping[Shape, Shape]) -> str:
-        """Why a plan with other extents has to be made anew; empty where it need not.
-
-        Values share places by which arrays are alike; so these have to stay the same ones.
-        """
+        """Why resizing needs a new plan: the same arrays must stay alike; empty if they do."""
         options = self.options
         if self.preset is not NO_PRESET:
             return "values were placed before, for the sizes they had"
@@ -206,7 +191,6 @@ class Stages(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def dataflow(self) -> Dataflow:
-        """The values."""
         return analyze_dataflow(
             self.module,
             self.call_graph,
@@ -221,7 +205,6 @@ class Stages(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def live_ranges(self) -> LiveRanges:
-        """The live range of every value."""
         if self.before is not None:
             from hlomem.analysis.moved_ranges import move_live_ranges  # noqa: PLC0415 - few need it
 
@@ -270,7 +253,6 @@ class Stages(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def dependents(self) -> Dependents:
-        """The values that move with an instruction."""
         from hlomem.analysis.moved_ranges import find_dependents  # noqa: PLC0415 - few need it
 
         return find_dependents(self.dataflow, self.aliasing)
@@ -285,10 +267,7 @@ class Stages(Struct, frozen=True, eq=False, dict=True):
 
     @property
     def peak(self) -> PeakMoment | None:
-        """The moment at which most bytes are alive, as XLA counts; None where a size is unknown.
-
-        It needs no offsets.
-        """
+        """The moment at which most bytes are alive, as XLA counts; None where a size is unknown."""
         return find_peak(self.live_ranges, self.shapes)
 
 
@@ -298,9 +277,7 @@ def _differ_in_extents(one: Shape, other: Shape) -> bool:
         return True
     if one.is_buffer and other.is_buffer:
         one, other = one.elements[0], other.elements[0]
-    kinds = [
-        (shape.element_type, shape.dynamic, shape.layout, shape.rank) for shape in (one, other)
-    ]
+    kinds = [(side.element_type, side.dynamic, side.layout, side.rank) for side in (one, other)]
     is_split = one.layout is not None and bool(one.layout.split_configs)
     return one.is_array and kinds[0] == kinds[1] and not is_split
 

@@ -1,7 +1,4 @@
-"""Two ways to evaluate a change: plan the changed program, or replay the temporaries.
-
-XLA would also fuse and schedule differently, so that each rule gives a `Spread`.
-"""
+"""Plans a changed program or replays temporaries; XLA may fuse otherwise, hence a `Spread`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Memory against operations: points of a program with more and more rematerialization.
-
-Where a compiler continues after the hook, its plans determine the sizes.
-"""
+"""Memory against operations; after the hook, the compiler's plans determine the sizes."""
 
 from __future__ import annotations
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem import hlo
+from hlomem.api.pack import Buffer, pack
 from hlomem.api.plan import plan
 from hlomem.api.replan import replan
-from hlomem.api.tight_packing import pack_tightly
+from hlomem.assign.packing import Packing as Heap
 from hlomem.base.errors import UnsupportedError
 from hlomem.dump.dump import Dump
 from hlomem.hlo.text.printer import format_module
 from hlomem.opt.candidate import Candidate, Program, start_text, with_schedule
 from hlomem.opt.constants import RECOMPUTE
 from hlomem.opt.goal import Effort, Rules, Share, check_rules
+from hlomem.opt.orders.planned_orders import temporary_bytes
 from hlomem.opt.remat.origins import find_origins
 from hlomem.opt.search import find_accepted, find_order
 from hlomem.report.data.improvement import (
@@ -24,10 +26,12 @@ from hlomem.report.data.improvement import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
+    from hlomem.assign.packing import BufferInterval
     from hlomem.hlo.ir import HloModule
     from hlomem.opt.orders.search import Improvement, Orders
+    from hlomem.packer.buffers import Packing
     from hlomem.pipeline import Stages
 
 
@@ -224,3 +228,40 @@ def _refuse_fixed(stages: Stages) -> None:
         problem = "values lie in fast memory where they were placed for the order at hand"
         hint = "a TPU's program can only get another order before that, while it is compiled"
         raise UnsupportedError(source, source.first_line, problem, hint)
+
+
+_PROVEN = frozenset({"at the bound", "proven optimal"})
+_EFFORT = 2_000
+"""Steps of exact search for one heap; nearly all reach the bound without any."""
+
+
+class TightHeap(NamedTuple):
+    """The temporaries of an order in the best packing that was found."""
+
+    size: int
+    bound: int
+    """Bytes that no packing of this order can do without."""
+    is_proven: bool
+
+
+def pack_tightly(stages: Stages) -> TightHeap:
+    """Pack temporaries as tightly as can be found; XLA cannot be told to use that."""
+    packings: list[Packing] = []
+
+    def place(intervals: Sequence[BufferInterval], alignment: int) -> Heap:
+        buffers = [_as_buffer(interval, alignment) for interval in intervals]
+        packings.append(pack(buffers, effort=_EFFORT))
+        offset_of = packings[-1].offset_of
+        offsets = {interval.id: offset_of[interval.id] for interval in intervals}
+        return Heap(offsets, packings[-1].height)
+
+    size = temporary_bytes(stages.repacked(place))
+    slack = sum(packing.height - packing.lower_bound for packing in packings)
+    is_proven = all(packing.status in _PROVEN for packing in packings)
+    return TightHeap(size, size if is_proven else size - slack, is_proven)
+
+
+def _as_buffer(interval: BufferInterval, alignment: int) -> Buffer:
+    """A buffer whose lives do not include their ends."""
+    more = tuple((start, end + 1) for start, end in interval.colocations)
+    return Buffer(interval.id, interval.start, interval.end + 1, interval.size, alignment, more)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from hlomem.check.evidence import as_evidence, value_finding
 from hlomem.check.findings import Finding, ValueEvidence
-from hlomem.view.joined import display_name
+from hlomem.view.joined import JoinedDump, PlacedValue, display_name
 from hlomem.view.shapes import parse_shape_or_none
 
 if TYPE_CHECKING:
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from hlomem.base.quantities import ValueId
     from hlomem.dump.records import LiveRanges, ShapeIndex, UsedValue
     from hlomem.view.instruction_line import PrintedInstruction
-    from hlomem.view.joined import JoinedDump, PlacedValue
 
 
 def check_completeness(joined: JoinedDump) -> Iterator[Finding]:

@@ -1,7 +1,4 @@
-"""Reads one unit: its programs as rows, or an error row instead.
-
-Remote files are copied into a temporary folder, so that the readers are those of the commands.
-"""
+"""Reads one unit: its programs as rows, or an error row; remote files are copied first."""
 
 from __future__ import annotations
 

@@ -50,16 +50,12 @@ class Fact(Generic[T]):
 
 
 class NameParts(NamedTuple):
-    """A name, taken apart."""
-
     base: str
     number: int
     """-1 where it has none."""
 
 
 class Application(NamedTuple):
-    """The instruction that applies a computation."""
-
     opcode: str
     site: HloInstruction | None = None
     """None inside a fused body."""
@@ -110,10 +106,7 @@ class Trace:
 
     @Fact
     def time_by_regions(self) -> tuple[int, int]:
-        """The time at which it was finished, after all it calls, where numbers do not tell.
-
-        A module that is read anew loses the numbers that were taken.
-        """
+        """The time at which it was finished, after all it calls, where numbers do not tell."""
         last = self.region
         visited: set[Trace] = set()
         pending = [self]

@@ -41,7 +41,6 @@ def _barriers(module: HloModule) -> list[HloInstruction]:
 
 
 def _follows_barrier(barrier: HloInstruction) -> bool:
-    """Whether its operand forwards results of another barrier."""
     return any(
         source.opcode == "get-tuple-element" and source.operands[0].opcode == _BARRIER
         for source in barrier.operands[0].operands

@@ -29,7 +29,6 @@ class ModuleDraft:
         self._computation_of: dict[HloComputation, HloComputation] = {}
         self._given_of: dict[HloComputation, HloComputation] = {}
         self._model_of: dict[HloInstruction, HloInstruction] = {}
-        """By new instruction the one that it is a copy of."""
         self._instruction_of: dict[HloInstruction, HloInstruction] = {}
         self._drafts: dict[HloComputation, Draft] = {}
         self._removed: set[HloInstruction] = set()
@@ -121,7 +120,6 @@ class ModuleDraft:
         return computation.instructions if draft is None else draft.instructions
 
     def root(self, computation: HloComputation) -> HloInstruction:
-        """The root of a computation of this module as it is now."""
         draft = self._drafts.get(computation)
         return computation.root if draft is None else draft.root
 
@@ -143,12 +141,10 @@ class ModuleDraft:
         return draft
 
     def drafts(self) -> Iterator[Draft]:
-        """All computations, to be changed."""
         for computation in list(self.module.computations):
             yield self.draft(computation)
 
     def remove(self, instruction: HloInstruction) -> None:
-        """Take an instruction out of its computation."""
         self.draft(instruction.parent).instructions.remove(instruction)
         self._removed.add(instruction)
 
@@ -157,10 +153,7 @@ class ModuleDraft:
     def copy_computation(
         self, computation: HloComputation, suffix: str, before: HloComputation | None = None
     ) -> Draft:
-        """Add a second computation like one, instructions and callees of the same names.
-
-        It stands after its original, unless it is to stand right before another.
-        """
+        """Add a second computation like one, after its original or right before another."""
         original = self.computation(computation)
         self.track(original)
         listed = self.listed(original)
@@ -176,10 +169,7 @@ class ModuleDraft:
         return self.add(name, original, position, list(copy_of.values()), root)
 
     def separate(self, made: Draft, suffix: str, *, is_deep: bool = False) -> None:
-        """Give a copied computation names of its own, and its fusions bodies of their own.
-
-        What it applies, or calls otherwise, is shared, unless the copy is to be deep.
-        """
+        """Give a copy and its fusions names of their own; other callees too if it is deep."""
         pending, clone_of = [made], dict[HloComputation, HloComputation]()
         while pending:
             current = pending.pop()

@@ -129,10 +129,7 @@ class Rewriter:
         payload: str = "",
         like: HloInstruction | None = None,
     ) -> HloInstruction:
-        """Add an instruction before another, with what `ComputationBuilder.add` takes.
-
-        Where a message knows more of an instruction than a text, it is `like` another.
-        """
+        """Add an instruction before another, as `ComputationBuilder.add`, or `like` a known one."""
         before = self._draft.instruction(before)
         draft = self._draft.draft(before.parent)
         position = draft.position(before)
@@ -299,10 +296,7 @@ class Rewriter:
         return made.computation
 
     def clone_fused(self, computation: HloComputation, suffix: str = CLONE) -> HloComputation:
-        """Add a second body for a fusion, with second bodies for those in it.
-
-        What they apply is shared.
-        """
+        """Add a second body for a fusion, and for those in it; what they apply is shared."""
         check_name(suffix, "a clone")
         return self._draft.clone_fused(computation, suffix)
 
@@ -337,11 +331,7 @@ class Rewriter:
     # Everywhere.
 
     def change_element_type(self, old: str, new: str) -> None:
-        """Change every array of one element type to another.
-
-        The bytes change, and nothing else: a `bitcast-convert` between types of equal width is
-        left as one between others.
-        """
+        """Change every array of one element type to another: the bytes change, and nothing else."""
         known = {
             name: element_type
             for name, element_type in ELEMENT_TYPE_BY_TEXT.items()
@@ -391,13 +381,11 @@ class Rewriter:
                     self._map_constraints(instruction, change)
         return is_any
 
-    def _map_constraints(
-        self, instruction: HloInstruction, change: Callable[[Shape], Shape]
-    ) -> None:
+    def _map_constraints(self, instruction: HloInstruction, edit: Callable[[Shape], Shape]) -> None:
         """Change the shapes that a custom call names its operands' layouts with."""
         text = instruction.attributes.get(_CONSTRAINTS)
         if text is not None:
-            shapes = map_leaves(as_shape(f"({text[1:-1]})", instruction.name), change)
+            shapes = map_leaves(as_shape(f"({text[1:-1]})", instruction.name), edit)
             inner = shapes.text[1:-1]
             instruction.set_attributes({**instruction.attributes, _CONSTRAINTS: f"{{{inner}}}"})
 

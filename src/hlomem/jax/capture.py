@@ -12,7 +12,7 @@ import atexit
 import shutil
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
@@ -31,8 +31,6 @@ from hlomem.proto.programs import open_programs
 from hlomem.proto.schema import parse_message
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from hlomem.jax.pass_.hook import SeenModule
 
 _SETTINGS: dict[str, Any] = {

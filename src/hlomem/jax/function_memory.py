@@ -14,22 +14,20 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from hlomem.api.explain import explain
+from hlomem.api.explain import MemoryExplanation, explain
 from hlomem.api.load import load
 from hlomem.api.opening import machine_of
 from hlomem.api.protos import open_chosen, programs_in
 from hlomem.base.errors import CommandError, InputError
 from hlomem.dump.dump import Dump
 from hlomem.jax.compile.programs import lower, module_name, result_names, write_dump
-from hlomem.jax.target_kinds import MissingSoftwareError, parse_target
+from hlomem.jax.target_kinds import MissingSoftwareError, Target, parse_target
 from hlomem.machines.capacity import capacity_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hlomem.api.explain import MemoryExplanation
     from hlomem.hlo.ir import HloModule
-    from hlomem.jax.target_kinds import Target
     from hlomem.machines.machine import Machine
 
 

@@ -38,11 +38,9 @@ MAX_BORROWING_ROUNDS = 3
 MAX_CONSTRUCTED = 3
 """Constructions that are planned in such a round, beside what moves lead to."""
 MAX_CLIMBED = 2
-"""How many of the best plans of the entry are climbed from, beside that of the given order; and how
-many of what it runs, those that need most."""
+"""The number of the entry's best plans to climb from, and of those of what it runs."""
 TRANSFER_FACTOR = 10
-"""How much longer a byte takes between devices than within one. Figures of current accelerators, to
-within a factor of two."""
+"""How much longer a byte takes between devices, within a factor of two."""
 HOST_FACTOR = 64
 """How much longer it takes to the host, or from it. The same."""
 MAX_BOUND_NODES = 12_000

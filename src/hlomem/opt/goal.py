@@ -1,7 +1,4 @@
-"""The goals of the optimiser, the rules it keeps, and the work that an effort allows.
-
-All limits count steps, plans or nodes, never seconds: answers are the same on every machine.
-"""
+"""Goals, rules and limits of the optimiser, which count steps, never seconds: reproducible."""
 
 from __future__ import annotations
 
@@ -25,11 +22,9 @@ class Rules(NamedTuple):
     may_reorder_collectives: bool = False
     """For programs of which every device runs the same, and gets the same order."""
     max_slowdown: float = 0.0
-    """The share of the program's time, by the model of `orders/cost.py`, that what runs in the
-    background may no longer be hidden for."""
+    """The share of the modelled time (`orders/cost.py`) that may no longer be hidden."""
     recompute: float = 0.0
-    """The share of a program's operations, and of its modelled time, that computing values again
-    may add; nothing is computed again for 0."""
+    """The share of operations and modelled time that computing values again may add."""
 
     def allowed(self, host_color: int | None = None) -> Allowed:
         """The rules as checkers know them."""
@@ -78,8 +73,6 @@ class Budget(NamedTuple):
 
 
 class Front(NamedTuple):
-    """Memory against operations."""
-
     price: int = 0
 
 
@@ -119,8 +112,6 @@ AS_IS = -1
 
 
 class Start(NamedTuple):
-    """A program to begin with."""
-
     price: int
     """For which it is cut at its peak, or `AS_IS`."""
     is_lowered: bool = False
@@ -168,7 +159,6 @@ class WorkLeft:
 
     @property
     def is_spent(self) -> bool:
-        """Whether nothing more is looked for."""
         return self.steps <= 0 or self.plans <= 0
 
 

@@ -1,7 +1,4 @@
-"""ShapeProto → `Shape` and back (`xla/shape.cc`, `xla/layout.cc`).
-
-Recursion is bounded: protobuf rejects messages nested more than a hundred deep.
-"""
+"""ShapeProto ⇄ `Shape` (`xla/shape.cc`, `xla/layout.cc`); protobuf bounds the recursion."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""`narrow`: compute in a narrower type with unchanged parameters (mixed precision).
-
-CPUs convert back and may need more. At most: more values stay in fast memory.
-"""
+"""`narrow`: compute in a narrower type; parameters stay. CPUs convert back, may need more."""
 
 from __future__ import annotations
 

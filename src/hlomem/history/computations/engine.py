@@ -71,8 +71,6 @@ def where(made: Callable[[Trace], bool]) -> Find:
 
 
 class Claims:
-    """The passes that made computations, as far as they are known."""
-
     def __init__(self, traces: Traces, stages: Sequence[Stage]) -> None:
         self.traces = traces
         self.free: dict[Trace, None] = dict.fromkeys(traces.values())
@@ -101,7 +99,6 @@ class Claims:
         return self._made.get(name, [])
 
     def made_in(self, stage: Stage) -> list[Trace]:
-        """The computations of a stage, pass by pass."""
         return [trace for maker in stage.passes for trace in self.made_by(maker.name)]
 
     def once(self, find_out: Callable[[Claims], T]) -> T:

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from hlomem.history.computations.engine import when_met
+from hlomem.history.computations.engine import Claims, Priority, when_met
 
 if TYPE_CHECKING:
-    from hlomem.history.computations.engine import Claims, Priority
     from hlomem.history.evidence import Trace
 
 APPLIED_ACROSS_DEVICES = ("all-reduce", "all-reduce-start", "reduce-scatter")
@@ -59,10 +58,7 @@ def _places_of_clones(claims: Claims) -> dict[Trace, Priority]:
 
 
 def _first_channels(clones: list[Trace]) -> dict[Trace, int | None]:
-    """The channels that clones were made for; of one kind, a younger has no smaller one.
-
-    Later passes put collectives in the place of others, and give them channels anew.
-    """
+    """The channels that clones were made for; later passes give collectives others."""
     last_of: dict[str, int] = {}
     channels: dict[Trace, int | None] = {}
     for clone in sorted(clones, key=lambda trace: trace.parameter_number):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from hlomem.history.computations.incremental_order import NONE_VANISHED, Vanished
 from hlomem.history.computations.partitioner import is_cloned_for_partitions
 from hlomem.history.names import CLONE, SUNK, WIDENED, flow_name, number_of, split_number
-from hlomem.hlo.ir import MAIN_THREAD
+from hlomem.hlo.ir import MAIN_THREAD, HloComputation, HloInstruction
 from hlomem.hlo.opcodes import RUN_IN_PLACE
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from hlomem.history.computations.engine import Claims
     from hlomem.history.evidence import Trace, Traces
-    from hlomem.hlo.ir import HloComputation, HloInstruction
 
 _COPY_FUSION = "copy_fusion"
 BITCAST_FUSION = "bitcast_fusion"
@@ -48,10 +47,7 @@ def find_widened(claims: Claims) -> Iterator[Trace]:
 
 
 def find_sunk(claims: Claims) -> Iterator[Trace]:
-    """Bodies of loops into which constants were sunk, outer ones first.
-
-    Those in a computation are sunk into before any of what it calls is looked at, the last first.
-    """
+    """Bodies of loops into which constants were sunk, outer ones first, the last first."""
     agenda = [claims.traces.entry]
     visited: set[Trace] = set()
     while agenda:
@@ -211,7 +207,6 @@ def _flow_of(trace: Trace) -> Trace:
 
 
 def is_copy_fusion(trace: Trace) -> bool:
-    """True if it is the body of a fusion around a copy."""
     return trace.name.startswith(_COPY_FUSION)
 
 
@@ -238,10 +233,7 @@ def _number_inside(trace: Trace) -> tuple[int, int]:
 
 
 def _with_all_callees(trace: Trace) -> Iterator[Trace]:
-    """An asynchronous computation after all that it calls.
-
-    What runs on a sparse core was moved into a module of its own and back: its reducers are copies.
-    """
+    """An asynchronous computation after its callees; reducers on a sparse core are copies."""
     for callee in trace.callees:
         is_copy = callee.computation.execution_thread != MAIN_THREAD
         if not trace.is_fused or callee.is_fused or is_copy:

@@ -17,15 +17,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import IntEnum
 from sys import intern
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from hlomem.base.errors import ParseError
 from hlomem.base.native import kernel
 from hlomem.base.patterns import lazy_pattern
-from hlomem.hlo.ir import HloInstruction
-from hlomem.hlo.opcodes import CALL_ATTRIBUTE_NAMES, KNOWN_OPCODES, as_opcode, traits_of
+from hlomem.hlo.ir import HloComputation, HloInstruction
+from hlomem.hlo.opcodes import CALL_ATTRIBUTE_NAMES, KNOWN_OPCODES, Opcode, as_opcode, traits_of
 from hlomem.hlo.text.async_sugar import desugar, is_sugared
 from hlomem.hlo.text.attributes import (
     FIRST_INDEX,
@@ -35,14 +34,8 @@ from hlomem.hlo.text.attributes import (
     split_attributes,
 )
 from hlomem.hlo.text.operands import OperandScope
-from hlomem.hlo.text.scanner import RowPart
-from hlomem.hlo.text.shape_parser import INDEX_COMMENT
-
-if TYPE_CHECKING:
-    from hlomem.hlo.ir import HloComputation
-    from hlomem.hlo.opcodes import Opcode
-    from hlomem.hlo.text.scanner import InstructionRow
-    from hlomem.hlo.text.shape_parser import ShapeTable
+from hlomem.hlo.text.scanner import InstructionRow, RowPart
+from hlomem.hlo.text.shape_parser import INDEX_COMMENT, ShapeTable
 
 CONTROL_PREDECESSORS = "control-predecessors"
 
@@ -151,10 +144,7 @@ def link_body(
     *,
     has_control: bool,
 ) -> list[HloComputation]:
-    """Make instructions of rows and hand them to the computation; raises `RowProblem`.
-
-    Returns the computations called other than by fusions, some maybe more than once.
-    """
+    """Fill a computation from rows, or raise `RowProblem`; returns callees other than fusions'."""
     body = _Body(OperandScope(computation, shapes), callees)
     try:
         root = _link_rows(body, rows, shapes, has_control)

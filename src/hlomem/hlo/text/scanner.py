@@ -180,10 +180,7 @@ def instruction_rows(text: str, start: int, end: int) -> list[InstructionRow] | 
 
 
 def calling_rows(text: str, start: int, end: int) -> list[tuple[Opcode, str]] | None:
-    """Opcode and attributes of each line of a body that seems to call computations.
-
-    None where such a line does not plainly hold an instruction.
-    """
+    """Opcode and attributes of lines that seem to call; None where one is no plain instruction."""
     if _calling_rows is not None and text.isascii():
         rows = _calling_rows(text, start, end)
         if rows is not None:
@@ -231,10 +228,7 @@ def outline_rows(text: str, start: int, end: int) -> list[tuple[str, Opcode]]:
 
 
 def row_part(text: str, start: int, end: int, row: int, part: RowPart | None) -> Span:
-    """The span of a row or a part of it, found by cutting the body again.
-
-    An empty part is the place behind the opcode.
-    """
+    """The span of a row or a part of it; an empty part is the position after the opcode."""
     matches = _INSTRUCTION.finditer(text, start, end)
     match = next(match for position, match in enumerate(matches) if position == row)
     if part is None:

@@ -98,10 +98,7 @@ def unproven_attributes(texts: Iterable[str]) -> set[str]:
 
 
 def _texts_to_search(texts: list[str]) -> Iterable[str]:
-    """The texts to search for repeated names; many are equal up to their metadata.
-
-    A text is given whole unless its metadata comes last.
-    """
+    """The texts to search for repeated names; whole unless the metadata comes last."""
     heads: dict[str, str] = {}
     for text in texts:
         head, _, rest = text.partition(_METADATA)

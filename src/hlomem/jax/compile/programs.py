@@ -108,8 +108,6 @@ _was_enabled = True
 
 
 class Compile(NamedTuple):
-    """The outcome of a compile."""
-
     compiled: Any
     """The Compiled; None where XLA refused the program."""
     refusal: str = ""

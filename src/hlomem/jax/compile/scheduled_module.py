@@ -1,7 +1,4 @@
-"""A factory's program; while it is compiled, the module handed to passes is written to a file.
-
-A policy of `jax.checkpoint` may be put around a part of the program.
-"""
+"""Writes the module handed to passes, maybe with a policy of `jax.checkpoint` in the program."""
 
 from __future__ import annotations
 
@@ -16,20 +13,17 @@ import msgspec
 from msgspec import Struct
 
 from hlomem.base.source import visible
-from hlomem.jax.compile.factories import find_factory, make_program
+from hlomem.jax.compile.factories import FactoryProgram, find_factory, make_program
 from hlomem.jax.compile.messages import Job
-from hlomem.jax.compile.parent import CompileError, plan_in_child
+from hlomem.jax.compile.parent import CompileError, PlannedProgram, plan_in_child
 from hlomem.jax.compile.programs import module_name
 from hlomem.jax.pass_.hook import put_pass
-from hlomem.jax.target_kinds import parse_target
+from hlomem.jax.target_kinds import Target, parse_target
 from hlomem.proto.edit import name_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from hlomem.jax.compile.factories import FactoryProgram
-    from hlomem.jax.compile.parent import PlannedProgram
-    from hlomem.jax.target_kinds import Target
 
 Place: TypeAlias = Literal["checkpoint", "gradient", "scan"]
 PARAMETER = "checkpoint"

@@ -1,7 +1,4 @@
-"""A log of the pass, program by program: kept in this process, shown by `report`.
-
-Programs that JAX takes from its cache on disk pass through no compiler, and are not listed.
-"""
+"""A log of the pass in this process; programs from JAX's cache on disk are not listed."""
 
 from __future__ import annotations
 
@@ -70,8 +67,7 @@ class Outcome(NamedTuple):
     hungriest: str = ""
     """The instruction that needs most at once."""
     verdict: str = ""
-    """How good the order is known to be, as `hlomem improve` says it: `at the bound`, `proven` or
-    `open`; empty where the compiler was asked instead."""
+    """As `hlomem improve` says: `at the bound`, `proven`, `open`; empty if a compiler was asked."""
 
     @property
     def missing(self) -> int:

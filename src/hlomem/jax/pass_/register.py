@@ -23,13 +23,13 @@ from hlomem.jax.pass_.answer_cache import AnswerStore
 from hlomem.jax.pass_.hook import clear_pass, put_pass
 from hlomem.jax.pass_.log import logger
 from hlomem.jax.pass_.transform import Limits, Transform
-from hlomem.jax.target_kinds import parse_target, version_of
+from hlomem.jax.target_kinds import Target, parse_target, version_of
 from hlomem.machines.capacity import parse_capacity
-from hlomem.machines.options import options_for
+from hlomem.machines.options import Options, options_for
 from hlomem.machines.registry import find_device, find_machine, machines_of
 from hlomem.machines.releases import Release
 from hlomem.opt.constants import RECOMPUTE
-from hlomem.opt.goal import Rules, check_rules
+from hlomem.opt.goal import Effort, Rules, check_rules
 from hlomem.proto.edit import write_orders
 from hlomem.proto.module import read_module
 
@@ -38,10 +38,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from hlomem.hlo.ir import HloInstruction
-    from hlomem.jax.target_kinds import Target
     from hlomem.machines.machine import ChangedAfterHook
-    from hlomem.machines.options import Options
-    from hlomem.opt.goal import Effort
 
 FIRST_JAX = "0.10.2"
 DEFAULT_PLATFORMS = ("cpu", "cuda")
@@ -155,7 +152,6 @@ def _transform(
 
 
 def _chip_here(platform: str) -> str:
-    """The name of this machine's chips."""
     if platform in _backends():
         kind = import_module("jax").local_devices(backend=platform)[0].device_kind
         machine = find_device(platform, kind)
@@ -244,7 +240,6 @@ def _choose_platforms(platforms: Sequence[str] | str | None) -> list[str]:
 
 
 def _backends() -> list[str]:
-    """The platforms this process has devices of."""
     return list(import_module("jax.extend.backend").backends())
 
 
@@ -314,7 +309,6 @@ def _is_donation_kept(extension: Any, platform: str) -> bool:
 
 
 def _shape_on(jax: Any, platform: str) -> Any:
-    """A small array on the first device of a platform."""
     device = jax.local_devices(backend=platform)[0]
     sharding = jax.sharding.SingleDeviceSharding(device)
     return jax.ShapeDtypeStruct((16,), "float32", sharding=sharding)

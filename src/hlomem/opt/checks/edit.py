@@ -11,19 +11,12 @@ import re
 from bisect import bisect_right
 from typing import TYPE_CHECKING, TypeAlias
 
-from hlomem.check.flow import trace
-from hlomem.opt.checks.order import (
-    STRICT,
-    find_families,
-    find_order_problems,
-    run_times,
-    touching,
-)
+from hlomem.check.flow import Flow, Position, trace
+from hlomem.opt.checks.order import STRICT, find_families, find_order_problems, run_times, touching
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hlomem.check.flow import Flow, Position
     from hlomem.hlo.ir import HloComputation, HloInstruction, HloModule
     from hlomem.opt.checks.order import Allowed
 
@@ -51,7 +44,6 @@ OF_CLONE = re.compile(r"\.(?:remat|clone)\d*(?:\.\d+)?$")
 
 
 def find_edit_problems(given: HloModule, edited: HloModule, allowed: Allowed = STRICT) -> list[str]:
-    """Problems of an edited module."""
     problems = [*check_header(given, edited), *_compare(given, edited)]
     problems = problems or find_order_problems(given, edited, allowed)
     return problems or list(_check_new_readers(given, edited))

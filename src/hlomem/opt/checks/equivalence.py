@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from hlomem.hlo.shape import Shape
 from hlomem.opt.checks.edit import Classes, check_header, is_pure, text_of
-from hlomem.opt.checks.order import STRICT
+from hlomem.opt.checks.order import STRICT, Allowed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from hlomem.hlo.ir import HloComputation, HloInstruction, HloModule
     from hlomem.hlo.opcodes import Opcode
-    from hlomem.opt.checks.order import Allowed
 
 Value: TypeAlias = "int | tuple[Value, ...]"
 """A term's number, or the values of a tuple's elements."""
@@ -140,7 +139,6 @@ class _Terms:
         self._classes = Classes()
         self._number_of: dict[tuple[object, ...], int] = {}
         self._integer: dict[int, int] = {}
-        """By term the integer it is."""
         self._source: dict[int, int] = {}
         """By term of the same bytes in another shape: whose."""
         self._shape: dict[int, Shape] = {}

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from hlomem.check.flow import trace
 from hlomem.hlo.rewrite import Rewriter
 from hlomem.opt.checks.edit import find_edit_problems
-from hlomem.opt.checks.order import find_families
+from hlomem.opt.checks.order import Allowed, find_families
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hlomem.hlo.ir import HloInstruction, HloModule
-    from hlomem.opt.checks.order import Allowed
 
 _START, _DONE = "copy-start", "copy-done"
 _CHAIN = (_DONE, _START, _DONE, _START)
@@ -32,11 +31,7 @@ class _Trip(NamedTuple):
     copies: tuple[HloInstruction, ...]
 
 
-def find_move_problems(
-    given: HloModule,
-    edited: HloModule,
-    allowed: Allowed,
-) -> list[str]:
+def find_move_problems(given: HloModule, edited: HloModule, allowed: Allowed) -> list[str]:
     """Problems of a module with values in the host's memory."""
     known = {instruction.name for instruction in given.entry.instructions}
     new = [

@@ -10,12 +10,11 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from hlomem.check.flow import Position, iter_running, trace
+from hlomem.check.flow import Flow, Index, Position, iter_running, trace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from hlomem.check.flow import Flow, Index
     from hlomem.hlo.ir import HloComputation, HloInstruction, HloModule
 
 Orders: TypeAlias = "Mapping[HloComputation, Sequence[HloInstruction]]"
@@ -101,9 +100,7 @@ def _check_sequence(computation: HloComputation, order: Sequence[HloInstruction]
 
 
 def _check_effects(
-    old: Sequence[HloInstruction],
-    order: Sequence[HloInstruction],
-    may_reorder_collectives: bool,
+    old: Sequence[HloInstruction], order: Sequence[HloInstruction], may_reorder_collectives: bool
 ) -> Iterator[str]:
     counted = _OUTSIDE if may_reorder_collectives else _OUTSIDE | _WITH_OTHERS
     known: dict[HloComputation, bool] = {}

@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from hlomem.base.errors import EditError
-from hlomem.hlo.shape import tuple_shape
+from hlomem.hlo.shape import Shape, tuple_shape
 from hlomem.hlo.text.body import CONTROL_PREDECESSORS
-from hlomem.opt.loops.choice import BodyValues, repeated_by
-from hlomem.opt.loops.fusion_edit import fitting_attributes
+from hlomem.opt.loops.choice import BodyValues, LoopPlan, repeated_by
+from hlomem.opt.loops.fusion_edit import FusionEdits, LoopDraft, fitting_attributes
 from hlomem.opt.loops.stacks import fusion_of, narrowed, stacked
 from hlomem.opt.remat.edit import SUFFIX
 
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from hlomem.hlo.body_draft import Draft
     from hlomem.hlo.ir import HloComputation, HloInstruction
     from hlomem.hlo.opcodes import Opcode
-    from hlomem.hlo.shape import Shape
-    from hlomem.opt.loops.choice import LoopPlan
-    from hlomem.opt.loops.fusion_edit import FusionEdits, LoopDraft
     from hlomem.opt.loops.pairs import Loop, Stack
 
 Copies: TypeAlias = "Mapping[HloInstruction, HloInstruction]"
@@ -55,8 +52,6 @@ def _step(numbers: Sequence[int]) -> int | None:
 
 
 class Remaker:
-    """The second body on its way."""
-
     def __init__(
         self,
         plan: LoopPlan,
@@ -375,12 +370,7 @@ class Remaker:
                 given[parameter] = inside
         return given
 
-    def _root(
-        self,
-        draft: Draft,
-        root: Root,
-        copy_of: Copies,
-    ) -> HloInstruction:
+    def _root(self, draft: Draft, root: Root, copy_of: Copies) -> HloInstruction:
         """A result of a fusion: a value of its body, or that in the type of a stack."""
         if not isinstance(root, tuple):
             return copy_of[root]
@@ -391,10 +381,7 @@ class Remaker:
         return made
 
     def _take(
-        self,
-        fusion: HloInstruction,
-        roots: Sequence[Root],
-        results: Sequence[HloInstruction],
+        self, fusion: HloInstruction, roots: Sequence[Root], results: Sequence[HloInstruction]
     ) -> None:
         for number, (root, result) in enumerate(zip(roots, results, strict=True)):
             made = fusion

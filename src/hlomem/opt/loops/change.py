@@ -8,13 +8,13 @@ from msgspec.structs import replace
 
 from hlomem.base.errors import EditError
 from hlomem.hlo.shape import ElementType, Shape, default_layout, tuple_shape
-from hlomem.opt.candidate import planned, start_text
+from hlomem.opt.candidate import Candidate, planned, start_text
 from hlomem.opt.checks import Change
 from hlomem.opt.constants import MAX_PAIRS
 from hlomem.opt.loops.backward_body import Remaker, find_counter
-from hlomem.opt.loops.choice import kept_stacks, plan_loops
+from hlomem.opt.loops.choice import LoopPlan, kept_stacks, plan_loops
 from hlomem.opt.loops.fusion_edit import FusionEdits, LoopDraft
-from hlomem.opt.loops.pairs import find_pairs
+from hlomem.opt.loops.pairs import Loop, find_pairs
 from hlomem.opt.loops.stacks import stacked
 from hlomem.opt.orders.cost import Costs, program_flops
 from hlomem.opt.orders.effects import Effects
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 
     from hlomem.hlo.body_draft import Draft
     from hlomem.hlo.ir import HloInstruction, HloModule
-    from hlomem.opt.candidate import Candidate
-    from hlomem.opt.loops.choice import LoopPlan
-    from hlomem.opt.loops.pairs import Loop
     from hlomem.pipeline import Stages
 
 

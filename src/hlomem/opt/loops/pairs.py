@@ -89,8 +89,6 @@ class Stack(NamedTuple):
 
 
 class LoopPair(NamedTuple):
-    """Two loops of one computation."""
-
     first: Loop
     second: Loop
     stacks: tuple[Stack, ...]

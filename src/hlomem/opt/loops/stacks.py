@@ -30,8 +30,6 @@ _OPAQUE = "kCustom"
 
 
 class Write(NamedTuple):
-    """The writing of one slice in every iteration."""
-
     runs: HloInstruction
     """The instruction of the body that does it."""
     number: int
@@ -74,7 +72,6 @@ def stacked(shape: Shape, count: int) -> Shape:
 
 
 def one_slice(shape: Shape) -> Shape:
-    """The shape of a stack of one slice."""
     return Shape(shape.element_type, (1, *shape.dimensions[1:]), (), shape.layout)
 
 
@@ -220,7 +217,6 @@ def _is_called_once(runs: HloInstruction, callers: Callers) -> bool:
 
 
 def places_of_write(write: Write, ticks: Ticks) -> list[int] | None:
-    """By iteration the place that is written."""
     fusion = fusion_of(write.runs)
     path = () if fusion is None else (write.runs,) if fusion is write.runs else (write.runs, fusion)
     return _places(_Slice(path, write.access), ticks)
@@ -229,11 +225,7 @@ def places_of_write(write: Write, ticks: Ticks) -> list[int] | None:
 # Reads.
 
 
-def places_of_read(
-    read: Read,
-    ticks: Ticks,
-    callers: Callers,
-) -> list[list[int]] | None:
+def places_of_read(read: Read, ticks: Ticks, callers: Callers) -> list[list[int]] | None:
     """By slice and iteration the place that is read; None where anything else is done."""
     slices = _slices_of(read.instruction, read.number, (), callers)
     if not slices:
@@ -244,10 +236,7 @@ def places_of_read(
 
 
 def _slices_of(
-    user: HloInstruction,
-    number: int,
-    path: tuple[HloInstruction, ...],
-    callers: Callers,
+    user: HloInstruction, number: int, path: tuple[HloInstruction, ...], callers: Callers
 ) -> list[_Slice]:
     """The slices that an instruction takes of an operand; none where it does anything else."""
     if user.opcode == _READ:

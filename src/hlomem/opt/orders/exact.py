@@ -110,7 +110,6 @@ class _State:
         return peak, after
 
     def run(self, node: int) -> None:
-        """Let a node run."""
         self._before.append((self.level, self.ready))
         self._enter(node)
         self._leave(node)
@@ -123,7 +122,6 @@ class _State:
                 insort(self.ready, follower)
 
     def take_back(self) -> None:
-        """Undo the last that has run."""
         node = self.order.pop()
         self.has_run ^= 1 << node
         for follower in self._flow.after[node]:

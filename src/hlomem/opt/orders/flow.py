@@ -74,7 +74,6 @@ class Flow(Struct, frozen=True, eq=False):
     """The analysis's value of each."""
 
     def size(self, value: int) -> int:
-        """Bytes of the buffer of a value."""
         return self.sizes[self.values[value].buffer]
 
 
@@ -240,7 +239,6 @@ class FlowBuilder:
         return inner, counted
 
     def _buffers_below(self, computation: HloComputation) -> set[HloBuffer]:
-        """The buffers of values made in a computation or in what it calls."""
         known = self._buffers_in.get(computation)
         if known is None:
             known = {

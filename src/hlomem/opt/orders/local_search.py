@@ -121,7 +121,6 @@ class _LocalSearch:
         return found
 
     def _score_with(self, move: Move, levels: list[int]) -> Score:
-        """The score once a move is made."""
         all_levels = self._line.levels
         end = move.first + len(levels)
         return _score(all_levels[: move.first] + levels + all_levels[end:])
@@ -221,8 +220,6 @@ _CLIMB_SEED = 7
 
 
 class Planned(NamedTuple):
-    """An order as it is planned."""
-
     cost: int
     """Bytes of temporaries."""
     flow: Flow
@@ -230,8 +227,6 @@ class Planned(NamedTuple):
 
 
 class Climbed(NamedTuple):
-    """The cheapest order found."""
-
     cost: int
     order: list[int]
     plans: int

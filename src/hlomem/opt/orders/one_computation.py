@@ -59,7 +59,6 @@ class _Progress:
 
     @property
     def ready(self) -> list[int]:
-        """The nodes that may run first."""
         return [node for node, waits in enumerate(self._waits) if not waits]
 
     def net(self, node: int) -> int:
@@ -202,8 +201,6 @@ _RANKS = 100
 
 
 class Constructed(NamedTuple):
-    """An order of a computation."""
-
     peak: int
     rank: int
     """Nothing for the given order; of equals the simpler has the lower one."""
@@ -212,8 +209,6 @@ class Constructed(NamedTuple):
 
 
 class Searched(NamedTuple):
-    """The findings about a computation."""
-
     candidates: list[Constructed]
     """The best first; of equals the simpler."""
     is_proven: bool

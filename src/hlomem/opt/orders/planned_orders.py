@@ -22,7 +22,7 @@ from hlomem.opt.constants import (
     MIN_FINALISTS,
 )
 from hlomem.opt.orders.local_search import Planned, climb
-from hlomem.opt.orders.one_computation import construct
+from hlomem.opt.orders.one_computation import Constructed, OrderFinder, construct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -30,14 +30,11 @@ if TYPE_CHECKING:
     from hlomem.assign.allocation import BufferAllocation
     from hlomem.hlo.ir import HloComputation, HloInstruction
     from hlomem.opt.orders.flow import Flow
-    from hlomem.opt.orders.one_computation import Constructed, OrderFinder
     from hlomem.opt.orders.search import Orders
     from hlomem.pipeline import Stages
 
 
 class Judged(NamedTuple):
-    """An order of the entry and its plan."""
-
     name: str
     order: list[int]
     planned: Planned
@@ -200,7 +197,6 @@ def needed_bytes(stages: Stages) -> int:
 
 
 def temporary_bytes(stages: Stages, color: int = MAIN_MEMORY) -> int:
-    """Bytes of temporaries in a memory space, as planned."""
     return footprint(_temporaries(stages, color), color)
 
 

@@ -12,12 +12,12 @@ from msgspec.structs import replace
 
 from hlomem.base.gc_pause import collector_off
 from hlomem.opt.constants import NEAR_BOUND
-from hlomem.opt.goal import DEFAULT_RULES, ORDER_WORK
+from hlomem.opt.goal import DEFAULT_RULES, ORDER_WORK, OrderWork, Rules
 from hlomem.opt.orders.bound import NO_MOMENT, Moment, find_moment
 from hlomem.opt.orders.cost import Delays
-from hlomem.opt.orders.flow import FlowBuilder
+from hlomem.opt.orders.flow import Flow, FlowBuilder
 from hlomem.opt.orders.model import peak_of
-from hlomem.opt.orders.one_computation import OrderFinder
+from hlomem.opt.orders.one_computation import OrderFinder, Searched
 from hlomem.opt.orders.planned_orders import Best, PlanJudge, temporary_bytes
 from hlomem.opt.orders.xla_schedulers import Lists, depth_first
 
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from hlomem.hlo.ir import HloComputation, HloInstruction
-    from hlomem.opt.goal import OrderWork, Rules
-    from hlomem.opt.orders.flow import Flow
-    from hlomem.opt.orders.one_computation import Searched
     from hlomem.pipeline import Stages
 
 Orders: TypeAlias = "Mapping[HloComputation, Sequence[HloInstruction]]"
@@ -37,8 +34,6 @@ _DEPTH_FIRST = "xla, depth first"
 
 
 class Found(NamedTuple):
-    """The order of one computation."""
-
     computation: HloComputation
     given_peak: int
     """The most bytes of temporaries alive at once in the given order, packing aside."""
@@ -50,8 +45,6 @@ class Found(NamedTuple):
 
 
 class Improvement(NamedTuple):
-    """An order that was found, and what it is worth."""
-
     orders: Orders
     """Only of the computations whose order is another; empty where none is better."""
     before: int

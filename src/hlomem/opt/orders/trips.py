@@ -43,7 +43,6 @@ _MAX_INT32 = (1 << 31) - 1
 
 
 def is_integer(instruction: HloInstruction) -> bool:
-    """Whether it is a single integer."""
     shape = instruction.shape
     return not shape.is_tuple and not shape.dimensions and shape.element_type.text in _LEAST_OF
 

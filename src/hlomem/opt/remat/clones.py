@@ -8,13 +8,12 @@ from msgspec.structs import replace
 
 from hlomem.opt.constants import MAX_PRUNED
 from hlomem.opt.orders.flow import FlowValue
-from hlomem.opt.remat.state import FORWARDS
+from hlomem.opt.remat.state import FORWARDS, State, Step
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from hlomem.opt.orders.cost import Costs
-    from hlomem.opt.remat.state import State, Step
 
 
 def apply_step(state: State, step: Step) -> State:
@@ -50,8 +49,6 @@ def take_back(state: State, clone: int, other: int) -> tuple[State, list[int]]:
 
 
 class Draft:
-    """The changes to a state."""
-
     def __init__(self, state: State) -> None:
         flow = state.flow
         self._state = state
@@ -67,11 +64,9 @@ class Draft:
 
     @property
     def count(self) -> int:
-        """The nodes there are, clones among them."""
         return len(self._origin)
 
     def finish(self, order: list[int]) -> State:
-        """The new state."""
         flow = replace(
             self._state.flow,
             values=self._values,

@@ -11,21 +11,19 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from hlomem.opt.candidate import planned, start_text
+from hlomem.opt.candidate import Candidate, planned, start_text
 from hlomem.opt.checks import Change
 from hlomem.opt.constants import MAX_CUT_NODES, MAX_CUT_RETRIES
 from hlomem.opt.orders.cost import Costs, program_flops
 from hlomem.opt.remat.clones import Draft, settle
 from hlomem.opt.remat.edit import apply_edit, orders_by_name
 from hlomem.opt.remat.min_cut import UNCUT, Network
-from hlomem.opt.remat.state import FORWARDS, start_state
+from hlomem.opt.remat.state import FORWARDS, State, start_state
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hlomem.hlo.ir import HloComputation
-    from hlomem.opt.candidate import Candidate
-    from hlomem.opt.remat.state import State
 
 
 def cut(candidate: Candidate, price: int, body: HloComputation | None = None) -> Candidate | None:

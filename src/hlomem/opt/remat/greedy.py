@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 
 class Choice(NamedTuple):
-    """A step that helps."""
-
     state: State
     levels: list[int]
     """Of the state."""
@@ -124,8 +122,6 @@ def _stretches(offer: _Offer) -> Iterator[tuple[int, int, int]]:
 
 
 class _Offers:
-    """The steps that are possible in one state."""
-
     def __init__(self, state: State, levels: list[int], costs: Costs) -> None:
         self._state = state
         self._levels = levels

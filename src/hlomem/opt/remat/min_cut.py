@@ -17,7 +17,6 @@ class Network:
         self._left: list[int] = []
 
     def connect(self, start: int, end: int, capacity: int) -> None:
-        """Add an edge."""
         for one, other, room in ((start, end, capacity), (end, start, 0)):
             self._edges[one].append(len(self._target))
             self._target.append(other)

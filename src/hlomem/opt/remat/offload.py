@@ -18,13 +18,12 @@ from hlomem.hlo.rewrite import Rewriter
 from hlomem.hlo.shape import default_layout
 from hlomem.opt.constants import HOST_FACTOR, LATENCY, MAX_MOVES
 from hlomem.opt.orders.cost import Times
-from hlomem.opt.remat.state import start_state
+from hlomem.opt.remat.state import State, start_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from hlomem.hlo.ir import HloInstruction, HloModule
-    from hlomem.opt.remat.state import State
     from hlomem.pipeline import Stages
 
 _CONTEXT = "u32[]"

@@ -1,7 +1,4 @@
-"""The lines of a user's code whose values are recomputed, and of those that are kept for it.
-
-They are where `jax.checkpoint` would have to recompute, or to save, for the same.
-"""
+"""Lines of user code that `jax.checkpoint` would have to recompute, or save, for the same."""
 
 from __future__ import annotations
 
@@ -52,7 +49,6 @@ def _computed_again(module: HloModule) -> Iterator[HloInstruction]:
 
 
 def is_computed_again(instruction: HloInstruction) -> bool:
-    """Whether an instruction computes what another has computed before."""
     return f".{SUFFIX}" in instruction.name
 
 

@@ -1,7 +1,4 @@
-"""The entry of a program with some instructions recomputed, in numbers, counted without packing.
-
-A `Step` makes a state of another and changes none, so that steps can be tried.
-"""
+"""The entry with some instructions recomputed, in numbers; a `Step` makes a new state."""
 
 from __future__ import annotations
 
@@ -41,7 +38,6 @@ class Step(NamedTuple):
     dropped: int
     """The value that its later readers take from a clone."""
     maker: int
-    """The node that makes it."""
     before: int
     """The node right before which the clones go."""
     clones: tuple[tuple[int, tuple[int, ...]], ...]
@@ -57,7 +53,6 @@ class Step(NamedTuple):
         return self.dropped, self.before, self.clones, tuple(self.moved.items())
 
     def nodes(self) -> set[int]:
-        """All nodes that it has to do with."""
         found = {self.maker, self.before, *self.moved, *self.readers}
         for node, operands in (*self.clones, *self.moved.items(), *self.readers.items()):
             found.add(node)
@@ -100,12 +95,10 @@ class State(Struct, frozen=True, eq=False):
         return [self.instruction(node) for node in self.clone_nodes()]
 
     def clone_nodes(self) -> list[int]:
-        """The nodes that are clones, in their order."""
         count = self.count
         return [node for node in self.order if node >= count]
 
     def may_repeat(self, node: int) -> bool:
-        """Whether a node may be computed again."""
         return self.repeatable[self.origin[node]]
 
     def limits(self, node: int) -> tuple[int, ...]:
@@ -253,10 +246,7 @@ def _find_limits(stages: Stages, builder: FlowBuilder, flow: Flow) -> list[tuple
 
 
 def anchor(state: State, stages: Stages) -> State:
-    """The state with the sizes and order of a plan; `stages` are those of its edit.
-
-    A buffer once seen among the temporaries counts from then on, or two plans would take turns.
-    """
+    """The state with a plan's sizes and order; temporaries once seen count from then on."""
     names = state.names()
     node_of = {names[node]: node for node in state.order}
     order = [node_of[one.name] for one in stages.schedule.sequence(stages.module.entry)]

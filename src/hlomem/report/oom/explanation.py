@@ -221,7 +221,6 @@ def _about_padding(failure: Failure, log: OomLog, groups: tuple[BufferGroup, ...
 
 
 def _grown_dimensions(shape: str) -> Iterator[str]:
-    """Descriptions of the padded dimensions of a shape."""
     try:
         dimensions = padded_dimensions(parse_shape_text(shape))
     except HlomemError:
