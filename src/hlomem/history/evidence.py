@@ -98,7 +98,7 @@ class Trace:
 
     @Fact
     def place_in_program(self) -> tuple[int, int]:
-        """Its place in the program, if it is one of the program's own."""
+        """Its position in the program, if it is one of the program's own."""
         base, number = self.numbered
         return number, _region(base)
 
@@ -112,7 +112,7 @@ class Trace:
     def time_by_regions(self) -> tuple[int, int]:
         """The time at which it was finished, after all it calls, where numbers do not tell.
 
-        A module that is read anew loses the numbers that were taken.
+        A module that is read again loses the numbers that were taken.
         """
         last = self.region
         visited: set[Trace] = set()
@@ -212,7 +212,7 @@ class Trace:
 
     @Fact
     def site_in_flow(self) -> tuple[Trace, int]:
-        """The computation that runs it, in a fused body or outside, and the place in its walk."""
+        """The computation that runs it, in a fused body or outside, and its index in the walk."""
         trace = self
         while trace.caller is not None and trace.caller.is_fused:
             trace = trace.caller
@@ -221,7 +221,7 @@ class Trace:
 
     @Fact
     def walk(self) -> dict[HloComputation, int]:
-        """The places at which it calls others, in XLA's walk through all operands first."""
+        """The positions at which it calls others, in XLA's walk through all operands first."""
         post_order = self.module.call_graph.post_order(self.computation)
         return {
             callee: position
@@ -233,7 +233,7 @@ class Trace:
     def loop_number(self) -> int:
         """The number of the first part of its state that the condition of its loop reads.
 
-        Passes that change loops make conditions anew, and parts are numbered as they are made. -1
+        Passes that change loops rebuild conditions, and parts are numbered as they are made. -1
         where it is no loop's, or the condition reads nothing.
         """
         for site in self.sites:

@@ -20,7 +20,7 @@ class Evidence(Enum):
     """The ways in which a rule can be known."""
 
     CITED = "cited"
-    """XLA's source says so, at the place named."""
+    """XLA's source says so, at the location named."""
     OBSERVED = "observed"
     """Dumps show it: those of single passes, or names and numbers that leave no other reading."""
     FITTED = "fitted"

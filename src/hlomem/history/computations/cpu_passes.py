@@ -46,7 +46,7 @@ def count_lost_calls(traces: Traces) -> int:
 
 
 def _lost_by_loop(trace: Trace) -> int:
-    """The calls of a loop's computation, once for each time it was made anew."""
+    """The calls of a loop's computation, once for each time it was rebuilt."""
     times = sum(trace.name.count(mark) for mark in (CLONE, SUNK, WIDENED))
     return times * (1 + len(trace.callees))
 
@@ -179,7 +179,7 @@ def _is_doubled(clone: Trace) -> bool:
 
 
 def _is_rewritten(clone: Trace) -> bool:
-    """True if a rewriter put both callers, the first of them a window, in the place of one.
+    """True if a rewriter replaced one caller by both, the first of them a window.
 
     What was cloned again is older.
     """

@@ -42,7 +42,7 @@ def place_in_program(trace: Trace, _claims: Claims) -> Priority:
 def is_made_for_complex(trace: Trace) -> bool:
     """True if it was cloned for both parts of complex numbers, in a module rewritten for them.
 
-    Its computations have been made anew then, without numbers.
+    Its computations have been rebuilt then, without numbers.
     """
     if trace.module.entry.number != 0 or not _FIRST_CLONE.fullmatch(trace.name):
         return False
@@ -62,7 +62,7 @@ _PARTS = 2
 
 
 def sort_program(made: list[Trace], claims: Claims) -> list[Trace]:
-    """By number; a partitioned module was read anew, and lost those that were taken."""
+    """By number; a partitioned module was read again, and lost those that were taken."""
     if claims.traces.is_partitioned:
         return sorted(made, key=lambda trace: trace.time_by_regions)
     return sorted(made, key=lambda trace: claims.priority(trace)[1:])
@@ -88,7 +88,7 @@ def is_built(trace: Trace) -> bool:
 
 
 def by_expansion(made: list[Trace], claims: Claims) -> list[Trace]:
-    """Expander by expander, those of one expansion by number: each builder counts anew."""
+    """Expander by expander, those of one expansion by number: each builder has its own counter."""
     met: dict[str, int] = {}
     for trace in made:
         (place,) = when_met(trace, claims)
@@ -110,7 +110,7 @@ def _expanded(trace: Trace) -> str:
 
 _EXPANDED = ("cholesky", "geqrf", "householder_product", "lu", "eigh", "triangular_solve")
 _EXPANDERS = {operation: place for place, operation in enumerate(_EXPANDED)}
-"""The places of the expanders in the pipeline."""
+"""The positions of the expanders in the pipeline."""
 
 
 def _checks_indices(trace: Trace) -> bool:
