@@ -28,8 +28,8 @@ class Rules(NamedTuple):
     """The share of the program's time, by the model of `orders/cost.py`, that what runs in the
     background may no longer be hidden for."""
     recompute: float = 0.0
-    """The share of a program's operations, and of its modelled time, that computing values again
-    may add; nothing is computed again for 0."""
+    """The share of a program's operations, and of its modelled time, that recomputation
+    may add; nothing is recomputed for 0."""
 
     def allowed(self, host_color: int | None = None) -> Allowed:
         """The rules as checkers know them."""
@@ -105,7 +105,7 @@ class OrderWork(NamedTuple):
     steps_per_node: int
     """Steps of branch and bound, for every node of a computation."""
     planned_nodes: int
-    """Nodes of the programs that are planned to judge orders."""
+    """Nodes of the programs that are planned to compare orders."""
     max_plans: int
 
 
@@ -115,7 +115,7 @@ ORDER_WORK: Mapping[Effort, OrderWork] = {
     "high": OrderWork(10_000, 25_000_000, 2_000, 1_000_000, 4_000),
 }
 AS_IS = -1
-"""In the place of a price: nothing is cut to begin with."""
+"""Instead of a price: nothing is cut to begin with."""
 
 
 class Start(NamedTuple):
@@ -136,7 +136,7 @@ class Work(NamedTuple):
     detours: tuple[float, ...]
     """How much more than the number is allowed on the way to something cheaper."""
     steps: int
-    """Values that are computed again at most, or several at once, over all starts."""
+    """Values that are recomputed at most, or several at once, over all starts."""
     plans: int
     """Exact plans, and searches for an order, which are several."""
 

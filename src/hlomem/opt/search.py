@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from hlomem.opt.checks import Allowed
     from hlomem.opt.goal import Effort, Goal
 
-REJECTED = "values computed again were rejected"
+REJECTED = "recomputation was found and rejected"
 REJECTED_ORDER = "an order was found and rejected"
 
 

@@ -60,7 +60,7 @@ class BodyValues:
                 yield instruction
 
     def place(self, value: HloInstruction) -> tuple[int, int]:
-        """The place of a value among all."""
+        """The position of a value among all."""
         owner = self.owner(value)
         return (value.index, -1) if owner is None else (owner.index, value.index)
 
@@ -112,7 +112,7 @@ class LoopPlan(NamedTuple):
     stored: tuple[HloInstruction, ...]
     """Values of the first body that are stacked, by a stack that is there or a new one."""
     remade: tuple[HloInstruction, ...]
-    """Values of the first body computed again in the second."""
+    """Values of the first body recomputed in the second."""
     freed: int
     """Bytes of stacks that are freed; new ones are taken off."""
 

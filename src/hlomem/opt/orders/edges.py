@@ -39,7 +39,7 @@ class Place(NamedTuple):
 
 
 class Places:
-    """The places of all values of a module, by computation."""
+    """The positions of all values of a module, by computation."""
 
     def __init__(self, stages: Stages) -> None:
         self._callsites = stages.call_graph.callsites
