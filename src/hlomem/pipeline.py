@@ -1,7 +1,7 @@
 """The program in one screen: module → values → buffers → live ranges → colors → allocations.
 
-`Stages` is the pipeline: one property per stage, each computed from those above it when somebody
-first asks. Ask for `live_ranges` and nothing is assigned; hand in another `pack` and the rest stays
+`Stages` is the pipeline: one property per stage, each computed from those above it when it is
+first read. Read `live_ranges` and nothing is assigned; hand in another `pack` and the rest stays
 XLA's.
 """
 
@@ -87,7 +87,7 @@ class Stages(Struct, frozen=True, eq=False, dict=True):
     def rescheduled(self, schedule: Schedule) -> Stages:
         """The stages of the same program in another order; what no order changes is kept.
 
-        Live ranges, if these are known, are looked at anew only where something moved, and so are
+        Live ranges, if these are known, are looked at again only where something moved, and so are
         the buffers that were left to heaps, if all is assigned and one stretch of it moved.
         """
         before = self.__dict__.get("live_ranges", self.before)
@@ -105,7 +105,7 @@ class Stages(Struct, frozen=True, eq=False, dict=True):
         return again
 
     def donated(self, aliases: Iterable[InputOutputAlias]) -> Stages:
-        """The stages of the same program with other outputs in the place of parameters.
+        """The stages of the same program with other donations: outputs in the memory of parameters.
 
         Values and their uses are kept, and live ranges but for values that lie with others.
         An inferred order of lists may depend on the header: only that of the text is kept.
@@ -136,7 +136,7 @@ class Stages(Struct, frozen=True, eq=False, dict=True):
         cannot be written. Raises `EditError` where more than bytes would change.
         """
         if problem := self.why_not_resized(shapes):
-            raise EditError(f"the plan must be made anew at this size: {problem}")
+            raise EditError(f"the program must be planned again at this size: {problem}")
         again = replace(self, shapes=shapes, before=None, earlier=None)
         self._hand_on(again, _SIZELESS)
         again.__dict__["timeless"] = self.timeless.resized(shapes)
@@ -225,7 +225,7 @@ class Stages(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def assignment(self) -> BufferAssignment:
-        """The allocations, and the place of every value in them."""
+        """The allocations, and the offset of every value in them."""
         return assign_buffers(
             self.timeless, self.live_ranges, self.pack, self.preset, self._find_known()
         )
@@ -283,7 +283,7 @@ def _differ_in_extents(one: Shape, other: Shape) -> bool:
 
 
 def in_text_order(call_graph: CallGraph, _options: Options) -> ListOrder:
-    """The text's order of lists: the same places as XLA's, other ids, and less work."""
+    """The text's order of lists: the same offsets as XLA's, other ids, and less work."""
     return text_order(call_graph)
 
 

@@ -1,4 +1,4 @@
-"""`hlomem.improve`: orders that are right, values computed again, worth what is said."""
+"""`hlomem.improve`: correct orders, recomputed values, and the savings that are reported."""
 
 from __future__ import annotations
 
@@ -186,4 +186,4 @@ def test_a_program_that_a_checker_rejects_is_not_returned(monkeypatch: pytest.Mo
     assert better.text() == ordered.text()
     assert better.report.again is None
     assert better.report.after == ordered.report.after
-    assert better.report.notes[-1] == "values computed again were rejected: it is wrong"
+    assert better.report.notes[-1] == "recomputation was found and rejected: it is wrong"

@@ -42,7 +42,7 @@ class BetterOrder(NamedTuple):
     ordered: Candidate
     """The program in the order that was found."""
     recomputed: Candidate | None = None
-    """The same with values computed again; None where none are."""
+    """The same with values recomputed; None where there are none."""
 
     @property
     def stages(self) -> Stages:
@@ -60,7 +60,7 @@ class BetterOrder(NamedTuple):
         return self.ordered.given.is_rebuilt
 
     def text(self) -> str:
-        """The program's text in the new order, scheduled, with what is computed again."""
+        """The program's text in the new order, scheduled, with its recomputed values."""
         made = None if self.recomputed is None else self.recomputed.written
         return format_module(self.ordered.module) if made is None else made.data.decode()
 
@@ -83,11 +83,11 @@ def improve(
 ) -> BetterOrder:
     """An order that needs less memory, of a program (HLO text or a module) or a dump's program.
 
-    `module` is the dump's program where it is at hand; else it is rebuilt from the dump. `backend`
+    `module` is the dump's program, if known; else it is rebuilt from the dump. `backend`
     is `cpu` for a program, and inferred for a dump. `may_reorder_collectives` is for programs of
     which every device gets the same order. `max_slowdown` is the share of the program's time, by a
     rough model, for which transfers may no longer be hidden. `recompute` is the share of the
-    program's operations, and of its modelled time, that computing values again may add; 0 leaves
+    program's operations, and of its modelled time, that recomputation may add; 0 leaves
     the instructions as they are, in another order.
     """
     rules = check_rules(Rules(effort, may_reorder_collectives, max_slowdown, recompute))
@@ -110,7 +110,7 @@ def improve(
 def with_cheap(
     name: str, ordered: Candidate, notes: Iterable[str] = (), *, has_packing: bool = False
 ) -> BetterOrder:
-    """The program with values computed again for next to nothing, and the report of it."""
+    """The program with cheap values recomputed, and its report."""
     recomputed, rejected = None, list[str]()
     if not ordered.given.is_rebuilt:
         start = _scheduled(ordered)
@@ -225,8 +225,8 @@ def _refuse_fixed(stages: Stages) -> None:
     )
     if is_fixed:
         source = stages.module.source
-        problem = "values lie in fast memory where they were placed for the order at hand"
-        hint = "a TPU's program can only get another order before that, while it is compiled"
+        problem = "values were already placed in fast memory for the current order"
+        hint = "a TPU's program can only be reordered before that, during compilation"
         raise UnsupportedError(source, source.first_line, problem, hint)
 
 

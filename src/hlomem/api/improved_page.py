@@ -36,7 +36,7 @@ def _difference(found: BetterOrder, diff: Diff) -> Waterfall:
     if found.recomputed is not None:
         return _computed_again(found, made, diff)
     if not found.orders:
-        return replace(made, answer="No better order was found: both are the one at hand.")
+        return replace(made, answer="No better order was found: both are the current one.")
     names = ", ".join(visible(computation.name) for computation in found.orders)
     reason = Reason(text=f"the same instructions in another order: {names}", delta=diff.delta)
     answer = f"{made.answer} The instructions are the same, in another order."
@@ -44,7 +44,7 @@ def _difference(found: BetterOrder, diff: Diff) -> Waterfall:
 
 
 def _computed_again(found: BetterOrder, made: Waterfall, diff: Diff) -> Waterfall:
-    """The same where some values are computed again, too."""
+    """The same where some values are recomputed, too."""
     again = found.report.again
     assert again is not None
     ordered = again.ordered - found.report.before

@@ -76,7 +76,7 @@ def _check_used_values(joined: JoinedDump) -> Iterator[Finding]:
         if value.id not in placed_ids:
             yield Finding(
                 "completeness/no-place",
-                f"{shown.name} (value {value.id}) has no place in any allocation",
+                f"{shown.name} (value {value.id}) is not in any allocation",
                 values=(shown,),
             )
         if counts.get(value.id, 1) > 1:
@@ -128,9 +128,7 @@ def _check_listed_ranges(joined: JoinedDump, live: LiveRanges) -> Iterator[Findi
     for key, count in counts.items():
         name = key[0] + "{" + ",".join(map(str, key[1])) + "}"
         if key not in known and joined.dump.assignment is not None:
-            yield Finding(
-                "completeness/no-place", f"{name} is alive, but has no place in any allocation"
-            )
+            yield Finding("completeness/no-place", f"{name} is alive, but not in any allocation")
         if count > 1:
             yield Finding("completeness/listed-twice", f"{name} has {count} live ranges")
 

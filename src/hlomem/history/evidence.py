@@ -94,7 +94,7 @@ class Trace:
 
     @Fact
     def place_in_program(self) -> tuple[int, int]:
-        """Its place in the program, if it is one of the program's own."""
+        """Its position in the program, if it is one of the program's own."""
         base, number = self.numbered
         return number, _region(base)
 
@@ -205,7 +205,7 @@ class Trace:
 
     @Fact
     def site_in_flow(self) -> tuple[Trace, int]:
-        """The computation that runs it, in a fused body or outside, and the place in its walk."""
+        """The computation that runs it, in a fused body or outside, and its index in the walk."""
         trace = self
         while trace.caller is not None and trace.caller.is_fused:
             trace = trace.caller
@@ -214,7 +214,7 @@ class Trace:
 
     @Fact
     def walk(self) -> dict[HloComputation, int]:
-        """The places at which it calls others, in XLA's walk through all operands first."""
+        """The positions at which it calls others, in XLA's walk through all operands first."""
         post_order = self.module.call_graph.post_order(self.computation)
         return {
             callee: position
@@ -226,7 +226,7 @@ class Trace:
     def loop_number(self) -> int:
         """The number of the first part of its state that the condition of its loop reads.
 
-        Passes that change loops make conditions anew, and parts are numbered as they are made. -1
+        Passes that change loops rebuild conditions, and parts are numbered as they are made. -1
         where it is no loop's, or the condition reads nothing.
         """
         for site in self.sites:

@@ -18,7 +18,7 @@ Version = tuple[int, ...]
 
 class Evidence(Enum):
     CITED = "cited"
-    """XLA's source says so, at the place named."""
+    """XLA's source says so, at the location named."""
     OBSERVED = "observed"
     """Dumps show it: those of single passes, or names and numbers that leave no other reading."""
     FITTED = "fitted"

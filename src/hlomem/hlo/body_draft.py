@@ -128,7 +128,7 @@ class Draft(Struct, eq=False):
 
 
 def unused_name(name: str, taken: Container[str], mark: str = ".", first: int = 1) -> str:
-    """A name, with a mark and a number behind it where it is taken."""
+    """A name, followed by a mark and a number where it is taken."""
     number, free = first, name
     while free in taken:
         free = f"{name}{mark}{number}"

@@ -2,7 +2,7 @@
 
 In: a module. Out: another, equal where nothing was changed. The given one stays as it is. Copied
 are the instructions outside of fusions; bodies of fusions that have a text are shared as that text
-until somebody changes them or asks for their instructions. `hlomem.hlo.rewrite` makes the changes.
+until they are changed or their instructions are read. `hlomem.hlo.rewrite` makes the changes.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class ModuleDraft:
                 instruction.opcode,
                 tuple([copy_of[operand] for operand in instruction.operands]),
                 instruction.payload,
-                instruction._attributes,  # stays text where it is; nobody changes one in place
+                instruction._attributes,  # stays text where it is; never changed in place
                 copy,
                 instruction.index,
                 tuple([callee_of[callee] for callee in instruction.called_computations]),
@@ -324,4 +324,4 @@ class ModuleDraft:
 
     def _check_open(self) -> None:
         if self._is_finished:
-            raise EditError(f"the changes of module `{self.module.name}` are finished: begin anew")
+            raise EditError(f"the changes of module `{self.module.name}` are finished: start again")

@@ -153,7 +153,7 @@ class Rewriter:
         return instruction if like is None else self._draft.note_copy(instruction, like)
 
     def remove(self, instruction: HloInstruction) -> None:
-        """Remove an instruction that nobody uses."""
+        """Remove an unused instruction."""
         instruction = self._draft.instruction(instruction)
         draft = self._draft.draft(instruction.parent)
         users = [
@@ -169,7 +169,7 @@ class Rewriter:
         self._draft.remove(instruction)
 
     def clone(self, instruction: HloInstruction, name: str = "") -> HloInstruction:
-        """Add a second instruction like one, behind it; nobody uses it yet."""
+        """Add a copy of an instruction right after it; the copy is unused so far."""
         instruction = self._draft.instruction(instruction)
         if instruction.opcode == "parameter":
             raise EditError(f"parameter `{instruction.name}` cannot be cloned: it has its number")
@@ -221,7 +221,7 @@ class Rewriter:
             draft.root = new
 
     def release(self, instruction: HloInstruction) -> None:
-        """Let nobody wait for an instruction that they do not read."""
+        """Remove the control dependencies on an instruction of those that do not read it."""
         instruction = self._draft.instruction(instruction)
         for other in self._draft.draft(instruction.parent).instructions:
             if instruction in other.control_predecessors:
@@ -285,7 +285,7 @@ class Rewriter:
     # Computations.
 
     def clone_computation(self, computation: HloComputation, suffix: str = CLONE) -> HloComputation:
-        """Add a second computation like one, with clones of all that it calls; nobody calls it yet.
+        """Add a clone of a computation and of all that it calls; the clone is not called yet.
 
         Names get the suffix, and a number where that is not enough, as in
         `HloModule::DeepCloneComputation`.
@@ -303,7 +303,7 @@ class Rewriter:
     def set_called(
         self, instruction: HloInstruction, number: int, computation: HloComputation
     ) -> None:
-        """Let an instruction call another computation in the place of one it calls."""
+        """Replace a computation that an instruction calls by another."""
         instruction = self._draft.instruction(instruction)
         called = list(instruction.called_computations)
         if not 0 <= number < len(called):
@@ -325,7 +325,7 @@ class Rewriter:
     def _callee(self, computation: HloComputation, caller: HloComputation) -> HloComputation:
         callee = self._draft.computation(computation)
         if callee.index >= caller.index:
-            raise EditError(f"`{callee.name}` stands behind `{caller.name}`, which cannot call it")
+            raise EditError(f"`{callee.name}` comes after `{caller.name}`, which cannot call it")
         return callee
 
     # Everywhere.
@@ -391,7 +391,7 @@ class Rewriter:
 
 
 def _check_agree(old: HloInstruction, new: HloInstruction) -> None:
-    """Raise unless one can be read in the place of the other."""
+    """Raise unless one can be read instead of the other."""
     if old.parent is not new.parent:
         raise EditError(f"`{new.name}` is not in the computation of `{old.name}`")
     shapes = old.shape.text_without_layout, new.shape.text_without_layout

@@ -63,7 +63,7 @@ class Compiles(Sequence[CompiledProgram]):
     @overload
     def __getitem__(self, place: slice) -> Sequence[CompiledProgram]: ...
     def __getitem__(self, place: int | str | slice) -> CompiledProgram | Sequence[CompiledProgram]:
-        """A program by its place, or the last one of a name."""
+        """A program by its index, or the last one of a name."""
         if not isinstance(place, str):
             return self._programs[place]
         for program in reversed(self._programs):
@@ -153,7 +153,7 @@ def _by_number(entries: list[bytes]) -> dict[int, bytes]:
 
 @contextmanager
 def captured() -> Iterator[Compiles]:
-    """Every program JAX compiles meanwhile, in any thread of the process.
+    """Every program JAX compiles within the block, in any thread of the process.
 
     Blocks may be nested, and open in several threads at once. What JAX has compiled before, it need
     not compile again: `jax.clear_caches()` makes it, but for what an outer block has stored.
@@ -205,7 +205,7 @@ class _Session:
         _forget_folder()
 
     def _end(self) -> None:
-        """Settings as they were, but for those that somebody else has changed meanwhile."""
+        """Restore the settings, but for those that other code has changed since."""
         config: Any = import_module("jax").config
         ours = {**_SETTINGS, _FOLDER: str(self._folder)}
         kept = [name for name, value in ours.items() if getattr(config, name) == value]
@@ -222,7 +222,7 @@ def _make_folder() -> Path:
         return Path(tempfile.mkdtemp(prefix=_PREFIX))
     except OSError as error:
         problem = f"no temporary folder for JAX's cache: {error.strerror or error}"
-        raise InputError(f"{problem}; TMPDIR names another place") from error
+        raise InputError(f"{problem}; set TMPDIR to another folder") from error
 
 
 def _configure(settings: Mapping[str, Any]) -> None:

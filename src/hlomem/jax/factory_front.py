@@ -137,7 +137,7 @@ def find_factory_front(
         on_progress("plans points of")
         return ask(proto)
 
-    on_progress("computes values again of")
+    on_progress("rematerializes values of")
     asked = compiler if ask is None else compiler._replace(plan=plan)
     points = find_points(improved.found, limit, asked, improved.before)
     given = next(point for point in points if point.kind == "given")

@@ -66,7 +66,7 @@ def memory_of_lowered(lowered: Any, target: Target | None = None) -> MemoryExpla
 
 
 def memory_of_compiled(compiled: Any) -> MemoryExplanation:
-    """The memory of a Compiled: XLA's plan in its executable, or else its text planned anew."""
+    """The memory of a Compiled: XLA's plan in its executable, or else its text, planned again."""
     machine = machine_of(compiled)
     dump = dump_of(compiled)
     if dump is None:

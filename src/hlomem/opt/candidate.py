@@ -81,7 +81,7 @@ class Candidate(Struct, frozen=True, dict=True, eq=False, kw_only=True):
     flops: int = 0
     """Operations more than in the given program."""
     stacks: int = 0
-    """Stacks of loops that are gone, those that came in their place taken off."""
+    """Stacks of loops that are gone, less those that replaced them."""
     clones: int = 0
     """Other instructions that are computed a second time."""
     moves: tuple[Move, ...] = ()

@@ -24,7 +24,7 @@ class Rules(NamedTuple):
     max_slowdown: float = 0.0
     """The share of the modelled time (`orders/cost.py`) that may no longer be hidden."""
     recompute: float = 0.0
-    """The share of operations and modelled time that computing values again may add."""
+    """The share of operations and modelled time that recomputation may add."""
 
     def allowed(self, host_color: int | None = None) -> Allowed:
         """The rules as checkers know them."""
@@ -98,7 +98,7 @@ class OrderWork(NamedTuple):
     steps_per_node: int
     """Steps of branch and bound, for every node of a computation."""
     planned_nodes: int
-    """Nodes of the programs that are planned to judge orders."""
+    """Nodes of the programs that are planned to compare orders."""
     max_plans: int
 
 
@@ -108,7 +108,7 @@ ORDER_WORK: Mapping[Effort, OrderWork] = {
     "high": OrderWork(10_000, 25_000_000, 2_000, 1_000_000, 4_000),
 }
 AS_IS = -1
-"""In the place of a price: nothing is cut to begin with."""
+"""Instead of a price: nothing is cut to begin with."""
 
 
 class Start(NamedTuple):
@@ -127,7 +127,7 @@ class Work(NamedTuple):
     detours: tuple[float, ...]
     """How much more than the number is allowed on the way to something cheaper."""
     steps: int
-    """Values that are computed again at most, or several at once, over all starts."""
+    """Values that are recomputed at most, or several at once, over all starts."""
     plans: int
     """Exact plans, and searches for an order, which are several."""
 

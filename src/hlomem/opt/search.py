@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from hlomem.machines.options import Options
     from hlomem.opt.candidate import Candidate
 
-REJECTED = "values computed again were rejected"
+REJECTED = "recomputation was found and rejected"
 REJECTED_ORDER = "an order was found and rejected"
 
 

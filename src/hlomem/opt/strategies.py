@@ -59,7 +59,7 @@ def _cheap(candidate: Candidate, goal: Share) -> Iterator[Candidate]:
 
 
 def _loops(candidate: Candidate, goal: Budget | Front) -> Iterator[Candidate]:
-    """Loops that stack less, and compute it again in the loop that reads it."""
+    """Loops that stack less, and recompute it in the loop that reads it."""
     made = change_loops(candidate, goal.price)
     yield from [] if made is None else [made]
 

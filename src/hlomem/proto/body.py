@@ -62,7 +62,7 @@ class BodyLinks:
         return BodyCall(opcode, called, alone.attribute_text)
 
     def error(self, problem: Exception) -> InputError:
-        """A problem with the place it was found in."""
+        """A problem with the location it was found in."""
         if isinstance(problem, EditError):
             problem = InputError(f"not a program XLA could have: {problem}")
         return InputError(f"{visible(self.where)}: {problem}")

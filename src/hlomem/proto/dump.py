@@ -40,7 +40,7 @@ _NOTES = (
 
 
 def make_dump(module: HloModule, assignment: Any) -> Dump:
-    """The dump XLA would have written of a plan beside its proto."""
+    """The dump XLA would have written of a plan next to its proto."""
     schedule = schedule_of(module)
     if schedule is None:
         raise InputError(f"`{visible(module.name)}` has a plan but no schedule, so no live ranges")

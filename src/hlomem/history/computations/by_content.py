@@ -291,7 +291,7 @@ class _Sorter:
             self._insert(first, i)
 
     def _insert(self, first: int, i: int) -> bool:
-        """Move an element to its place among those before it; whether it had to move."""
+        """Insert an element among the sorted ones before it; whether it had to move."""
         items, less = self._items, self._less
         item = items[i]
         j = i
@@ -315,7 +315,7 @@ class _Sorter:
         return True
 
     def _partition_equals_right(self, begin: int, end: int) -> tuple[int, bool]:
-        """Smaller ones before the pivot, all others behind; where it is, and if nothing moved."""
+        """Smaller ones before the pivot, all others after; its index, and if nothing moved."""
         items, less = self._items, self._less
         pivot = items[begin]
         first = begin + 1

@@ -45,7 +45,7 @@ def count_lost_calls(traces: Traces) -> int:
 
 
 def _lost_by_loop(trace: Trace) -> int:
-    """The calls of a loop's computation, once for each time it was made anew."""
+    """The calls of a loop's computation, once for each time it was rebuilt."""
     times = sum(trace.name.count(mark) for mark in (CLONE, SUNK, WIDENED))
     return times * (1 + len(trace.callees))
 
@@ -169,7 +169,7 @@ def _is_doubled(clone: Trace) -> bool:
 
 
 def _is_rewritten(clone: Trace) -> bool:
-    """True if a rewriter put both callers, the first a window, in the place of one."""
+    """True if a rewriter put both callers, the first a window, instead of one."""
     original = clone.original
     if original is None or clone.is_cloned_again or original.application is None:
         return False

@@ -83,7 +83,7 @@ class Claims:
         self._facts: dict[Callable[[Claims], object], Any] = {}
 
     def claim_all(self) -> None:
-        """Ask every pass what it made; what nobody claims, the program came with."""
+        """Ask every pass what it made; what no pass claims, the program came with."""
         ranked = sorted(enumerate(self._passes), key=lambda entry: entry[1].mark.precedence)
         for rank, maker in ranked:
             found = dict.fromkeys(filter(self.free.__contains__, maker.mark.find(self)), rank)

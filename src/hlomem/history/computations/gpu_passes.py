@@ -92,7 +92,7 @@ def _channel(trace: Trace) -> int | None:
 
 
 def _is_stable_comparator(trace: Trace) -> bool:
-    """True if `StableSortExpander` made a comparator anew and dropped the old one."""
+    """True if `StableSortExpander` rebuilt a comparator and dropped the old one."""
     is_new = trace.is_clone and trace.original is None
     return is_new and trace.computation.root.shape.element_type is ElementType.PRED
 

@@ -90,7 +90,7 @@ def is_clone(trace: Trace) -> bool:
 
 
 def is_derived(trace: Trace) -> bool:
-    """True if a pass made it, of another one or anew."""
+    """True if a pass made it, of another one or from scratch."""
     return trace.is_derived
 
 

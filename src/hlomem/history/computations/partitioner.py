@@ -2,7 +2,7 @@
 
 In: claims. Out: the key of a clone. The partitioner (`service/spmd/spmd_partitioner.cc`) goes
 through a computation at a time, callees first, and counts the channels of the collectives it makes;
-of a scatter, which has none, the place in the program tells when it was met.
+of a scatter, which has none, the position in the program tells when it was met.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class _Clone(NamedTuple):
     trace: Trace
     channel: int | None
     region: int
-    """The place of the original in the program; -1 if the partitioner made that, too."""
+    """The position of the original in the program; -1 if the partitioner made that, too."""
     position: int
     """In a walk through the caller."""
 
@@ -40,7 +40,7 @@ def is_cloned_for_partitions(trace: Trace) -> bool:
 
 
 def when_partitioned(trace: Trace, claims: Claims) -> Priority:
-    """The key of a clone: its caller, the channel, then the place in the program."""
+    """The key of a clone: its caller, the channel, then the position in the program."""
     return *claims.once(_places_of_clones)[trace], *when_met(trace, claims)
 
 

@@ -54,7 +54,7 @@ _PARTS = 2
 
 
 def sort_program(made: list[Trace], claims: Claims) -> list[Trace]:
-    """By number; a partitioned module was read anew, and lost those that were taken."""
+    """By number; a partitioned module was read again, and lost those that were taken."""
     if claims.traces.is_partitioned:
         return sorted(made, key=lambda trace: trace.time_by_regions)
     return sorted(made, key=lambda trace: claims.priority(trace)[1:])
@@ -80,7 +80,7 @@ def is_built(trace: Trace) -> bool:
 
 
 def by_expansion(made: list[Trace], claims: Claims) -> list[Trace]:
-    """Expander by expander, those of one expansion by number: each builder counts anew."""
+    """Expander by expander, those of one expansion by number: each builder has its own counter."""
     met: dict[str, int] = {}
     for trace in made:
         (place,) = when_met(trace, claims)
@@ -102,7 +102,7 @@ def _expanded(trace: Trace) -> str:
 
 _EXPANDED = ("cholesky", "geqrf", "householder_product", "lu", "eigh", "triangular_solve")
 _EXPANDERS = {operation: place for place, operation in enumerate(_EXPANDED)}
-"""The places of the expanders in the pipeline."""
+"""The positions of the expanders in the pipeline."""
 
 
 def _checks_indices(trace: Trace) -> bool:

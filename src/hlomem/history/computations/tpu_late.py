@@ -29,9 +29,9 @@ BITCAST_FUSION = "bitcast_fusion"
 
 
 def find_widened(claims: Claims) -> Iterator[Trace]:
-    """Loops in the order in which they were widened: conditions are made anew, and numbered so.
+    """Loops in the order in which they were widened: conditions are rebuilt, and numbered so.
 
-    A loop whose condition reads nothing of its state keeps its place after those inside it.
+    A loop whose condition reads nothing of its state stays after those inside it.
     """
     loops = [
         loop
@@ -181,7 +181,7 @@ def _applying(applied: Trace) -> HloInstruction | None:
 def _is_copied(one: HloInstruction | None, other: HloInstruction | None, claims: Claims) -> bool:
     """True if one operation is a copy of the other.
 
-    Both come from the same place in the program then, but a line of the program may also make the
+    Both come from the same line of the program then, but a line of the program may also make the
     same operation several times. Passes copy it to another computation; only a reduce-window, which
     fusion makes of a reduction, may be copied within one.
     """
@@ -225,7 +225,7 @@ def _number_inside(trace: Trace) -> tuple[int, int]:
     """The number of the parameter of what runs asynchronously, then its own.
 
     Parameters are numbered as they are made; what runs on a sparse core is more than one
-    instruction, and was made anew after the computation around it.
+    instruction, and was rebuilt after the computation around it.
     """
     inside = [callee for callee in trace.callees if not callee.is_fused]
     made = inside[0] if inside else trace
@@ -248,7 +248,7 @@ def _with_all_callees(trace: Trace) -> Iterator[Trace]:
 def merged_fusions(created: list[HloComputation], traces: Traces) -> Vanished:
     """The copies of producers' bodies, by the numbers of the fusions that took them in.
 
-    Only loops and branches that no later pass made anew can have been moved by them for good.
+    Only loops and branches that no later pass rebuilt can have been moved by them for good.
     """
     older_count = _main_fusion_end([traces[computation] for computation in created])
     merged: list[tuple[int, HloComputation]] = []

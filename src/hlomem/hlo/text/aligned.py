@@ -73,7 +73,7 @@ def align_texts(one: Source, other: Source) -> Iterator[Piece]:
 
 
 def _parts(text: str) -> tuple[str, int]:
-    """The first line, and the place at which the computations begin."""
+    """The first line, and the offset at which the computations begin."""
     header = _HEADER.match(text)
     start = header.end() if header is not None else 0
     tables = TABLES.match(text, start)

@@ -1,6 +1,6 @@
 """The attribute grammar: a list of `name=value`, and one small parse function per kind of value.
 
-In: the text behind an instruction's operands or behind a module's name. Out: the values' texts by
+In: the text after an instruction's operands or after a module's name. Out: the values' texts by
 name (`split_attributes`), and values. Mirrors `HloParserImpl::ParseAttributes` and the `Parse...`
 functions it calls in `hlo/parser/hlo_parser.cc`.
 

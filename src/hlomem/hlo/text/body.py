@@ -1,7 +1,7 @@
 """The body of one computation: rows of text in, linked instructions out.
 
 In: the rows the scanner cut a body into, the shapes seen so far, the computations by name. Out:
-the computation, filled. The loop of `_link_rows` runs once per instruction that anybody looks at,
+the computation, filled. The loop of `_link_rows` runs once per instruction that is read,
 so it handles the common form of each thing in line and leaves the rest to functions. No positions
 are kept: a `RowProblem` says which part of which row, and the reader cuts the body again.
 
@@ -334,7 +334,7 @@ def _finish_fusion(body: _Body, instruction: HloInstruction, attributes: str) ->
 
 def _finish_sugared(body: _Body, instruction: HloInstruction, attributes: str) -> None:
     try:
-        split_attributes(attributes)  # which are read below, where nobody knows their place
+        split_attributes(attributes)  # which are read below, where their offset is unknown
     except TextProblem as problem:
         raise RowProblem.of(RowPart.ATTRIBUTES, problem) from None
     wrapped = desugar(instruction)

@@ -107,7 +107,7 @@ class ModuleReader:
         try:
             return [(self._shapes[shape], opcode) for shape, opcode in rows]
         except ParseError:
-            computation.ensure_read()  # raises the error in its place
+            computation.ensure_read()  # raises the error at its location
             raise
 
     def calls(self, computation: HloComputation) -> list[BodyCall]:
@@ -136,7 +136,7 @@ class ModuleReader:
         return calls
 
     def _linked_calls(self, computation: HloComputation) -> list[BodyCall]:
-        """The same of a body that must be read; raises what is wrong with it, in its place."""
+        """The same of a body that must be read; raises what is wrong with it, at its location."""
         computation.ensure_read()
         return computation.calls()
 
@@ -152,7 +152,7 @@ class ModuleReader:
         return computation.first_parameter_name
 
     def body_place(self, computation: HloComputation) -> BodyPlace | None:
-        """The place of the body, unless the text is laid out otherwise than XLA prints it."""
+        """The location of the body, unless the text is laid out otherwise than XLA prints it."""
         if self._offsets is not None:
             return None
         unread: Any = computation.unread  # `_text_of`, without waiting for it

@@ -41,7 +41,7 @@ _BOUNDARY = lazy_pattern(
     rf'\n\}}(?:, execution_thread="([^"\n]*+)")?( // [^\n]*+)?\s*+(?:{_HEAD})?', re.ASCII
 )
 
-# Atomic: what stands before the first `(` behind a shape and an opcode is tried once, so that a
+# Atomic: the text before the first `(` after a shape and an opcode is tried once, so that a
 # hostile line costs no more than its length.
 SHAPE_AND_OPCODE = r"(?>(\([^\n]*?\)|[^\s(]\S*+) ([a-z][\w\-]*+)\()"
 
@@ -81,22 +81,22 @@ class RowPart(IntEnum):
 
 
 class ComputationText(Struct, frozen=True, eq=False):
-    """The place of a computation in the text, and the contents of its first and last line."""
+    """The location of a computation in the text, and the contents of its first and last line."""
 
     name: str
     is_entry: bool
     head_start: int
     body: tuple[int, int]
-    """From behind the opening brace to behind the last instruction."""
+    """From the end of the opening brace to the end of the last instruction."""
     execution_thread: str | None
     has_name_after_brace: bool
 
 
 class ModuleText(NamedTuple):
-    """The places of a module's parts in the text."""
+    """The locations of a module's parts in the text."""
 
     name: str
-    header: Span  # the attributes behind the name
+    header: Span  # the attributes after the name
     tables: Span
     computations: list[ComputationText]
 
@@ -115,7 +115,7 @@ def scan_module(text: str) -> ModuleText | None:
 
 
 def scan_computations(text: str, position: int) -> tuple[list[ComputationText], int]:
-    """The computations from `position` on, and where the first text is that is none."""
+    """The computations from `position` on, and the offset of the first other text."""
     if _computations is not None and text.isascii():
         found = _computations(text, position, ComputationText)
         if found is not None:

@@ -170,7 +170,7 @@ def check_head(source: Source, start: int) -> tuple[Shape, Span] | None:
 
 
 def _expect(source: Source, position: int, pattern: str, what: str) -> int:
-    """The position behind a pattern that must come next."""
+    """The position after a pattern that must come next."""
     match = re.compile(pattern).match(source.text, position)
     if match is None:
         hint = "a computation reads `%name (p: f32[]) -> f32[] {`"

@@ -214,7 +214,7 @@ class _Child:
         self._output.close()
 
     def result(self, facts: messages.Facts | None) -> PlannedProgram:
-        """The plan, or the error of whoever failed."""
+        """The plan, or the error of the process that failed."""
         outcome = messages.read_message(self._folder, messages.OUTCOME, messages.Outcome)
         if outcome is None and not self._is_stopped:
             raise CompileError(self._died())
@@ -267,7 +267,7 @@ class _Child:
 
 
 def _kill_group(pid: int) -> None:
-    with suppress(ProcessLookupError, PermissionError):  # nobody is left in it
+    with suppress(ProcessLookupError, PermissionError):  # no process is left in it
         os.killpg(pid, signal.SIGKILL)
 
 

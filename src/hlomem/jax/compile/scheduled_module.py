@@ -33,7 +33,7 @@ _DIFFERENTIATING = ("grad", "value_and_grad", "vjp")
 
 
 class Places(Struct, frozen=True, kw_only=True):
-    """The places of a program that `jax.checkpoint` can be put around."""
+    """The parts of a program that `jax.checkpoint` can be put around."""
 
     wrapped: Place
     """The one it was put around."""
@@ -59,7 +59,7 @@ class Checkpoints:
         jax.lax.scan = self._scanning(jax.lax.scan)
 
     def settings_of(self, factory: Callable[..., Any]) -> dict[str, Any]:
-        """Settings that a factory gets beside its own: it wraps something itself, if it can."""
+        """Settings that a factory gets in addition: it wraps something itself, if it can."""
         if self._place == "gradient" and has_parameter(factory):
             self._place = "checkpoint"
         if self._place != "checkpoint":
@@ -68,7 +68,7 @@ class Checkpoints:
 
     @property
     def places(self) -> Places:
-        """The places there were, once the factory's program has been traced."""
+        """The parts that were found, once the factory's program has been traced."""
         return Places(wrapped=self._place, gradients=self._gradients, scans=self._scans)
 
     def _found_policy(self) -> Any:
@@ -182,7 +182,7 @@ def capture_into(
     on_progress: Callable[[str], None],
     checkpoint: Mapping[str, str] | None = None,
 ) -> tuple[PlannedProgram, bytes]:
-    """The same by a file; with `policy` and `place` of a `checkpoint` its places lie beside it."""
+    """The same by a file; with a `checkpoint` (`policy`, `place`) a second one has its parts."""
     settings = {
         "factory": job.factory,
         "target": job.target,

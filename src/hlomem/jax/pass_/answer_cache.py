@@ -75,7 +75,7 @@ class AnswerStore:
 
 
 def _folder() -> Path | None:
-    """The place to keep answers in; None where JAX has no cache, or one that is not a folder."""
+    """The folder to keep answers in; None where JAX has no cache, or one that is not a folder."""
     config = import_module("jax").config
     place = config.jax_compilation_cache_dir
     if not place or not config.jax_enable_compilation_cache or "://" in str(place):

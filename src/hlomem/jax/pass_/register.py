@@ -80,8 +80,8 @@ def optimize(
     `max_slowdown` are as for `hlomem.improve`; unless it is said, collectives may change places if
     this is the only process: all devices run what is compiled here.
 
-    `recompute` is the share of a program's operations, and of its modelled time, that computing
-    values again may add, where the program needs less then; 0 leaves it at the order. Programs for
+    `recompute` is the share of a program's operations, and of its modelled time, that
+    recomputation may add, where the program needs less then; 0 leaves it at the order. Programs for
     a TPU get another order alone.
 
     `target` names the machine programs are compiled for where it is not here (`tpu-v5e:2x2`,
@@ -90,7 +90,7 @@ def optimize(
     are here.
 
     `fit` is the memory that all allocations of a program may take together: bytes, `"200 MiB"`, or
-    a chip whose memory it is. A program that is larger in the order found has values computed again
+    a chip whose memory it is. A program that is larger in the order found has values recomputed
     until it fits or nothing helps; `report()` says which, and by how much it misses. Where that is
     not enough on a TPU or GPU, values wait in the host's memory, unless `offload` is False.
     """

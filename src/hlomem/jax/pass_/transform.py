@@ -69,7 +69,7 @@ class Limits(NamedTuple):
     fit: int | None = None
     """Bytes that all allocations may take, with recomputation if orders do not suffice; or None."""
     offload: bool = True
-    """Whether values may wait in the host's memory where computing them again is not enough."""
+    """Whether values may wait in the host's memory where recomputing them is not enough."""
     keeps_donations: bool = True
     """Whether the compiler keeps donations of a module handed back; else such are left alone."""
 
@@ -198,7 +198,7 @@ class Transform:
         return found, Answer(write_candidate(found), outcome)
 
     def _recompute(self, found: Candidate, answer: Answer, fits: list[Candidate]) -> Answer:
-        """Fit the budget that was named, if any; else compute again what is almost free."""
+        """Fit the memory budget, if any; else recompute what is almost free."""
         limit = self._limits.fit
         if limit is not None:
             tried = other_bytes(found.given.stages) + answer.outcome.after
@@ -215,7 +215,7 @@ class Transform:
         return _attempt(partial(self._cheapen, found, answer), answer)
 
     def _cheapen(self, found: Candidate, answer: Answer) -> Answer:
-        """Compute again what is almost free, by the share that the rules name."""
+        """Recompute what is almost free, up to the share that the rules name."""
         made, notes = find_accepted(found, Share(self._rules.recompute), self._compiler)
         return noted(answer, *notes) if made is None else _with_values(answer, made)
 
@@ -282,7 +282,7 @@ def _attempt(change: Callable[[], Answer], answer: Answer) -> Answer:
     try:
         return change()
     except Exception as error:  # noqa: BLE001 - the order is right without it
-        reason = f"nothing was computed again: {type(error).__name__}: {error}"
+        reason = f"nothing was recomputed: {type(error).__name__}: {error}"
         reason = reason.partition("\n")[0]
         logger.warning("%s: %s", answer.outcome.program, reason)
         return noted(answer, reason)
@@ -339,7 +339,7 @@ def _without_barriers(module: HloModule, options: Options) -> Stages:
 
 
 def _with_values(answer: Answer, made: Candidate) -> Answer:
-    """The module with values computed again, and the outcome that says what it costs."""
+    """The module with values recomputed, and the outcome that says what it costs."""
     written = made.written
     assert written is not None
     after, total = made.temporaries, made.total

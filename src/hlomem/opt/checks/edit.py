@@ -86,7 +86,7 @@ class Classes:
         )
 
     def _is_unique(self, instruction: HloInstruction) -> bool:
-        """Whether no other instruction is like it, since something beside its operands counts."""
+        """Whether no other instruction is like it, since more than its operands counts."""
         if instruction.opcode in _SAME_BY_OPERANDS:
             return False
         return not is_pure(instruction) and not instruction.parent.is_fused

@@ -64,7 +64,7 @@ _MAX_INT32 = (1 << 31) - 1
 
 
 def find_meaning_problems(given: HloModule, edited: HloModule, _: Allowed = STRICT) -> list[str]:
-    """Problems of an edited module; one that is too large to be judged has one, too."""
+    """Problems of an edited module; one that is too large to be checked has one, too."""
     problems = list(check_header(given, edited))
     if problems:
         return problems
@@ -83,7 +83,7 @@ def find_meaning_problems(given: HloModule, edited: HloModule, _: Allowed = STRI
     return problems
 
 
-class _Undecided(Exception):  # noqa: N818 - nobody outside sees it
+class _Undecided(Exception):  # noqa: N818 - never leaves this module
     """A program of which nothing can be said."""
 
 
@@ -337,7 +337,7 @@ class _Terms:
         return self._view(shape, self._term(plain, ("converted", source, tiles)))
 
     def _place(self, whole: Shape, part: Shape, starts: Sequence[int]) -> int | None:
-        """The place of a slice in its stack; None where it is no whole slice, or not known."""
+        """The index of a slice in its stack; None where it is no whole slice, or not known."""
         if not whole.dimensions or part.dimensions != (1, *whole.dimensions[1:]):
             return None
         first, *others = [self._integer.get(start) for start in starts]

@@ -103,7 +103,7 @@ def _check_trip(trip: _Trip, space: int) -> Iterator[str]:
 
 
 def _check_memory(edited: HloModule, trips: list[_Trip]) -> Iterator[str]:
-    """A value that is being copied is not written over; what comes back is nobody else's."""
+    """A value that is being copied is not written over; what comes back is not shared."""
     moved = {one.name for trip in trips for one in (trip.value, *trip.copies)}
     for family in find_families(edited, trace(edited)):
         for name in sorted({name for name, _ in family} & moved):

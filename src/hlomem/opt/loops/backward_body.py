@@ -135,7 +135,7 @@ class Remaker:
     # Values that are there.
 
     def _add_element(self, name: str, shape: Shape) -> HloInstruction:
-        """An element behind those of the state."""
+        """A further element, after those of the state."""
         parameter = self._draft.instruction(self._second.body.parameters[0])
         index = len(self._second.initial.operands) - len(self._plan.dropped) + len(self.elements)
         element = self._draft.element_of(self._body, name, parameter, shape, index)
@@ -169,7 +169,7 @@ class Remaker:
     # Values that are made.
 
     def _remake(self, stack: Stack) -> HloInstruction:
-        """The slice of a stack, computed again with all that it needs."""
+        """The slice of a stack, recomputed with all that it needs."""
         for value in self._needed(stack.value):
             is_part = value in self._remade and self._values.owner(value) is not None
             if value not in self._made and not is_part:
@@ -188,7 +188,7 @@ class Remaker:
         return self._emit(self._body.make(name, stack.part, "bitcast", [part]))
 
     def _needed(self, wanted: HloInstruction) -> list[HloInstruction]:
-        """Values of the first body behind one, itself included, in their order."""
+        """Values of the first body that one depends on, itself included, in their order."""
         found: set[HloInstruction] = set()
         pending = [wanted]
         while pending:
@@ -222,7 +222,7 @@ class Remaker:
         return instruction
 
     def _clone(self, value: HloInstruction) -> HloInstruction:
-        """The same instruction, on operands of the second body; nobody waits for it."""
+        """The same instruction, on operands of the second body; without control dependencies."""
         made_by = repeated_by(value)
         assert made_by is not None
         attributes = dict(made_by.attributes)
@@ -303,7 +303,7 @@ class Remaker:
         return self._emit(self._body.make(name, value.shape, "bitcast", [read]))
 
     def _place(self, value: HloInstruction) -> HloInstruction:
-        """The place of the slice of a stored value in its stack."""
+        """The index of the slice of a stored value in its stack."""
         kept = self._kept.get(value)
         if kept is None:
             wanted = list(self._pair.counterparts)
@@ -314,7 +314,7 @@ class Remaker:
     # Fusions of which some values are needed.
 
     def _repeat_fusion(self, owner: HloInstruction) -> None:
-        """Compute again what is needed of a fusion, once."""
+        """Recompute what is needed of a fusion, once."""
         roots = self._roots[owner]
         if all(one in self._made or one in self._narrowed for one in roots):
             return

@@ -77,7 +77,7 @@ _UNREAD = """
     slice
 """
 _FREE_TO_GO = frozenset(_UNREAD.split())
-"""Opcodes of what goes when nobody reads it; any other stays, and does no harm."""
+"""Opcodes of what is removed when unused; any other stays, and does no harm."""
 _EMPTY = '"AllocateBuffer"'
 """The target of custom calls that make room and write nothing to it."""
 
@@ -166,7 +166,7 @@ class _Editor:
         return writes
 
     def _take_results(self, shapes: Sequence[Shape]) -> list[HloInstruction]:
-        """The new stacks behind the first loop."""
+        """The new stacks after the first loop."""
         loop = self._draft.instruction(self._first.instruction)
         index = len(loop.shape.elements) - len(shapes)
         taken = [
@@ -220,7 +220,7 @@ class _Editor:
         """Take out the writes of dropped stacks; a fusion that does more stays for now."""
         for stack in self._plan.dropped:
             write = stack.write
-            gone = list(write.behind)
+            gone = list(write.forwarding)
             if not any(one.opcode == "get-tuple-element" for one in gone):
                 gone.append(write.runs)
             for instruction in gone:

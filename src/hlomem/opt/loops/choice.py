@@ -107,7 +107,7 @@ class LoopPlan(NamedTuple):
     stored: tuple[HloInstruction, ...]
     """Values of the first body that are stacked, by a stack that is there or a new one."""
     remade: tuple[HloInstruction, ...]
-    """Values of the first body computed again in the second."""
+    """Values of the first body recomputed in the second."""
     freed: int
     """Bytes of stacks that are freed; new ones are taken off."""
 

@@ -82,10 +82,10 @@ class FusionEdits:
         self._changed[draft.computation] = draft
         return draft
 
-    # Results that nobody takes.
+    # Unused results.
 
     def drop_results(self, body: Draft) -> None:
-        """Drop those results of fusions that nobody in a body takes."""
+        """Drop the results of fusions that are unused in a body."""
         takers: dict[HloInstruction, list[HloInstruction]] = {}
         for instruction in body.instructions:
             for operand in dict.fromkeys(instruction.operands):
@@ -199,7 +199,7 @@ class FusionEdits:
 
 
 def shrink(draft: Draft, fusion: HloInstruction) -> None:
-    """Drop what a body computes in vain, and the operands that only that had read."""
+    """Drop the unused values of a body, and the operands that only those had read."""
     parameters = [one for one in draft.instructions if one.opcode == "parameter"]
     draft.drop_dead(lambda _: True)
     left = [one for one in parameters if one in draft.instructions]

@@ -57,7 +57,7 @@ def find_moment(
 
 
 def _less_borrowed(loans: _Loans, alive: _Alive) -> int:
-    """The most that a node needs beside what may lie in borrowed memory."""
+    """The most that a node needs outside of borrowed memory."""
     most = 0
     for node, buffers in alive.in_turn():
         if alive.sizes[node] <= most:
@@ -216,7 +216,7 @@ class _Reach:
         return made & needed | maker
 
     def alive_around(self, value: FlowValue) -> int:
-        """The nodes before and after which it is alive, so that nothing takes its place there."""
+        """The nodes before and after which it is alive, so that nothing reuses its memory there."""
         made = self._below[value.made_by] if value.made_by >= 0 else self.all
         needed = self.all if value.lives_on else 0
         for reader in value.readers:

@@ -181,7 +181,7 @@ def _products(convolution: HloInstruction) -> int:
     """Products that count: those of a window's places that lie on elements, not on what is between.
 
     As `HloCostAnalysis::HandleConvolution` counts them; TPUs write dots as convolutions whose
-    windows lie beside their operands but for one place.
+    windows lie outside of their operands but for one position.
     """
     labels = _LABELS.fullmatch(convolution.attributes.get("dim_labels", ""))
     left, kernel = (operand.shape.dimensions for operand in convolution.operands[:2])

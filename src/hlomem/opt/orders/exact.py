@@ -130,7 +130,7 @@ class _State:
         self.level, self.ready = self._before.pop()
 
     def _enter(self, node: int) -> int:
-        """A node begins to run: what is alive meanwhile."""
+        """Start a node; the bytes alive while it runs."""
         flow, alive, level = self._flow, self._alive, self.level
         saved = shared_bytes(flow, node, self._unread) if node in flow.shares else 0
         for value in flow.made_by[node]:

@@ -48,7 +48,7 @@ class Flow(Struct, frozen=True, eq=False):
 
     computation: HloComputation
     nodes: Sequence[HloInstruction]
-    """In XLA's order; a node is its place here."""
+    """In XLA's order; a node is its index here."""
     before: Sequence[Sequence[int]]
     """The nodes that each node must come after, without duplicates."""
     after: Sequence[Sequence[int]]
@@ -105,7 +105,7 @@ class FlowBuilder:
 
     @property
     def places(self) -> Places:
-        """The places where the values of the computations are made and read."""
+        """The positions where the values of the computations are made and read."""
         return self._places
 
     def computations(self) -> list[HloComputation]:

@@ -52,7 +52,7 @@ class Move(NamedTuple):
     """A stretch of an order, and its nodes in another order."""
 
     first: int
-    """The place where the stretch begins."""
+    """The position where the stretch begins."""
     stretch: list[int]
 
 
@@ -184,7 +184,7 @@ def _is_alive(value: FlowValue, place: int, place_of: Sequence[int]) -> bool:
 
 
 def _delay(line: Timeline, value: FlowValue, place: int) -> Move | None:
-    """Puts the maker of a value, and its dependents before the peak, right behind the peak."""
+    """Puts the maker of a value, and its dependents before the peak, right after the peak."""
     if value.made_by < 0:
         return None
     before, order = line.flow.before, line.order

@@ -77,7 +77,7 @@ def shared_bytes(flow: Flow, node: int, unread: Sequence[int]) -> int:
 
 
 class Timeline:
-    """The places of an order's nodes and the bytes alive at each."""
+    """The positions of an order's nodes and the bytes alive at each."""
 
     def __init__(self, flow: Flow, order: Sequence[int]) -> None:
         self.flow = flow
@@ -168,7 +168,7 @@ class _Stretch:
         return known
 
     def _inside(self, node: int) -> int:
-        """The bytes that what a node calls needs beside what is alive."""
+        """The bytes that what a node calls needs in addition to what is alive."""
         flow = self._flow
         counted = flow.counted_inside[node]
         return flow.inner[node] - sum(

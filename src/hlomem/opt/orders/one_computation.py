@@ -184,7 +184,7 @@ def _by_weight(nodes: Sequence[int], weight: Sequence[int]) -> list[int]:
 
 
 def _subtree_needs(flow: Flow) -> list[int]:
-    """Sethi and Ullman's numbers: bytes needed to compute each node, as if nobody shared work."""
+    """Sethi and Ullman's numbers: bytes needed to compute each node, as if no work were shared."""
     needs = [0] * len(flow.nodes)
     made = [sum(flow.size(v) for v in values) for values in flow.made_by]
     for node, before in enumerate(flow.before):

@@ -141,7 +141,7 @@ def count_trips(instruction: HloInstruction) -> int | None:
 def elements_of(
     whole: HloInstruction, *, may_be_root: bool = False
 ) -> dict[int, tuple[HloInstruction, ...]] | None:
-    """Those that take each element of a tuple; None where somebody takes the tuple whole."""
+    """The readers of each element of a tuple; None where the tuple is read as a whole."""
     found: dict[int, tuple[HloInstruction, ...]] = {}
     if whole.is_root:
         return None

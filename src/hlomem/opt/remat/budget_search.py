@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 def find_single(candidate: Candidate, goal: Budget) -> list[Candidate]:
-    """Programs with single values computed again until the budget is met, all that were planned."""
+    """Programs with single values recomputed until the budget is met, all that were planned."""
     with collector_off():
         return _Search(candidate, goal).run()
 

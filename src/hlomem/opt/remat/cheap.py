@@ -81,7 +81,7 @@ class _Search:
     # Values at the peak.
 
     def _drop(self, start: Candidate) -> Iterator[Candidate]:
-        """The program with values of the peak computed again; if that helps, in a better order."""
+        """The program with values of the peak recomputed; if that helps, in a better order."""
         given = start_state(start.plan)
         state, flops = self._descend(start, given)
         if state is given:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def apply_step(state: State, step: Step) -> State:
-    """The program with one more value computed again."""
+    """The program with one more value recomputed."""
     draft = Draft(state)
     first = draft.count
 
@@ -86,7 +86,7 @@ class Draft:
         )
 
     def clone(self, node: int, operands: tuple[int, ...]) -> int:
-        """A node like another, with operands of its own; it has no place yet."""
+        """A node like another, with operands of its own; it has no position yet."""
         number = len(self._origin)
         renamed = self.renamed(node, operands)
         made: list[int] = []
@@ -123,7 +123,7 @@ class Draft:
             self._holds[node] = tuple([renamed.get(value, value) for value in self._holds[node]])
 
     def renamed(self, node: int, operands: tuple[int, ...]) -> dict[int, int]:
-        """The values of the old operands, and those of the new ones in their place."""
+        """The values of the old operands, and those of the new ones that replace them."""
         return {
             old: new
             for before, after in zip(self._operands[node], operands, strict=True)
@@ -132,7 +132,7 @@ class Draft:
         }
 
     def renamed_by(self, value: int, clone: int) -> dict[int, int]:
-        """A value, and the one that a clone of its maker makes in its place."""
+        """A value, and the one of a clone of its maker that replaces it."""
         made = self._made_by[self._values[value].made_by]
         return {value: self._made_by[clone][made.index(value)]}
 
@@ -156,7 +156,7 @@ class Draft:
         return self._remove([clone])
 
     def _remove(self, unread: Sequence[int]) -> list[int]:
-        """Take clones away that nobody reads, and those that only they have read."""
+        """Remove unused clones, and those that only they have read."""
         gone: list[int] = []
         pending = list(unread)
         while pending:

@@ -23,7 +23,7 @@ _STACKING = "dynamic_update_slice"
 
 
 def find_origins(module: HloModule) -> tuple[str, ...]:
-    """The places that most of what is computed again comes from; none where the text has none."""
+    """The lines that most recomputed values come from; none where the text names none."""
     return _largest_first(_bytes_by_place(_computed_again(module)))
 
 

@@ -28,12 +28,12 @@ _ONCE = """
     rng-bit-generator tuple while
 """
 _NEVER = frozenset(_ONCE.split())
-"""Opcodes not computed again, though without effects: no values of their own, states of random
-numbers, functions that nobody here knows."""
+"""Opcodes not recomputed, though without effects: no values of their own, states of random
+numbers, unknown functions."""
 
 
 class Step(NamedTuple):
-    """One value dropped and computed again."""
+    """One value dropped and recomputed."""
 
     dropped: int
     """The value that its later readers take from a clone."""
@@ -43,9 +43,9 @@ class Step(NamedTuple):
     clones: tuple[tuple[int, tuple[int, ...]], ...]
     """Each a node and its operands; a negative number -1-i is the i-th clone of this step."""
     moved: Mapping[int, tuple[int, ...]]
-    """Nodes that run here instead of where they did, behind the clones, with their operands."""
+    """Nodes that run here instead of where they did, after the clones, with their operands."""
     readers: Mapping[int, tuple[int, ...]]
-    """All that touch the value behind the clones, with the operands they have from now on."""
+    """All that touch the value after the clones, with the operands they have from now on."""
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -61,7 +61,7 @@ class Step(NamedTuple):
 
 
 class State(Struct, frozen=True, eq=False):
-    """A program, and what was computed again so far."""
+    """A program, and what was recomputed so far."""
 
     repeatable: Sequence[bool]
     """For each original node, that it may be recomputed."""
@@ -91,7 +91,7 @@ class State(Struct, frozen=True, eq=False):
         return self.flow.nodes[self.origin[node]]
 
     def clones(self) -> list[HloInstruction]:
-        """The originals of what is computed again, each as often as it is."""
+        """The originals of what is recomputed, each as often as it is."""
         return [self.instruction(node) for node in self.clone_nodes()]
 
     def clone_nodes(self) -> list[int]:
