@@ -1,4 +1,7 @@
-"""Asks the rules for changes, planned or replayed; a rule that fails is only noted."""
+"""Asks the rules which changes would reduce a program's memory, and by how much.
+
+A change of the module is planned, other savings are replayed; a rule that fails is only noted.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Plans a changed program or replays temporaries; XLA may fuse otherwise, hence a `Spread`."""
+"""Two ways to evaluate a change: plan the changed program, or replay the temporaries.
+
+XLA would also fuse and schedule differently, so that each rule gives a `Spread`.
+"""
 
 from __future__ import annotations
 

@@ -23,8 +23,6 @@ _CONTEXT = (2,)  # index in the result of an asynchronous operation
 
 
 class Contexts:
-    """The buffers that are contexts, their allocations, and when these are free."""
-
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
         self.buffers = {

@@ -136,8 +136,6 @@ def pack(
 
 
 class _Timeline:
-    """Buffers and their lives in slots, for packing in several orders."""
-
     def __init__(self, buffers: Intervals) -> None:
         self._empty: list[int] = []
         if 0 in buffers.sizes:

@@ -130,8 +130,6 @@ def key_of(unit: Unit, files: list[Path], recipe: str) -> str:
 
 
 class UnitProgram(Struct):
-    """A program of a unit, not opened yet."""
-
     name: str
     shown: str | None
     """Its name within a file of several programs; else None."""

@@ -33,8 +33,6 @@ def connect() -> Any:
 
 
 class Tables:
-    """A snapshot of the tables of a store, or of `only` some segments."""
-
     def __init__(self, store: Store, only: Collection[str] | None = None) -> None:
         self.store = store
         found = store.segments()

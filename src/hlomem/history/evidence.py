@@ -282,8 +282,6 @@ class Trace:
 
 
 class Traces(dict["HloComputation", Trace]):
-    """The traces of a module's computations, in the order of the text."""
-
     def __init__(self, call_graph: CallGraph) -> None:
         self.call_graph = call_graph
         computations = call_graph.module.computations

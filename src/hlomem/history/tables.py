@@ -38,8 +38,6 @@ class SearchLimit(Rule, frozen=True, kw_only=True):
 
 
 class Tables(Struct, frozen=True, kw_only=True):
-    """The rules for the compiler of one platform."""
-
     stages: tuple[Stage, ...]
     """The passes that make computations."""
     vanishing: tuple[Vanishing, ...] = ()

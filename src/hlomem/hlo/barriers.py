@@ -22,7 +22,6 @@ def has_barriers(module: HloModule) -> bool:
 
 
 def without_barriers(module: HloModule) -> HloModule:
-    """The module without its barriers, in the same order."""
     while barriers := _barriers(module):
         rewriter = Rewriter(module)
         for barrier in barriers:

@@ -257,7 +257,6 @@ class ModuleDraft:
 
     @property
     def header(self) -> dict[str, str]:
-        """The attributes of the header, to be changed."""
         self._check_open()
         return self._header
 

@@ -91,7 +91,6 @@ class Compiles(Sequence[CompiledProgram]):
         return f"<Compiles: {len(self)} programs>"
 
     def see(self, module: SeenModule) -> None:
-        """Remember a module a compiler has scheduled."""
         self._seen.append(module)
 
     def skip(self, entries: list[Path]) -> None:

@@ -22,18 +22,22 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hlomem.api.fit_search import MAX_PLANS, Planned, next_value, straddle
-from hlomem.api.scale import ScaledProgram, scale
+from hlomem.api.scale import scale
 from hlomem.base.atomic_files import write_files
 from hlomem.base.errors import CommandError, HlomemError
 from hlomem.base.source import visible
 from hlomem.jax.compile.messages import Facts, Job
-from hlomem.jax.compile.parent import PlannedProgram, plan_unless_known
-from hlomem.jax.target_kinds import Target, parse_target
+from hlomem.jax.compile.parent import plan_unless_known
+from hlomem.jax.target_kinds import parse_target
 from hlomem.machines.capacity import Capacity, parse_capacity
 from hlomem.report.data.fit import FitPlan, FitReport, FitRow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+    from hlomem.api.scale import ScaledProgram
+    from hlomem.jax.compile.parent import PlannedProgram
+    from hlomem.jax.target_kinds import Target
 
 
 def _keep(file: Path, known: Struct) -> None:

@@ -84,7 +84,6 @@ def read_dump(folder: Path, module: str) -> Dump:
 def explained(
     dump: Dump, machine: Machine | None, results: tuple[str, ...] = ()
 ) -> MemoryExplanation:
-    """The explanation of a program's memory, on its machine, with the paths of its results."""
     found = explain(dump, machine=machine, results=results)
     found.capacity = capacity_of(machine.chip_name) if machine is not None else None
     return found

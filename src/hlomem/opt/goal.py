@@ -89,8 +89,6 @@ Goal: TypeAlias = Order | Share | Budget | Front | Offload
 
 
 class OrderWork(NamedTuple):
-    """The work on orders that an effort allows."""
-
     moves_per_node: int
     """Nodes that local search evaluates, for every node of a computation."""
     moved_nodes: int
@@ -119,8 +117,6 @@ class Start(NamedTuple):
 
 
 class Work(NamedTuple):
-    """The work on recomputation that an effort allows."""
-
     starts: tuple[Start, ...]
     rounds: int
     """Plans of what comes of a start, each with what the last was wrong by."""

@@ -61,8 +61,6 @@ KEYS = ("load width area", "width area load", "neighbours width area")
 
 
 class Strategy(NamedTuple):
-    """One order of preference."""
-
     keys: str
     follows_conflicts: bool
     """Whether buffers of the section that failed last are decided next, not the lowest of all."""

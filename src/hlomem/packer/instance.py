@@ -132,7 +132,6 @@ def _unit(sizes: Sequence[int], alignments: set[int]) -> int:
 
 
 def _moments(buffers: Sequence[Buffer]) -> list[int]:
-    """One time of each section."""
     begins, ends = set[int](), set[int]()
     for buffer in buffers:
         for lower, upper in buffer.lives:

@@ -89,8 +89,6 @@ class _Goals(NamedTuple):
 
 
 class Search:
-    """One capacity, one order of preference, one number of steps."""
-
     def __init__(
         self, instance: Instance, capacity: int, ranking: Sequence[int], follows_conflicts: bool
     ) -> None:

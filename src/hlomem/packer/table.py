@@ -33,8 +33,6 @@ class Row(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """A parsed table, with a buffer per row."""
-
     header: Row
     rows: list[Row]
     buffers: list[Buffer]

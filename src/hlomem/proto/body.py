@@ -53,7 +53,6 @@ class BodyLinks:
         return found
 
     def body_call(self, caller: HloComputation, proto: Any, data: bytes) -> BodyCall:
-        """An instruction that calls computations, which is not linked to others."""
         opcode = _OPCODES[proto.opcode]
         called = tuple([self.callee(caller, number) for number in called_ids(proto)])
         shape = self.shapes[proto.shape]

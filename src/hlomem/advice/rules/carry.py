@@ -1,4 +1,7 @@
-"""`carry`: carry a cache through a loop; as `xs` and `ys` of a scan it exists twice."""
+"""`carry`: carry a cache through a loop instead of scanning over it.
+
+As `xs` and `ys` of a scan it exists twice. At most, the slices of one iteration are saved as well.
+"""
 
 from __future__ import annotations
 

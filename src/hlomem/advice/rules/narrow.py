@@ -1,4 +1,7 @@
-"""`narrow`: compute in a narrower type; parameters stay. CPUs convert back, may need more."""
+"""`narrow`: compute in a narrower type with unchanged parameters (mixed precision).
+
+CPUs convert back and may need more. At most: more values stay in fast memory.
+"""
 
 from __future__ import annotations
 

@@ -48,8 +48,6 @@ class Mark(NamedTuple):
 
 
 class Pass(Rule, frozen=True, kw_only=True):
-    """A pass that makes computations."""
-
     mark: Mark
 
 

@@ -54,8 +54,6 @@ class BodyReader(Protocol):
 
 
 class HloComputation(Struct, eq=False):
-    """A list of instructions with parameters and a root."""
-
     module: HloModule
     name: str
     index: int

@@ -64,7 +64,6 @@ class HloInstruction(Struct, eq=False):
 
     @property
     def attributes(self) -> dict[str, str]:
-        """The attributes as text, in order."""
         attributes = self._attributes
         if isinstance(attributes, dict):
             return attributes

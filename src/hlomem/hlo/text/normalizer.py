@@ -15,12 +15,16 @@ import re
 from array import array
 from bisect import bisect_right
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from hlomem.base.errors import ParseError
-from hlomem.base.source import Source, Span
+from hlomem.base.source import Span
 from hlomem.hlo.text.attributes import STRING
 from hlomem.hlo.text.scanner import TABLES
 from hlomem.hlo.text.stack_frames import TABLE_NAMES
+
+if TYPE_CHECKING:
+    from hlomem.base.source import Source
 
 _TOKEN = re.compile(
     rf"""\s++|/\*.*?\*/|//[^\n]*+|{STRING}"""

@@ -20,13 +20,14 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from hlomem.base.errors import CommandError
-from hlomem.jax.compile.factories import FactoryProgram, find_factory, make_program
+from hlomem.jax.compile.factories import find_factory, make_program
 from hlomem.jax.compile.messages import DUMP, FACTS, OUTCOME, Errand, Facts, Outcome, write_message
 from hlomem.jax.compile.programs import module_name, result_names, write_dump
 from hlomem.jax.flops import count_flops
 from hlomem.jax.target_kinds import MissingSoftwareError, parse_target, version_of
 
 if TYPE_CHECKING:
+    from hlomem.jax.compile.factories import FactoryProgram
     from hlomem.jax.compile.messages import Job
 
 _MAX_TRACE = 12

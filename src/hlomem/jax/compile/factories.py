@@ -32,6 +32,8 @@ _FORMS = "(function, arguments), (function, arguments, keywords) or a jax.stages
 
 
 class FactoryProgram(NamedTuple):
+    """The program a factory has made."""
+
     lowered: Any
     jaxpr: Any
     """None where the factory lowered it itself."""
@@ -82,6 +84,7 @@ def _import_module(name: str) -> Any:
 def make_program(
     factory: Callable[..., Any], settings: Mapping[str, Any], target: Target
 ) -> FactoryProgram:
+    """The program a factory makes with these settings, for a target."""
     made = factory(**_arguments_of(factory, settings, target))
     stages = import_module("jax").stages
     made = getattr(made, "lowered", made)

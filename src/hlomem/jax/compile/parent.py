@@ -51,8 +51,6 @@ class CompileError(HlomemError):
 
 
 class PlannedProgram(NamedTuple):
-    """XLA's plan of a job's program."""
-
     dump: Dump
     """Read whole; the folder it lay in may be gone."""
     facts: messages.Facts

@@ -100,8 +100,6 @@ def repeated_by(value: HloInstruction) -> HloInstruction | None:
 
 
 class LoopPlan(NamedTuple):
-    """The stacks of a pair of loops as they shall be."""
-
     pair: LoopPair
     dropped: tuple[Stack, ...]
     stored: tuple[HloInstruction, ...]

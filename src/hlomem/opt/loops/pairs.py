@@ -42,7 +42,6 @@ class Loop(NamedTuple):
 
     @property
     def condition(self) -> HloComputation:
-        """The computation that asks for another iteration."""
         return self.repeats.called_computations[1]
 
     @property

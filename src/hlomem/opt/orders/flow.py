@@ -227,7 +227,6 @@ class FlowBuilder:
         peaks: Mapping[HloComputation, int],
         buffers: Mapping[HloBuffer, int],
     ) -> tuple[dict[int, int], dict[int, frozenset[int]]]:
-        """The memory called computations need, and the buffers of this one that it counts."""
         inner: dict[int, int] = {}
         counted: dict[int, frozenset[int]] = {}
         for node, instruction in enumerate(nodes):

@@ -77,8 +77,6 @@ def shared_bytes(flow: Flow, node: int, unread: Sequence[int]) -> int:
 
 
 class Timeline:
-    """The positions of an order's nodes and the bytes alive at each."""
-
     def __init__(self, flow: Flow, order: Sequence[int]) -> None:
         self.flow = flow
         self.order = list(order)

@@ -132,7 +132,6 @@ class Draft:
         }
 
     def renamed_by(self, value: int, clone: int) -> dict[int, int]:
-        """A value, and the one of a clone of its maker that replaces it."""
         made = self._made_by[self._values[value].made_by]
         return {value: self._made_by[clone][made.index(value)]}
 

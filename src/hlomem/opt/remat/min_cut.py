@@ -23,7 +23,6 @@ class Network:
             self._left.append(room)
 
     def source_side(self, source: int, sink: int) -> set[int]:
-        """The nodes that a least cut leaves with the source."""
         while True:
             levels = self._levels(source)
             if sink not in levels:

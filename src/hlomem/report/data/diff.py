@@ -26,8 +26,6 @@ UNUSED = "(holes and alignment)"
 
 
 class Side(Record, frozen=True, kw_only=True):
-    """One of the two compiles."""
-
     name: str
     program: str
     chosen: str

@@ -49,8 +49,6 @@ class BufferGroup(Record, frozen=True, kw_only=True):
 
 
 class NextStep(Record, frozen=True, kw_only=True):
-    """A suggestion, and the command for it."""
-
     text: str
     command: str = ""
 
