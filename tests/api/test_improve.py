@@ -122,7 +122,7 @@ def test_a_tpus_program_whose_places_are_fixed_is_refused() -> None:
     path = next((GOLDENS / "xla" / "libtpu-0.0.51" / "tpu-v5e").glob("*/module.hlo"))
     homes = sorted(path.parent.parent.glob("*/module.hlo"))
     texts = [each.read_text() for each in homes if "S(1)" in each.read_text()]
-    with pytest.raises(UnsupportedError, match="placed for the order"):
+    with pytest.raises(UnsupportedError, match="already placed in fast memory"):
         hlomem.improve(texts[0], backend="tpu", chip="v5e")
 
 

@@ -44,7 +44,7 @@ def find_fit(ordered: Candidate, limit: int) -> list[FrontPoint]:
     if ordered.total <= limit:
         return []
     made, _ = settle(find_fits(ordered, limit), OURS, limit, tries=1)
-    return [] if made is None else [_recomputed(made, made.module, ", for this number")]
+    return [] if made is None else [_recomputed(made, made.module, ", for this budget")]
 
 
 def with_front(

@@ -52,10 +52,9 @@ def _computed_again(found: BetterOrder, made: Waterfall, diff: Diff) -> Waterfal
     parts = [f"{again.instructions} instructions run twice"] if again.instructions else []
     parts += [f"{again.stacks} stacks of loops are gone"] if again.stacks else []
     reasons.append(Reason(text=", ".join(parts), delta=diff.delta - ordered))
-    answer = f"{made.answer} The instructions are in another order, and a few values are computed"
-    return replace(
-        made, answer=f"{answer} again.", causes=tuple(reason for reason in reasons if reason.delta)
-    )
+    answer = f"{made.answer} The order is different, and a few values are recomputed."
+    causes = tuple(reason for reason in reasons if reason.delta)
+    return replace(made, answer=answer, causes=causes)
 
 
 def _memory(found: BetterOrder, name: str, text: str) -> MemoryView:

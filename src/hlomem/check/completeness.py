@@ -48,7 +48,7 @@ def _check_slices(joined: JoinedDump) -> Iterator[Finding]:
         if other is not placed:
             yield Finding(
                 "completeness/two-places",
-                f"value {placed.id} ({display_name(placed.value)}) has two places",
+                f"value {placed.id} ({display_name(placed.value)}) is placed twice",
                 values=as_evidence(other, placed),
                 allocations=(other.allocation.index, placed.allocation.index),
             )

@@ -83,7 +83,7 @@ class Candidate(Struct, frozen=True, dict=True, eq=False, kw_only=True):
     stacks: int = 0
     """Stacks of loops that are gone, less those that replaced them."""
     clones: int = 0
-    """Other instructions that are computed a second time."""
+    """Other instructions that are recomputed."""
     moves: tuple[Move, ...] = ()
     """Values that wait in the memory of the host."""
     method: str = "as given"
@@ -131,7 +131,7 @@ class Candidate(Struct, frozen=True, dict=True, eq=False, kw_only=True):
 
     @property
     def is_cheap(self) -> bool:
-        """Whether next to nothing is computed a second time."""
+        """Whether next to nothing is recomputed."""
         return self.flops <= CHEAP * self.given.flops
 
 

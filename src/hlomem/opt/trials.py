@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from hlomem.opt.search import Compiler
 
 
-_REJECTED_MOVES = "values in the host's memory were rejected"
+_REJECTED_MOVES = "offloading was found and rejected"
 
 
 class Tried(NamedTuple):

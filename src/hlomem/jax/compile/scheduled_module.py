@@ -196,6 +196,6 @@ def capture_into(
     except CompileError as error:  # the user's factory is what failed, not ours around it
         raise CompileError(str(error).replace(FACTORY, visible(job.factory))) from error
     if not file.exists():
-        problem = f"the compiler for {job.target} handed its module to no pass"
+        problem = f"the compiler for {job.target} did not hand its module to a pass"
         raise CompileError(f"{problem}; jax 0.10.2 and later do")
     return planned, file.read_bytes()

@@ -53,7 +53,7 @@ def check_header(given: HloModule, edited: HloModule) -> Iterator[str]:
     """Attributes of the module that are others now."""
     for name in HEADER:
         if given.attributes.get(name) != edited.attributes.get(name):
-            yield f"the header says another {name}"
+            yield f"the header has a different {name}"
 
 
 # What is computed.
@@ -167,7 +167,7 @@ def _check_new_readers(given: HloModule, edited: HloModule) -> Iterator[str]:
     for family in find_families(edited, flow):
         new = [name for name, _ in family if name not in was and name in now]
         if new:
-            yield f"{new[0]} is new, and has to lie where another value lies"
+            yield f"{new[0]} is new, and must share the memory of another value"
             continue
         written = sorted({was[name] for name, _ in family if name in was})
         name_at = {was[name]: name for name, _ in family if name in was}

@@ -25,7 +25,7 @@ MAX_OPERATIONS = 4_000_000
 """Operations on terms, beyond which nothing is said for a program."""
 MAX_PASSES = 5000
 """Iterations of one loop, likewise."""
-_TOO_LONG = "the loops are too long to be gone through"
+_TOO_LONG = "the loops have too many iterations to check"
 _OPAQUE = "kCustom"
 """The kind of fusions whose bodies are not all that counts: emitters know them by their names."""
 _EMPTY = '"AllocateBuffer"'
@@ -74,9 +74,9 @@ def find_meaning_problems(given: HloModule, edited: HloModule, _: Allowed = STRI
     except _Undecided as reason:
         return [str(reason)]
     if before[1] != after[1]:
-        problems.append("what has effects does not happen to the same values in the same order")
+        problems.append("side effects do not see the same values in the same order")
     problems += [
-        f"result {number} is another value"
+        f"result {number} is a different value"
         for number, (one, other) in enumerate(zip(before[0], after[0], strict=True))
         if one != other
     ]
@@ -190,7 +190,7 @@ class _Terms:
         if opcode == "get-tuple-element":
             whole = operands[0]
             if not isinstance(whole, tuple) or instruction.tuple_index >= len(whole):
-                raise _Undecided(f"{instruction.name} takes a result that is not there")
+                raise _Undecided(f"{instruction.name} reads a result that does not exist")
             return whole[instruction.tuple_index]
         is_transparent = opcode == "fusion" and instruction.attributes.get("kind") != _OPAQUE
         if is_transparent or opcode == "call":
@@ -213,7 +213,7 @@ class _Terms:
         for _ in range(MAX_PASSES):
             goes_on = self._evaluate(condition, [state])
             if not isinstance(goes_on, int) or goes_on not in self._integer:
-                raise _Undecided(f"how often {loop.name} runs is not known")
+                raise _Undecided(f"the trip count of {loop.name} is unknown")
             if not self._integer[goes_on]:
                 return state
             state = self._evaluate(body, [state])

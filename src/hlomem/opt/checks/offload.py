@@ -73,7 +73,7 @@ def _check_new(new: list[HloInstruction], trips: list[_Trip]) -> Iterator[str]:
             count[copy] = count.get(copy, 0) + 1
     for copy, times in count.items():
         if times != 1:
-            yield f"{copy.name} is new, and no part of one copy to the host and back"
+            yield f"{copy.name} is new, and not part of one copy to the host and back"
 
 
 def _check_trip(trip: _Trip, space: int) -> Iterator[str]:
@@ -83,7 +83,7 @@ def _check_trip(trip: _Trip, space: int) -> Iterator[str]:
         yield f"{name} is not copied to the host and back by {copies[-1].name}"
         return
     if not value.shape.is_array or _space_of(value):
-        yield f"{name} is no array in the device's own memory"
+        yield f"{name} is not an array in the device's own memory"
         return
     start, out, fetch, back = copies
     away = value.shape.text_without_layout
@@ -107,7 +107,7 @@ def _check_memory(edited: HloModule, trips: list[_Trip]) -> Iterator[str]:
     moved = {one.name for trip in trips for one in (trip.value, *trip.copies)}
     for family in find_families(edited, trace(edited)):
         for name in sorted({name for name, _ in family} & moved):
-            yield f"{name} has to lie where another value lies"
+            yield f"{name} must share the memory of another value"
 
 
 def _space_of(instruction: HloInstruction) -> int:

@@ -100,7 +100,7 @@ class _Editor:
 
     def run(self) -> HloModule:
         if self._second.body.index < self._first.body.index:
-            raise EditError("the second loop's body stands before that of the first")
+            raise EditError("the second loop's body comes before that of the first")
         draft, parent = self._draft, self._parent
         first, second = map(draft.body, (self._first.body, self._second.body))
         shapes = [stacked(value.shape, len(self._first.ticks)) for value in self._new]

@@ -1,4 +1,4 @@
-"""An edit: instructions computed a second time, their readers, and the order of all, by names."""
+"""An edit: recomputed instructions, their readers, and the order of all, by names."""
 
 from __future__ import annotations
 

@@ -216,7 +216,7 @@ def is_repeatable(instruction: HloInstruction, effects: Effects) -> bool:
 
 
 def _is_alone(stages: Stages, instruction: HloInstruction) -> bool:
-    """Whether no part of a result has to lie where another value lies."""
+    """Whether no part of a result must share the memory of another value."""
     if instruction.opcode in FORWARDS:
         return True
     return all(
