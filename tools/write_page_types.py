@@ -2,9 +2,9 @@
 
     python -m tools.write_page_types [--check]
 
-In: the schema msgspec makes of `Page`, `Waterfall`, `PageFront` and `FleetPage`. Out:
-`templates/data.d.ts`, which the scripts' comments refer to. With `--check` nothing is written; the
-exit says whether it is current.
+In: the schema msgspec makes of `Page`, `Waterfall`, `PageFront`, `FleetPage` and `TimelinePage`.
+Out: `templates/data.d.ts`, which the scripts' comments refer to. With `--check` nothing is written;
+the exit says whether it is current.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import msgspec
 from hlomem.report.page.fleet import FleetPage
 from hlomem.report.page.front import PageFront
 from hlomem.report.page.html import TEMPLATES
+from hlomem.report.page.job_page import TimelinePage
 from hlomem.report.page.page import Page
 from hlomem.report.page.waterfall import Waterfall
 
@@ -49,7 +50,7 @@ def page_types() -> str:
     """The text of the file."""
     _import_for_types()
     _, found = msgspec.json.schema_components(
-        (Page, Waterfall, PageFront, FleetPage), ref_template="{name}"
+        (Page, Waterfall, PageFront, FleetPage, TimelinePage), ref_template="{name}"
     )
     return "\n".join([_HEAD, *(_interface(name, found[name]) for name in sorted(found))])
 

@@ -14,21 +14,33 @@ from hlomem.report.data.summary import build_hints
 from hlomem.report.oom.explanation import build_oom
 from hlomem.report.oom.log import Failure, read_oom
 from hlomem.report.oom.note import HEAD, Remark, draw_note
+from hlomem.report.oom.verdict import draw_verdict
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from hlomem.api.explain import MemoryExplanation
     from hlomem.report.data.advice import Advice
+    from hlomem.report.oom.explanation import Oom
+    from hlomem.report.oom.verdict import Verdict
 
 MAX_ADVISED = 20_000
 """Values up to which changes of a program are tried by planning it again."""
 
 
-def find_failure(text: str) -> Failure | None:
+def find_oom(text: str) -> Oom | None:
     """The out-of-memory error in a message or a log, if any; not a mere remat warning."""
     oom = build_oom(read_oom(text))
-    return None if oom is None or oom.failure.moment == "rematerialization" else oom.failure
+    return None if oom is None or oom.failure.moment == "rematerialization" else oom
+
+
+def describe_verdict(verdict: Verdict | None, note: str) -> str:
+    """A note that begins with why memory ran out, as far as that can be told."""
+    lines = [] if verdict is None else draw_verdict(verdict)
+    if not lines:
+        return note
+    [first, *rest] = lines
+    return "\n".join([f"{HEAD} {first}", *rest, note.removeprefix(f"{HEAD} ")]).rstrip()
 
 
 def describe_failure(

@@ -16,6 +16,12 @@ COMMAND_GROUPS = {
         "compile": "Compile a function for another machine, and show its memory.",
         "show": "Show a memory dump, or an HLO module, in one screen.",
     },
+    "Understand a job's memory": {
+        "timeline": "Show a device's memory over a run, and who held it at its peak.",
+        "leaks": "Show what grew between device memory profiles, by line.",
+        "job": "Forecast the memory of a whole job: does it fit, and in how small a pool.",
+        "export": "Write a timeline, a forecast or a program's plan for Perfetto or pprof.",
+    },
     "Use less": {
         "fit": "Find the largest batch that fits, by XLA's own plans.",
         "scale": "Plan a program at other sizes, from two compiles of it.",

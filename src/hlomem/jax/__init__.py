@@ -29,18 +29,26 @@ __all__ = [
     "fit",
     "front",
     "install_excepthook",
+    "job",
+    "leaks",
     "memory",
+    "now",
     "optimize",
     "report",
     "targets",
+    "timeline",
 ]
 
 if TYPE_CHECKING:
+    from hlomem.jax.block_timeline import timeline
     from hlomem.jax.capture import Compiles, captured
     from hlomem.jax.compiled_programs import CompiledProgram
     from hlomem.jax.factory_front import front
     from hlomem.jax.fitting import fit
     from hlomem.jax.function_memory import memory
+    from hlomem.jax.instants import now
+    from hlomem.jax.job_recording import job
+    from hlomem.jax.leak_watch import leaks
     from hlomem.jax.oom import ExceptHook, ExplainedFunction, explain_oom, install_excepthook
     from hlomem.jax.pass_.log import Outcome, Report, report
     from hlomem.jax.pass_.register import Optimization, UnsupportedJaxError, optimize
@@ -62,10 +70,14 @@ _HOME = {
     "fit": "hlomem.jax.fitting",
     "front": "hlomem.jax.factory_front",
     "install_excepthook": "hlomem.jax.oom",
+    "job": "hlomem.jax.job_recording",
+    "leaks": "hlomem.jax.leak_watch",
     "memory": "hlomem.jax.function_memory",
+    "now": "hlomem.jax.instants",
     "optimize": "hlomem.jax.pass_.register",
     "report": "hlomem.jax.pass_.log",
     "targets": "hlomem.jax.target_kinds",
+    "timeline": "hlomem.jax.block_timeline",
 }
 
 

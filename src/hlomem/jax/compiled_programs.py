@@ -11,11 +11,16 @@ from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from hlomem.api.explain import MemoryExplanation, explain
 from hlomem.api.load import MAX_BYTES
 from hlomem.api.plan import plan
 from hlomem.api.protos import programs_in
+from hlomem.base.errors import CommandError
 from hlomem.base.sizes import format_bytes
+from hlomem.job.plans import program_of_proto
+from hlomem.job.tuning import tuned_in
 from hlomem.machines.registry import find_device, platform_machine
 from hlomem.proto.module import read_module
 
@@ -26,6 +31,7 @@ if TYPE_CHECKING:
     from hlomem.api.plan import Plan
     from hlomem.api.protos import ProtoProgram
     from hlomem.jax.pass_.hook import SeenModule
+    from hlomem.job.plans import PlannedProgram, ProgramPlan
     from hlomem.machines.machine import Machine
 
 _BACKEND_OF = {"cpu": "cpu", "cuda": "gpu", "rocm": "gpu", "gpu": "gpu", "tpu": "tpu"}
@@ -75,6 +81,13 @@ class CompiledProgram:
             assert assignment is not None
             allocations = assignment.allocations
         return frozenset(allocation.size for allocation in allocations)
+
+    @cached_property
+    def planned(self) -> PlannedProgram | None:
+        """The requests of a run of it; None where XLA's own plan is not there."""
+        if self._found is None or self._found.assignment is None:
+            return None
+        return program_of_proto(self.module_name, self._found.assignment, self._found.open)
 
     @cached_property
     def explanation(self) -> MemoryExplanation:
@@ -130,3 +143,19 @@ def _machine_of(platform: str) -> Machine:
     machine = platform_machine(_BACKEND_OF[platform])
     assert machine is not None
     return machine
+
+
+def plan_of_compiled(name: str, compiled: Any, is_tuned: bool) -> ProgramPlan:
+    """The plan of a program; `is_tuned` says whether its compiler tries kernels out."""
+    try:
+        data = bytes(compiled.runtime_executable().serialize())
+    except (AttributeError, NotImplementedError, RuntimeError) as error:
+        raise CommandError(f"the executable of {name} does not give its plan away") from error
+    found = next(
+        (one for one in programs_in(data, name, MAX_BYTES) if one.assignment is not None), None
+    )
+    if found is None:
+        raise CommandError(f"there is no plan in the executable of {name}")
+    program = program_of_proto(found.module_name, found.assignment, found.open)
+    tuned = tuned_in(found.open_module()) if is_tuned else ()
+    return replace(program.plan, name=name, results=program.result_places, tuned=tuned)

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from hlomem.jax.pass_.hook import SeenModule
-    from hlomem.report.oom.log import Failure
+    from hlomem.report.oom.explanation import Oom
+    from hlomem.report.oom.verdict import Verdict
 
 PAGE = "hlomem-oom.html"
 """The file the page is written to, in the folder the program runs in."""
@@ -99,25 +100,25 @@ def _end_to_watch() -> None:
 def annotate(error: BaseException, page: str | Path | None = PAGE) -> None:
     """Give an out-of-memory error its note; any other exception stays as it is."""
     try:
-        failure = _failure_of(error)
-        if failure is None or _has_note(error):
+        oom = _oom_of(error)
+        if oom is None or _has_note(error):
             return
-        note = _describe(failure, None if page is None else Path(page))
+        note = _describe(oom, None if page is None else Path(page))
     except Exception as problem:  # noqa: BLE001 - the user's error is the one to be seen
         logger.warning("an out-of-memory error was not explained: %s", problem, exc_info=True)
     else:
         error.add_note(note)
 
 
-def _failure_of(error: BaseException) -> Failure | None:
+def _oom_of(error: BaseException) -> Oom | None:
     """The failure in an error, in what caused it, or in one of its group."""
-    from hlomem.api.oom import find_failure  # noqa: PLC0415 - only an error needs it
+    from hlomem.api.oom import find_oom  # noqa: PLC0415 - only an error needs it
 
     for link in _chain(error):
         if isinstance(link, (RuntimeError, ValueError, MemoryError)):
-            failure = find_failure(str(link))
-            if failure is not None:
-                return failure
+            oom = find_oom(str(link))
+            if oom is not None:
+                return oom
     return None
 
 
@@ -139,18 +140,36 @@ def _has_note(error: BaseException) -> bool:
     return any(note.startswith(HEAD) for note in notes)
 
 
-def _describe(failure: Failure, page: Path | None) -> str:
-    from hlomem.api.oom import describe_failure, describe_unknown  # noqa: PLC0415 - as above
+def _describe(oom: Oom, page: Path | None) -> str:
+    from hlomem.api.oom import (  # noqa: PLC0415 - as above
+        describe_failure,
+        describe_unknown,
+        describe_verdict,
+    )
 
+    failure = oom.failure
     programs = live_programs() if failure.moment == "run" else []
     found = match_failure(failure, programs)
     if found is None:
         programs = _memory.programs()
         found = match_failure(failure, programs)
-    if found is None:
-        return describe_unknown(failure, len(programs))
-    program, match = found
-    return describe_failure(program.explanation, failure, match.reason, page)
+    verdict = _verdict(oom, None if found is None else found[0])
+    if found is not None:
+        program, match = found
+        note = describe_failure(program.explanation, failure, match.reason, page)
+    else:
+        is_tuner = verdict is not None and verdict.kind == "autotuner"  # no program asked
+        note = "" if is_tuner else describe_unknown(failure, len(programs))
+    return describe_verdict(verdict, note)
+
+
+def _verdict(oom: Oom, program: CompiledProgram | None) -> Verdict | None:
+    """Why memory ran out, by what is on the device now; None when compiling for a TPU or CPU."""
+    from hlomem.jax.oom_verdict import diagnose_now  # noqa: PLC0415 - as above
+
+    if oom.failure.moment != "run":
+        return None
+    return diagnose_now(oom, program)
 
 
 # For a function

@@ -40,6 +40,8 @@ GPU = Machine(
     scheduler="least of three",
     alias_rules="gpu_alias",
     marks=_MARKS,
+    has_bfc=True,
+    pool_share=0.75,
 )
 
 _PREALLOCATION = "JAX preallocates 75% of a GPU's memory unless told otherwise"
@@ -53,10 +55,18 @@ _GIB = {
     "h200": 141,
     "b200": 180,
 }
+_DRIVER_BYTES = {"h200": 150_109_880_320}
+"""As `cuDeviceTotalMem` says."""
 
 MACHINES = (
     GPU,
-    *(replace(GPU, chip=Chip(name, gib, note=_PREALLOCATION)) for name, gib in _GIB.items()),
+    *(
+        replace(
+            GPU,
+            chip=Chip(name, gib, note=_PREALLOCATION, driver_bytes=_DRIVER_BYTES.get(name, 0)),
+        )
+        for name, gib in _GIB.items()
+    ),
 )
 """The platform in general, then its chips."""
 OTHER_CHIPS = (Chip("mi300x", 192, note=_PREALLOCATION),)

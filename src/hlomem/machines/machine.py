@@ -42,6 +42,9 @@ class Chip(Struct, frozen=True):
     one_host: str = ""
     """The topology of one host, `2x2`, if libtpu compiles for the chip."""
 
+    driver_bytes: int = 0
+    """Bytes the driver says it has, of which a pool is a share; 0 where none was asked."""
+
     @property
     def size(self) -> int:
         """The memory in bytes."""
@@ -133,6 +136,10 @@ class Machine(Struct, frozen=True, kw_only=True):
     """Marks of its platform that this chip's modules never have."""
     is_host: bool = False
     """Its memory is the host's: nothing can be offloaded to it, and bf16 is computed in f32."""
+    has_bfc: bool = False
+    """Whether its runtime hands memory out by XLA's BFC allocator, and so asks it by the plan."""
+    pool_share: float = 1.0
+    """The share of a device's memory that JAX takes for its programs and arrays."""
     allocations_flag: str = ""
     """The flag that makes the runtime report all allocations when memory runs out."""
 

@@ -151,6 +151,25 @@ _FIELDS = {
         3 *Allocation buffer_allocations; 4 *Trace heap_simulator_traces; 5 *Peak peak_buffers""",
     "HloProto": "1 Module hlo_module; 3 BufferAssignment buffer_assignment",
     "HloSnapshot": "1 HloProto hlo",
+    # A profile (`tsl/profiler/protobuf/xplane.proto`); texts as bytes, which need not be UTF-8.
+    "ProfileName": "1 i64 id; 2 y name",
+    "ProfileNameEntry": "1 i64 key; 2 ProfileName value",
+    "ProfileStat": """1 i64 metadata_id; 2 ?f64 double_value; 3 ?u64 uint64_value;
+        4 ?i64 int64_value; 5 ?y str_value; 7 ?u64 ref_value""",
+    "ProfileEvent": "1 i64 metadata_id; 2 i64 offset_ps; 3 i64 duration_ps; 4 *ProfileStat stats",
+    "ProfileLine": "1 i64 id; 2 y name; 3 i64 timestamp_ns; 4 *ProfileEvent events",
+    "ProfilePlane": """2 y name; 3 *y lines; 4 *ProfileNameEntry event_names;
+        5 *ProfileNameEntry stat_names; 6 *ProfileStat stats""",
+    # A device memory profile (`google/pprof`, proto/profile.proto).
+    "PprofType": "1 i64 type; 2 i64 unit",
+    "PprofLabel": "1 i64 key; 2 i64 str; 3 i64 num",
+    "PprofSample": "1 *u64 location_id; 2 *i64 value; 3 *PprofLabel label",
+    "PprofLine": "1 u64 function_id; 2 i64 line",
+    "PprofLocation": "1 u64 id; 2 u64 mapping_id; 4 *PprofLine line",
+    "PprofFunction": "1 u64 id; 2 i64 name; 3 i64 system_name; 4 i64 filename; 5 i64 start_line",
+    "Pprof": """1 *PprofType sample_type; 2 *PprofSample sample; 4 *PprofLocation location;
+        5 *PprofFunction function; 6 *y string_table; 9 i64 time_nanos;
+        14 i64 default_sample_type""",
 }
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from hlomem.api.explain import MemoryExplanation, explain
 from hlomem.api.folder import ModuleSize, draw_list, list_modules, measure_all
 from hlomem.api.load import read_source
-from hlomem.api.oom import describe_failure, describe_unknown, find_failure
+from hlomem.api.oom import describe_failure, describe_unknown, describe_verdict, find_oom
 from hlomem.assign.footprint import footprint
 from hlomem.base.errors import HlomemError, InputError
 from hlomem.base.sizes import format_bytes
@@ -68,23 +68,23 @@ class RunOutcome(NamedTuple):
 def report_run(outcome: RunOutcome, page: Path | None) -> list[str]:
     """The lines of the report; also writes the page, replacing an existing one."""
     programs = _programs_of(outcome)
-    failure = find_failure(outcome.tail)
+    oom = find_oom(outcome.tail)
     if not programs:
         problem = "no program was compiled, or the command sets XLA_FLAGS of its own"
         return [f"{HEAD} XLA wrote no dump: {problem}"]
     lines = _draw_programs(programs, outcome.dropped)
-    if failure is None:
+    if oom is None:
         return [*lines, *_write_page(programs[0], page)]
-    found = match_failure(failure, programs)
+    found = match_failure(oom.failure, programs)
     if found is None:
-        count = len(programs) + outcome.dropped
-        return [*lines, *describe_unknown(failure, count).splitlines()]
+        note = describe_unknown(oom.failure, len(programs) + outcome.dropped)
+        return [*lines, *describe_verdict(oom.verdict, note).splitlines()]
     program, match = found
     try:
-        note = describe_failure(program.explain(), failure, match.reason, page)
+        note = describe_failure(program.explain(), oom.failure, match.reason, page)
     except HlomemError as error:
         note = f"{HEAD} the dump of {program.module_name} cannot be read: {error}"
-    return [*lines, *note.splitlines()]
+    return [*lines, *describe_verdict(oom.verdict, note).splitlines()]
 
 
 def _programs_of(outcome: RunOutcome) -> list[DumpedProgram]:

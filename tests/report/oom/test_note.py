@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 import hlomem
-from hlomem.api.oom import describe_failure, describe_unknown, find_failure
+from hlomem.api.oom import describe_failure, describe_unknown, find_oom
+from hlomem.report.oom.log import Failure
 from hlomem.report.oom.note import Remark, draw_note
 from tests.check.faults import rebuilt
 from tests.places import GOLDENS, ROOT
@@ -18,6 +19,11 @@ PLACE = (
     "f32[48,10240,4096] (stacked by a loop)"
 )
 BEFORE = ROOT / "examples" / "oom" / "before"
+
+
+def find_failure(text: str) -> Failure | None:
+    oom = find_oom(text)
+    return None if oom is None else oom.failure
 
 
 def test_a_compile_that_does_not_fit_says_how_much_is_missing_and_where_to_look() -> None:

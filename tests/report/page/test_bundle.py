@@ -63,7 +63,7 @@ def test_modules_are_written_as_bundling_needs_them(path: Path) -> None:
 
 
 def test_every_module_is_in_the_bundle() -> None:
-    made = "\n".join(map(bundle, ("page", "fleet")))
+    made = "\n".join(map(bundle, ("page", "fleet", "timeline")))
     found = set(re.findall(r"^modules\.(\w+)=", made, re.MULTILINE))
     assert sorted(found) == [path.stem for path in MODULES]
     assert not re.search(r"^(?:import|export)\b", made, re.MULTILINE)

@@ -19,7 +19,8 @@ from hlomem.machines.registry import platform_machine
 from hlomem.report.data import roles
 from hlomem.report.data.lines import Lines
 from hlomem.report.data.roles import role_of_argument
-from hlomem.report.oom.log import BreakdownPart, Failure, NamedBuffer, OomLog
+from hlomem.report.oom.log import BreakdownPart, Failure, NamedBuffer, OomLog, Pool
+from hlomem.report.oom.verdict import Situation, Verdict, diagnose
 from hlomem.report.screens.text import percent
 from hlomem.view.instruction_line import parse_instruction_line
 
@@ -68,6 +69,8 @@ class Oom(Record, frozen=True, kw_only=True):
     findings: tuple[str, ...]
     steps: tuple[NextStep, ...]
     log: OomLog
+    verdict: Verdict | None = None
+    """Why memory ran out while running; None when compiling."""
 
 
 def build_oom(log: OomLog) -> Oom | None:
@@ -85,7 +88,32 @@ def build_oom(log: OomLog) -> Oom | None:
         findings=tuple(_findings(failure, log, groups)),
         steps=tuple(_steps(failure, log)),
         log=log,
+        verdict=diagnose(situation_of(failure, log)) if failure.moment == "run" else None,
     )
+
+
+def situation_of(failure: Failure, log: OomLog) -> Situation:
+    """The state of the memory, as far as a log tells, when a request failed."""
+    pool = log.pool or Pool()
+    return Situation(
+        needed=failure.needed,
+        is_tuner=log.is_tuner,
+        program=failure.module or "",
+        limit=pool.limit or _limit_by_rematerialization(log),
+        in_use=pool.in_use,
+        largest_free=pool.largest_free,
+        occupancy=log.occupancy,
+    )
+
+
+_AIM = 0.95
+"""The share of a GPU's pool that rematerialization aims at (gpu_compiler.cc)."""
+
+
+def _limit_by_rematerialization(log: OomLog) -> int | None:
+    """The pool a warning of rematerialization implies, a little less than it is."""
+    aims = [one.available for one in log.failures if one.moment == "rematerialization"]
+    return round(max(aim for aim in aims if aim) / _AIM) if any(aims) else None
 
 
 def _principal(log: OomLog) -> Failure:

@@ -100,6 +100,12 @@ class OomLog(Record, frozen=True, kw_only=True):
     breakdowns: tuple[Breakdown, ...] = ()
     buffers: tuple[NamedBuffer, ...] = ()
     pool: Pool | None = None
+    is_tuner: bool = False
+    """Whether it was the autotuner that asked, and no program or array before it."""
+    occupancy: float | None = None
+    """The share of the pool in use, as the allocator's bar draws it; None without one."""
+    place: str = ""
+    """The user's line in the traceback that ends the log; empty without one."""
 
 
 class _Line(NamedTuple):
@@ -123,7 +129,52 @@ def read_oom(text: str, name: str = "<string>") -> OomLog:
         breakdowns=tuple(_breakdowns(lines)),
         buffers=tuple(_buffers(lines)),
         pool=_pool(lines),
+        is_tuner=_is_tuner(lines),
+        occupancy=_occupancy(lines),
+        place=_place(lines),
     )
+
+
+# Circumstances
+
+_TUNER = ("All configs failed during profiling", "/redzone_allocator.cc", "/redzone_buffers.cc")
+_REFUSED = re.compile(r"ran out of memory trying to allocate .{1,40}\(rounded to \d+\)")
+_BAR = re.compile(r"^[*_x]{100}$")
+_FRAME = re.compile(r'^ {2}File "([^"\n]{1,400})", line (\d{1,9}), in ')
+_LIBRARY = re.compile(r"(?:^|[/\\])(?:site-packages|dist-packages|jax|jaxlib)[/\\]|^<frozen ")
+
+
+def _is_tuner(lines: list[_Line]) -> bool:
+    """Whether the autotuner's request is the first that failed.
+
+    A request that was refused after the allocator's retries came from an array or a program; the
+    autotuner's own are tried once.
+    """
+    for _, text in lines:
+        if _REFUSED.search(text):
+            return False
+        if any(mark in text for mark in _TUNER):
+            return True
+    return False
+
+
+def _occupancy(lines: list[_Line]) -> float | None:
+    """The share of the allocator's last bar that is in use (bfc_allocator.cc, RenderOccupancy)."""
+    bars = [text for _, text in lines if _BAR.match(text)]
+    return bars[-1].count("*") / len(bars[-1]) if bars else None
+
+
+def _place(lines: list[_Line]) -> str:
+    """The innermost line of a traceback outside of libraries; of several the last traceback's."""
+    found = ""
+    for _, text in lines:
+        frame = _FRAME.match(text)
+        if frame is not None and not _LIBRARY.search(frame[1]):
+            found = f"{frame[1]}:{frame[2]}"
+    return found
+
+
+# Failures
 
 
 class _Message(NamedTuple):

@@ -6,7 +6,17 @@ from typing import TYPE_CHECKING
 
 from hlomem.base.sizes import format_bytes
 from hlomem.base.source import visible
-from hlomem.report.screens.text import Line, bar, percent, plural, shorten, shorten_front, wrapped
+from hlomem.report.oom.verdict import draw_verdict
+from hlomem.report.screens.text import (
+    Line,
+    bar,
+    percent,
+    plural,
+    shorten,
+    shorten_front,
+    wrap,
+    wrapped,
+)
 
 if TYPE_CHECKING:
     from hlomem.report.oom.explanation import BufferGroup, NextStep, Oom
@@ -26,7 +36,7 @@ _MOMENTS = {
 
 
 def draw_oom(oom: Oom, width: int) -> list[Line]:
-    lines = [*_head(oom, width)]
+    lines = [*_head(oom, width), *_verdict(oom, width)]
     for breakdown in oom.log.breakdowns:
         lines += _breakdown(breakdown, width)
     if oom.groups:
@@ -47,6 +57,24 @@ def _head(oom: Oom, width: int) -> list[Line]:
     program = f", {failure.module}" if failure.module else ""
     title = f"Out of memory{where} {_MOMENTS[failure.moment]}{program}"
     return [[(shorten(visible(title), width), "bold")], *wrapped(_amounts(oom, failure), width)]
+
+
+def _verdict(oom: Oom, width: int) -> list[Line]:
+    """Why, and what to do, where the text tells."""
+    if oom.verdict is None or oom.verdict.kind == "unknown":
+        return []
+    first, *rest = draw_verdict(oom.verdict)
+    lines: list[Line] = [[], *([(line, "bold")] for line in wrap(first, width))]
+    for line in rest:
+        indent = len(line) - len(line.lstrip())
+        is_code = indent > len("  - ")
+        if is_code:
+            lines.append([(line, "cyan")])
+        else:
+            lines += [[(part, "")] for part in wrap(line.strip(), width, "  ", "    ")]
+    if oom.log.place:
+        lines += [[(line, "")] for line in wrap(f"raised at {oom.log.place}", width, "  - ")]
+    return lines
 
 
 def _amounts(oom: Oom, failure: Failure) -> str:

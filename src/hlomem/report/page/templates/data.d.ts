@@ -317,6 +317,50 @@ export interface Summit {
   instruction: string | null;
 }
 
+/** Chunks of memory, a list per field, by the time they were asked for. */
+export interface TimelineChunks {
+  start: number[];
+  end: number[];
+  size: number[];
+  owner: number[];
+  name: number[];
+  line: number[];
+}
+
+/** The page of a timeline. */
+export interface TimelinePage {
+  name: string;
+  limit: number;
+  start: number;
+  end: number;
+  peak: number;
+  peak_time: number;
+  base: number;
+  about: string;
+  words: string[];
+  chunks: TimelineChunks;
+  runs: TimelineRuns;
+  plans: TimelinePlan[];
+  notes: string[];
+}
+
+/** The curve of a program's own plan. */
+export interface TimelinePlan {
+  name: string;
+  peak: number;
+  steps: number;
+  sizes: number[];
+  moments: string[];
+}
+
+/** Runs of programs, a list per field. */
+export interface TimelineRuns {
+  start: number[];
+  end: number[];
+  name: number[];
+  plan: number[];
+}
+
 export interface Trust {
   files: string[];
   is_planned: boolean;

@@ -3,6 +3,7 @@
 
 import { $, copyText, element, field, hideTip, inflate, showTip } from "./dom.js";
 import { formatBytes, formatTick, percent, plural } from "./formats.js";
+import { drawn } from "./svg.js";
 
 /** @import { FleetPage, FleetSeries } from "./data.d.ts" */
 
@@ -10,7 +11,6 @@ const SHOWN_ROWS = 500;
 const SHOWN_WORST = 15;
 const NO_CHIP = "";
 const GIVEN = "given";
-const SVG = "http://www.w3.org/2000/svg";
 const PALETTE = [
   "#4e79a7",
   "#f28e2b",
@@ -56,18 +56,6 @@ function isFor(at) {
 
 function compared() {
   return fleet.programs.needs.map((_, at) => at).filter(isFor);
-}
-
-/**
- * @param {string} tag
- * @param {Record<string, string | number>} attributes
- * @param {string} [text]
- */
-function drawn(tag, attributes, text) {
-  const made = document.createElementNS(SVG, tag);
-  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, String(value));
-  if (text !== undefined) made.textContent = text;
-  return made;
 }
 
 function draw() {
