@@ -39,7 +39,7 @@ DOCS_VENV  := .venv-docs
 DOCS_READY := $(DOCS_VENV)/.ready
 
 .PHONY: demo docs dist test lint format types js browser pytest pure coverage jax jax-orders \
-	tpu-orders cuda-orders fits tpu-fits fleet native sanitize bench parity support replay \
+	tpu-orders cuda-orders fits tpu-fits fleet native sanitize bench parity support replay guard \
 	fuzz faults pictures clean
 
 $(READY): pyproject.toml requirements-dev.txt
@@ -153,6 +153,13 @@ support: $(READY)
 # Plans and prints by revision BASE and by the working tree, compared.
 replay: $(READY)
 	$(BIN)/python -m tools.replay $(BASE) --corpus $(CORPUS)
+
+# Whether a release of XLA is planned as it plans, on a suite compiled by it in an environment of its
+# own: `make guard JAXLIB=0.12.0`, `make guard LIBTPU=0.0.50 JAXLIB=0.12.0`; the row goes to
+# docs/guard.md.
+guard: $(READY)
+	$(BIN)/python -m tools.guard --python $(JAX_PYTHON) --jaxlib "$(JAXLIB)" --libtpu "$(LIBTPU)" \
+	    --write docs/guard.md
 
 # Damaged and hostile inputs through every command, each with 5 s and 512 MB; findings go to .fuzz.
 fuzz: $(READY)

@@ -196,6 +196,7 @@ class Stages(Struct, frozen=True, eq=False, dict=True):
             self.call_graph,
             self.order,
             updates_in_place=self.options.async_updates_in_place,
+            marks_calls=self.options.forwards_call_markers,
         )
 
     @cached_property

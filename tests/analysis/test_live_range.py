@@ -50,7 +50,7 @@ def test_what_an_async_operation_runs_stands_before_it_and_lives_until_it_is_don
     sequence = [each.name for each in run_stages(parse(ASYNC_SLICE)).live_ranges.sequence]
     assert sequence == ["a", "p", "s", "start", "done", "n"]
     ranges = _ranges(ASYNC_SLICE.replace("negate(%done)", "copy(%done)"))
-    assert ranges["s"] == (2, 5)
+    assert ranges["s"] == (3, 5)
     assert ranges["start{0}"] == (3, 4)
 
 

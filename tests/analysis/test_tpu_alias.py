@@ -52,3 +52,36 @@ def test_may_alias(operand: str, user: str, index: tuple[int, ...], answer: bool
     by_name = {each.name: each for each in hlo.parse(MODULE).entry.instructions}
     part = ShapeIndex(index) if index else ROOT_INDEX
     assert may_alias(by_name[operand], by_name[user], part) is answer
+
+
+SOFTMAX = """\
+HloModule m, is_scheduled=true
+
+%exponent (p: f32[2,64,4], q: f32[2,4,64]) -> f32[2,4,64] {
+  %p = f32[2,64,4]{2,0,1:T(2,128)} parameter(0)
+  %q = f32[2,4,64]{1,0,2:T(2,128)} parameter(1)
+  %seen = f32[2,4,64]{1,0,2:T(2,128)} bitcast(%p)
+  %less = f32[2,4,64]{1,0,2:T(2,128)} subtract(%seen, %q)
+  ROOT %result = f32[2,4,64]{1,0,2:T(2,128)} exponential(%less)
+}
+
+ENTRY %main (a: f32[2,64,4], b: f32[2,4,64]) -> f32[2,4,64] {
+  %a = f32[2,64,4]{2,0,1:T(2,128)} parameter(0)
+  %b = f32[2,4,64]{1,0,2:T(2,128)} parameter(1)
+  ROOT %f = f32[2,4,64]{1,0,2:T(2,128)} fusion(%a, %b), kind=kLoop, calls=%exponent
+}
+"""
+BY_HINTS = SOFTMAX.replace(
+    "calls=%exponent", 'calls=%exponent, backend_config={"aliasing_operands":{"lists":[]}}'
+)
+OTHERWISE_IN_MEMORY = SOFTMAX.replace("[2,64,4]{2,0,1:", "[2,64,4]{1,0,2:")
+
+
+@pytest.mark.parametrize(
+    ("module", "answer"), [(SOFTMAX, True), (BY_HINTS, None), (OTHERWISE_IN_MEMORY, None)]
+)
+def test_a_fusion_without_hints_works_on_another_shape_of_the_same_bytes(
+    module: str, answer: bool | None
+) -> None:
+    entry = hlo.parse(module).entry
+    assert may_alias(entry.parameters[0], entry.root, ROOT_INDEX) is answer

@@ -31,6 +31,8 @@ ENTRIES = sorted(
 DUMPS = [*SEEDS, *ENTRIES]
 TIED = frozenset({"jaxlib-0.7.0/cpu/sort_argsort_topk", "libtpu-0.0.17/tpu-v5e/sort_argsort_topk"})
 """Dumps with comparators alike, whose order is lost where allocations are moved about."""
+UNTOLD = frozenset({"jaxlib-0.12.0.1/cpu/twin_sends_other"})
+"""Dumps of programs whose order of values no text tells (`tests/parity`)."""
 TINY = GOLDENS / "xla" / "jaxlib-0.12.0.1" / "cpu" / "scalar_only"
 PRESET_COLORS = {1, 3}
 
@@ -58,13 +60,13 @@ def test_the_seeds_come_out_byte_for_byte(path: Path) -> None:
     assert made.dump.to_text() == path.read_text()
 
 
-@pytest.mark.parametrize("entry", ENTRIES, ids=_id)
+@pytest.mark.parametrize("entry", _known(ENTRIES, UNTOLD, "another order is as likely"), ids=_id)
 def test_goldens_come_out_the_same_without_being_told_their_release(entry: Path) -> None:
     dump = hlomem.load(entry)
     assert find_differences(dump, hlomem.replan(dump).dump) == []
 
 
-@pytest.mark.parametrize("path", _known(DUMPS, TIED, "no sign of an order"), ids=_id)
+@pytest.mark.parametrize("path", _known(DUMPS, TIED | UNTOLD, "no sign of an order"), ids=_id)
 def test_offsets_sizes_and_numbers_of_allocations_are_planned(path: Path) -> None:
     """A dump whose allocations were moved about gives the plan of the one that XLA wrote.
 

@@ -97,6 +97,14 @@ def test_b3_on_the_real_dump(goldens: Path) -> None:
     assert "reads operand 0 at other elements than it writes" in finding.evidence[-1]
 
 
+def test_three_results_of_a_scatter_in_one_buffer_name_their_cause(goldens: Path) -> None:
+    folder = goldens / "rejected" / "xla-29362"
+    module = hlo.parse((folder / "module.hlo").read_text())
+    found = verify(hlomem.load(folder), module=module).findings
+    assert [finding.rule for finding in found].count("interference/touch") == 3
+    assert "scatter.1 updates param_0.1 in place for both" in found[-1].evidence[-1]
+
+
 def test_an_update_may_read_the_window_it_writes() -> None:
     same = PLAIN.replace("slice={[0:3]", "slice={[1:4]")
     dump = planned(same)
@@ -177,7 +185,9 @@ sum {
 
 def test_b8_an_operand_of_an_asynchronous_operation_ends_before_it_is_done() -> None:
     module = ASYNC.replace("\nENTRY", SUM + "\nENTRY")
-    dump = shortened(planned(module), "a", 2)
+    in_place = planned(module)
+    assert check(in_place, module).is_clean  # what is reduced lives on as the result
+    dump = moved(in_place, "a", allocation=5)  # where b comes to lie
     (finding,) = check(dump, module).findings
     assert finding.rule == "live/ends-early"
     assert "read by s until d at 4" in finding.message

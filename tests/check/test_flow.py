@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from hlomem import hlo
 from hlomem.check.flow import trace
+from hlomem.hlo.opcodes import Opcode
 
 
-def positions(body: str, *, computations: str = "", is_old: bool = False) -> dict[str, str]:
+def positions(
+    body: str, *, computations: str = "", older: Collection[Opcode] = ()
+) -> dict[str, str]:
     """`name{index}` of every position of a module, and the value there."""
     text = f"HloModule m\n\n{computations}ENTRY e {{\n{body}\n}}\n"
-    flow = trace(hlo.parse(text), is_old=is_old)
+    flow = trace(hlo.parse(text), older=older)
     return {
         show(instruction.name, index): show(*value)
         for instruction, parts in flow.parts_of.items()
@@ -226,7 +231,7 @@ def test_an_asynchronous_update_of_a_part_holds_its_operand_until_it_is_done() -
     """
     found = positions(body, computations=UPDATED)
     assert (found["s{0,0}"], found["s{1}"], found["d"]) == ("p", "p", "z")
-    old = positions(body, computations=UPDATED, is_old=True)
+    old = positions(body, computations=UPDATED, older=["async-start"])
     assert (old["s{0,0}"], old["s{1}"], old["d"]) == ("p", "z", "z")
 
 

@@ -81,6 +81,10 @@ RIGHT = {
         ROOT r = f32[8,1]{1,0} dynamic-update-slice(p, n, i, z)""",
     "update of one element": """w = f32[1,1]{1,0} dynamic-slice(p, i, z), dynamic_slice_sizes={1,1}
         ROOT r = f32[8,1]{1,0} dynamic-update-slice(p, w, one, z)""",
+    "update of one element of another shape": """v = f32[2,4]{1,0} bitcast(p)
+        w = f32[1,1]{1,0} dynamic-slice(v, z, i), dynamic_slice_sizes={1,1}
+        u = f32[2,4]{1,0} dynamic-update-slice(v, w, i, z)
+        ROOT r = f32[8,1]{1,0} bitcast(u)""",
     "update of everything": "ROOT r = f32[8,1]{1,0} dynamic-update-slice(q, p, z, z)",
     "transpose that moves nothing": """v = f32[1,8]{0,1} transpose(p), dimensions={1,0}
         b = f32[8,1]{1,0} bitcast(v)

@@ -61,6 +61,7 @@ def module_of(line: str, header: str = "") -> str:
         "f32[8]{0} collective-permute-done(%u)",
         "(f32[8]{0}, u32[], token[]) send(%a, %s)",
         "(f32[8]{0}, s32[]) recv-done(%t)",
+        "f32[<=8]{0} call(%a), to_apply=%array",
     ],
 )
 def test_what_agrees_is_let_through(line: str) -> None:
@@ -131,6 +132,10 @@ def test_what_agrees_is_let_through(line: str) -> None:
             "the result does not have the tuples of the started operation",
         ),
         ("f32[8]{0} collective-permute-done(%a)", "the operand is not a tuple of 2 elements"),
+        (
+            "f32[<=9]{0} call(%a), to_apply=%array",
+            "the result has shape `f32[<=9]`, the root of `array` `f32[8]`",
+        ),
     ],
 )
 def test_what_does_not_agree_is_refused_where_it_stands(line: str, problem: str) -> None:

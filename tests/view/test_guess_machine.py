@@ -22,7 +22,9 @@ from hlomem.view.guess_machine import (
 from hlomem.view.joined import join_dump
 from tests.places import GOLDENS
 
-MODULES = sorted((GOLDENS / "xla").glob("*/*/*/module.hlo"))
+FOREIGN = GOLDENS / "xla" / "jaxlib-0.12.0.1" / "cpu" / "foreign_call"
+"""Calls a kernel of a TPU, and was planned for a CPU."""
+MODULES = sorted({*(GOLDENS / "xla").glob("*/*/*/module.hlo")} - {FOREIGN / "module.hlo"})
 BY_HAND = "HloModule m, is_scheduled=true\n\nENTRY %e (a: f32[8]) -> f32[8] {{\n{0}\n}}\n"
 PRINTED = BY_HAND.replace("true", "true, entry_computation_layout={{(f32[8]{{0}})->f32[8]{{0}}}}")
 PLAIN = "  %a = f32[8]{0} parameter(0)\n  ROOT %n = f32[8]{0} negate(%a)"
@@ -93,9 +95,17 @@ def test_the_name_xla_gives_a_file_tells(name: str, platform: str) -> None:
     assert _platforms(BY_HAND.format(PLAIN), name) == {platform}
 
 
-def test_the_text_counts_more_than_the_name() -> None:
+def test_the_name_that_xla_gives_counts_more_than_the_text() -> None:
     tiled = PRINTED.format("  ROOT %n = f32[8]{0:T(256)} parameter(0)")
-    assert _platforms(tiled, "jit_f.cpu_after_optimizations.txt") == {"tpu"}
+    assert _platforms(tiled) == {"tpu"}
+    assert _platforms(tiled, "jit_f.cpu_after_optimizations.txt") == {"cpu"}
+
+
+def test_sizes_and_offsets_count_more_than_a_call_of_another_machine() -> None:
+    assert _platforms((FOREIGN / "module.hlo").read_text()) == {"tpu"}
+    guess = choose_machine(join_dump(load(FOREIGN)), None)
+    assert guess.machine.platform == "cpu"
+    assert guess.reason == "its sizes and offsets are those of memory without tiles"
 
 
 @pytest.mark.parametrize(

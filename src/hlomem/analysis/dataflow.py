@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from hlomem.analysis.definition import ValueTable, define_values
+from hlomem.analysis.forwarding import forward_rules
 from hlomem.analysis.propagation import Propagation
 from hlomem.analysis.values import HloPosition, UseFinder, part_number
 from hlomem.base.errors import UnsupportedError
@@ -43,11 +44,21 @@ class Dataflow(Struct, frozen=True, eq=False):
 
 
 def analyze_dataflow(
-    module: HloModule, call_graph: CallGraph, order: ListOrder, *, updates_in_place: bool = False
+    module: HloModule,
+    call_graph: CallGraph,
+    order: ListOrder,
+    *,
+    updates_in_place: bool = False,
+    marks_calls: bool = False,
 ) -> Dataflow:
-    """Find the values of a module; `updates_in_place` is `Options.async_updates_in_place`."""
-    table = define_values(order.computations, call_graph)
-    propagation = Propagation(table, call_graph, updates_in_place=updates_in_place)
+    """Find the values of a module.
+
+    `updates_in_place` and `marks_calls` as in `Options.async_updates_in_place` and
+    `forwards_call_markers`.
+    """
+    table = define_values(order.computations, call_graph, marks_calls=marks_calls)
+    rules = forward_rules(updates_in_place=updates_in_place, marks_calls=marks_calls)
+    propagation = Propagation(table, call_graph, rules)
     propagation.run()
     replacement = propagation.phis.optimize()
     if replacement:

@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from hlomem.analysis.async_chain import is_supported_async
+from hlomem.analysis.call_markers import BEFORE, is_call_marker
 from hlomem.analysis.defined_parts import SPECIAL_OPCODES, defined_parts
 from hlomem.analysis.values import HloPosition, HloValue, InstructionValueSet
 from hlomem.base.errors import UnsupportedError
@@ -18,7 +19,7 @@ from hlomem.hlo.opcodes import ASYNC_OPCODES, DEFINE_NOTHING
 from hlomem.hlo.shape import ROOT_INDEX, ShapeIndex
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from hlomem.analysis.call_graph import CallGraph
     from hlomem.hlo.ir import HloComputation, HloInstruction
@@ -29,7 +30,12 @@ _make_position = partial(tuple.__new__, HloPosition)  # faster than its construc
 
 
 class ValueTable:
-    def __init__(self) -> None:
+    """The values by id, and the values in the parts of results."""
+
+    def __init__(self, *, marks_calls: bool = False) -> None:
+        """`marks_calls` as in `Options.forwards_call_markers`."""
+        self._marks_calls = marks_calls
+        self._special = SPECIAL_OPCODES | {"custom-call"} if marks_calls else SPECIAL_OPCODES
         self.values: dict[ValueId, HloValue] = {}
         self.sets: dict[HloInstruction, InstructionValueSet] = {}
         self.post_orders: dict[HloComputation, list[HloInstruction]] = {}
@@ -37,12 +43,13 @@ class ValueTable:
         self.next_id = 0
 
     def define(self, post_order: Iterable[HloInstruction], *, has_own_parameters: bool) -> None:
-        values, sets = self.values, self.sets
+        """Define the new values of a computation."""
+        values, sets, special = self.values, self.sets, self._special
         for instruction in post_order:
             opcode, shape = instruction.opcode, instruction.shape
             if opcode == "parameter" and not has_own_parameters:
                 sets[instruction] = [()] * shape.parts.count
-            elif opcode in SPECIAL_OPCODES or shape.is_tuple:
+            elif opcode in special or shape.is_tuple:
                 self.add_parts(instruction)
             elif opcode in DEFINE_NOTHING:
                 sets[instruction] = [()]
@@ -60,9 +67,14 @@ class ValueTable:
             problem = f"an `{opcode}` of this form, or without a known start, is not supported"
             raise instruction.error(problem, kind=UnsupportedError)
         value_set: InstructionValueSet = [()] * instruction.shape.parts.count
-        for number in defined_parts(instruction):
+        for number in self._defined_parts(instruction):
             value_set[number] = (self.new_value(instruction, number),)
         self.sets[instruction] = value_set
+
+    def _defined_parts(self, instruction: HloInstruction) -> Sequence[int]:
+        if self._marks_calls and is_call_marker(instruction):
+            return (0,) if instruction.custom_call_target == BEFORE else ()
+        return defined_parts(instruction)
 
     def new_value(
         self, instruction: HloInstruction, number: int, *, is_phi: bool = False
@@ -77,9 +89,11 @@ class ValueTable:
         return value
 
 
-def define_values(computations: Iterable[HloComputation], call_graph: CallGraph) -> ValueTable:
+def define_values(
+    computations: Iterable[HloComputation], call_graph: CallGraph, *, marks_calls: bool = False
+) -> ValueTable:
     """Define the values of all computations, in XLA's order of computations."""
-    table = ValueTable()
+    table = ValueTable(marks_calls=marks_calls)
     for computation in computations:
         if call_graph.is_fused(computation):
             table.next_id += call_graph.bodies[computation].value_count

@@ -15,6 +15,7 @@ from hlomem.analysis.async_chain import (
     is_carried,
     wrapped_computation,
 )
+from hlomem.analysis.call_markers import BEFORE
 from hlomem.analysis.defined_parts import is_in_place_permute
 from hlomem.hlo.opcodes import Opcode, rules_by_opcode
 
@@ -144,6 +145,13 @@ def _async_done(instruction: HloInstruction, sets: ValueSets) -> InstructionValu
     return result
 
 
+def _call_marker(instruction: HloInstruction, sets: ValueSets) -> InstructionValueSet:
+    """The marker before inlined code has all its operands, the one after it one operand."""
+    if instruction.custom_call_target == BEFORE:
+        return _tuple(instruction, sets)
+    return sets[instruction.operands[0]]
+
+
 _RULE_OF: Mapping[Forwarding, Forward] = {
     "async done": _async_done,
     "async operands": _async_operands,
@@ -162,5 +170,15 @@ _RULE_OF: Mapping[Forwarding, Forward] = {
 }
 FORWARD = rules_by_opcode(lambda traits: traits.forwards, _RULE_OF)
 """Rules by opcode for forwarding without merging; that of `copy` is for tuples only."""
-FORWARD_IN_PLACE: Mapping[Opcode, Forward] = {**FORWARD, "async-start": _async_start}
-"""`FORWARD` since August 2026 (openxla/xla a79e7be839)."""
+
+
+def forward_rules(
+    *, updates_in_place: bool = False, marks_calls: bool = False
+) -> Mapping[Opcode, Forward]:
+    """The rules of a release, as in `Options.async_updates_in_place`, `forwards_call_markers`."""
+    rules = dict(FORWARD)
+    if updates_in_place:  # openxla/xla a79e7be839 of August 2026
+        rules["async-start"] = _async_start
+    if marks_calls:
+        rules["custom-call"] = _call_marker
+    return rules

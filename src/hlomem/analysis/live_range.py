@@ -116,10 +116,10 @@ class FlattenedSchedule:
         self._use_time = self._use_times()
         self._last_read: dict[HloInstruction, Step] = {}
         self._read_otherwise: set[HloInstruction] = set()
-        self._start_time = self.time_of
+        self._late_start: dict[HloComputation, Step] = {}
         if options.async_results_begin_late:
-            self._start_time = self.time_of | {
-                wrapped_computation(start).root: self.time_of[start]
+            self._late_start = {
+                wrapped_computation(start): self.time_of[start]
                 for start in self._timed
                 if start.opcode == "async-start" and is_fully_bound_here(start)
             }
@@ -189,7 +189,7 @@ class FlattenedSchedule:
                 last_read[operand] = time
         operands = {operand for user in self._timed for operand in user.operands}
         read_otherwise = self._read_otherwise = operands | self._use_finder.passed_on
-        start_time, position_time, done_time = self._start_time, self._position_time, self.done_time
+        start_time, position_time, done_time = self.time_of, self._position_time, self.done_time
         range_of: dict[HloValue, LiveRange] = {}
         for value in values:
             instruction = value.instruction
@@ -217,7 +217,10 @@ class FlattenedSchedule:
             if computation is self._entry and not self._is_aliased(value):
                 return LiveRange(start, Step(len(self.sequence)))
         else:
-            start = self._start_time[instruction]
+            start = self.time_of[instruction]
+            late = self._late_start.get(instruction.parent)
+            if late is not None and any(holder.is_root for holder, _ in value.positions):
+                start = late
         end = self._last_position(value)
         if end < len(self.sequence):
             end = max(end, self._last_use(value))

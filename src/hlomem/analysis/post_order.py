@@ -5,6 +5,8 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
+from hlomem.hlo.names import split_number
+
 if TYPE_CHECKING:
     from hlomem.hlo.ir import HloComputation, HloInstruction
 
@@ -12,8 +14,8 @@ if TYPE_CHECKING:
 def instruction_post_order(computation: HloComputation) -> list[HloInstruction]:
     """`HloComputation::MakeInstructionPostOrder`: depth first from every unused instruction.
 
-    XLA visits these in creation order, which the order of the text has matched in every dump but
-    for parameters and copies.
+    XLA visits these in creation order. The text does not always show it (`twin_sends`): results
+    are created last, as a rule, and numbers count upwards.
     """
     instructions = computation.instructions
     if _is_flat(instructions):
@@ -57,11 +59,22 @@ def _is_flat(instructions: list[HloInstruction]) -> bool:
     return not any(map(_OPERANDS, others)) and not any(map(_CONTROL, others))
 
 
+REMATERIALIZED = ".remat"
+"""In the names of instructions that are computed again (`hlo_rematerialization.cc`)."""
 _OPERANDS, _CONTROL = attrgetter("operands"), attrgetter("control_predecessors")
 
 
-def _creation_order(instruction: HloInstruction) -> tuple[int, int]:
-    """Parameters are created first, copies into other memory last."""
-    if instruction.opcode == "parameter":
-        return 0, instruction.parameter_number
-    return 2 if instruction.opcode == "copy-done" else 1, instruction.index
+def _creation_order(instruction: HloInstruction) -> tuple[int, bool, str, int, int]:
+    """Parameters first, then others by number, the root, rematerialized ones, copies of data.
+
+    Fusions are numbered by name, and those with several results are created by a later pass
+    (`backends/gpu/transforms/multi_output_fusion.cc`).
+    """
+    opcode, is_fusion = instruction.opcode, instruction.opcode == "fusion"
+    base, number = split_number(instruction.name)
+    if opcode == "parameter":
+        return 0, False, "", instruction.parameter_number, 0
+    if opcode == "copy-done" or REMATERIALIZED in instruction.name:
+        return 3 + (opcode == "copy-done"), False, "", 0, instruction.index
+    is_late = is_fusion and instruction.shape.is_tuple
+    return 1 + instruction.is_root, is_late, base if is_fusion else "", number, instruction.index

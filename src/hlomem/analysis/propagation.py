@@ -9,18 +9,26 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
-from hlomem.analysis.async_chain import async_chain, bound_operands, is_carried, wrapped_computation
-from hlomem.analysis.forwarding import FORWARD, FORWARD_IN_PLACE
+from hlomem.analysis.async_chain import (
+    async_chain,
+    bound_operands,
+    is_carried,
+    wrapped_computation,
+)
+from hlomem.analysis.call_markers import is_call_marker
+from hlomem.analysis.forwarding import FORWARD
 from hlomem.analysis.phi import PhiGraph
-from hlomem.analysis.values import HloValue, InstructionValueSet, part_number
+from hlomem.analysis.values import part_number
 from hlomem.hlo.ir import HloComputation, HloInstruction
-from hlomem.hlo.opcodes import ASYNC_OPCODES, MERGING, RUN_IN_PLACE
+from hlomem.hlo.opcodes import ASYNC_OPCODES, MERGING, RUN_IN_PLACE, Opcode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from hlomem.analysis.call_graph import CallGraph
     from hlomem.analysis.definition import ValueTable
+    from hlomem.analysis.forwarding import Forward
+    from hlomem.analysis.values import HloValue, InstructionValueSet
     from hlomem.base.quantities import ValueId
 
 
@@ -28,9 +36,14 @@ class Propagation:
     """The fixed point over one table of values."""
 
     def __init__(
-        self, table: ValueTable, call_graph: CallGraph, *, updates_in_place: bool = False
+        self,
+        table: ValueTable,
+        call_graph: CallGraph,
+        forward: Mapping[Opcode, Forward] = FORWARD,
     ) -> None:
-        self._forward = FORWARD_IN_PLACE if updates_in_place else FORWARD
+        """`forward` has the rules of `forward_rules`."""
+        self._forward = forward
+        self._receiving = MERGING | forward.keys()
         self._table = table
         self._sets = table.sets
         self._call_graph = call_graph
@@ -87,17 +100,23 @@ class Propagation:
         return list(schedule)
 
     def _passing(self, computation: HloComputation) -> list[HloInstruction]:
-        """The instructions that receive values; no parameters of embedded computations do."""
-        post_order, receiving = self._table.post_orders[computation], _MAY_HOLD_OTHERS_INSIDE
-        if not self._call_graph.is_embedded(computation):
-            sites = self._call_graph.callsites[computation]
-            if not RUN_IN_PLACE.isdisjoint([site.opcode for site in sites]):
-                receiving = MAY_HOLD_OTHERS
+        """The instructions of a computation that receive values from others.
+
+        The parameters of an embedded computation receive none, even from a call inside it.
+        """
+        post_order, receiving = self._table.post_orders[computation], self._receiving
+        sites = self._call_graph.callsites[computation]
+        is_bound = not self._call_graph.is_embedded(computation) and any(
+            site.opcode in RUN_IN_PLACE for site in sites
+        )
+        if not is_bound:
+            receiving = receiving - {"parameter"}
         return [
             instruction
             for instruction in post_order
             if (opcode := instruction.opcode) in receiving
             and (opcode != "copy" or instruction.shape.is_tuple)
+            and (opcode != "custom-call" or is_call_marker(instruction))
         ]
 
     def _update(self, instruction: HloInstruction) -> bool:
@@ -231,7 +250,3 @@ def _bound_parameters(user: HloInstruction, operand: HloInstruction) -> Iterator
 
 
 _PASS_ARGUMENTS = RUN_IN_PLACE | ASYNC_OPCODES
-MAY_HOLD_OTHERS = MERGING | frozenset(FORWARD)
-"""Opcodes whose results may hold values of other instructions."""
-_MAY_HOLD_OTHERS_INSIDE = MAY_HOLD_OTHERS - {"parameter"}
-"""`MAY_HOLD_OTHERS` in a computation whose parameters are not bound."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from hlomem.analysis.alias_rules import is_elementwise_on
 from hlomem.analysis.machine_rules import AliasRules
 from hlomem.hlo.opcodes import Opcode
 
@@ -23,8 +24,11 @@ def may_alias(operand: HloInstruction, user: HloInstruction, index: ShapeIndex) 
     if user.opcode == "all-reduce":  # in place, operand by operand
         number = index[0] if index else 0
         return user.operands[number] is operand and user.shape.subshape(index) == operand.shape
-    if user.opcode == "fusion" and _is_hinted(operand, user, index):
-        return True
+    if user.opcode == "fusion":
+        has_hints = "aliasing_operands" in user.attribute_text  # printed since libtpu 0.0.34
+        may_share = _is_hinted if has_hints else _is_same_in_memory
+        if may_share(operand, user, index):
+            return True
     if operand.shape.memory_space == _SCALAR_SPACE and _copies_argument(operand):
         # Only these copies are in that space before buffer assignment. Coloring moves the other
         # values there, so shapes that are equal in the text differ until then.
@@ -44,6 +48,36 @@ def _is_hinted(operand: HloInstruction, user: HloInstruction, index: ShapeIndex)
         if result in numbers:
             return any(user.operands[number] is operand for number in numbers if number < count)
     return False
+
+
+def _is_same_in_memory(operand: HloInstruction, user: HloInstruction, index: ShapeIndex) -> bool:
+    """Whether each element that a fusion makes lies where the one it is made of does."""
+    numbers = [number for number, other in enumerate(user.operands) if other is operand]
+    one, two = operand.shape.layout, user.shape.layout
+    if index or len(numbers) != 1 or one is None or two is None or one.tiles != two.tiles:
+        return False
+    pending = [user.called_computations[0].parameters[numbers[0]]]
+    seen = set(pending)
+    while pending:
+        source = pending.pop()
+        for made in source.users:
+            if _in_memory(made) != _in_memory(source) or not _is_elementwise(made, source):
+                return False
+            if made not in seen:
+                seen.add(made)
+                pending.append(made)
+    return _in_memory(operand) == _in_memory(user)
+
+
+def _is_elementwise(user: HloInstruction, operand: HloInstruction) -> bool:
+    numbers = [number for number, other in enumerate(user.operands) if other is operand]
+    return user.opcode == "bitcast" or all(is_elementwise_on(user, number) for number in numbers)
+
+
+def _in_memory(instruction: HloInstruction) -> object:
+    """The dimensions of an array in the order of memory."""
+    layout, dimensions = instruction.shape.layout, instruction.shape.dimensions
+    return layout and tuple(dimensions[number] for number in layout.minor_to_major)
 
 
 def _copies_argument(instruction: HloInstruction) -> bool:

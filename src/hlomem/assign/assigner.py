@@ -39,7 +39,7 @@ from hlomem.base.quantities import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Set
+    from collections.abc import Container, Sequence, Set
 
     from hlomem.analysis.aliasing import HloBuffer
     from hlomem.analysis.live_range import LiveRanges
@@ -65,42 +65,57 @@ def assign_buffers(
 ) -> BufferAssignment:
     """Give every value a slice of an allocation; `pack` packs the heaps.
 
-    A `fast_merge` plan that would almost fill the memory is made again without
-    (`RunAssignBuffersWithFallback`). If that saves nothing, the first plan is kept, with preset
-    allocations first.
+    A `fast_merge` plan that would almost fill the memory (`RunAssignBuffersWithFallback`) is made
+    again for main memory alone, with the heap packed, then without `fast_merge`. The smallest plan
+    is kept; the first two list other memories first.
     """
     options = timeless.options
     fast = _assign_once(with_order(timeless, live_ranges), pack, preset, known)
     capacity = options.machine.capacity
     if not options.fast_merge or capacity is None or _main_bytes(fast) <= capacity - _KEPT_FREE:
         return fast
-    slow = replace(options, fast_merge=False, fast_merge_colors=frozenset[Color]())
-    again = replace(timeless, options=slow)
-    careful = _assign_once(with_order(again, live_ranges), pack, preset)
-    if _main_bytes(careful) < _main_bytes(fast):
-        return careful
-    given_first = sorted(
-        fast.allocations, key=lambda allocation: allocation.color not in preset.size_of_color
-    )
-    return BufferAssignment(renumbered(given_first))
+    tried = [fast]
+    for merges in (True, False):
+        slower = replace(options, fast_merge=merges, fast_merge_colors=frozenset[Color]())
+        again = with_order(replace(timeless, options=slower), live_ranges)
+        tried.append(_assign_once(again, pack, preset, elsewhere=_split(tried[-1])[1]))
+    smallest = min(tried, key=_main_bytes)
+    if smallest is tried[-1]:
+        return smallest
+    return BufferAssignment(renumbered([*_split(fast)[1], *_split(smallest)[0]]))
+
+
+def _split(assignment: BufferAssignment) -> tuple[list[BufferAllocation], list[BufferAllocation]]:
+    """The allocations of main memory, and those of others."""
+    parts: tuple[list[BufferAllocation], list[BufferAllocation]] = [], []
+    for allocation in assignment.allocations:
+        parts[allocation.color != MAIN_MEMORY].append(allocation)
+    return parts
 
 
 _KEPT_FREE = 5 << 29  # bytes that a `fast_merge` plan must leave free
 
 
 def _main_bytes(assignment: BufferAssignment) -> int:
-    return sum(entry.size for entry in assignment.allocations if entry.color == MAIN_MEMORY)
+    return sum(allocation.size for allocation in _split(assignment)[0])
 
 
 def _assign_once(
-    problem: Problem, pack: Pack | None, preset: Preset, known: Known | None = None
+    problem: Problem,
+    pack: Pack | None,
+    preset: Preset,
+    known: Known | None = None,
+    elsewhere: Sequence[BufferAllocation] = (),
 ) -> BufferAssignment:
+    """The five steps; `elsewhere` has the allocations of other memories, if they are known."""
     allocations: list[BufferAllocation] = []
     placed = assign_preset_buffers(problem, preset, allocations)
     placed |= assign_private_stacks(problem, placed, allocations)
     waiting = _assign_global_buffers(problem, placed, allocations, known)
     assign_heaps(problem, waiting, pack, allocations)
     _assign_thread_local_buffers(problem, placed, allocations)
+    if elsewhere:
+        allocations = [*elsewhere, *(one for one in allocations if one.color == MAIN_MEMORY)]
     combined = combine_temporaries(problem, allocations)
     return BufferAssignment(combined, None if problem.options.fast_merge else waiting)
 

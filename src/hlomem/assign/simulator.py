@@ -87,12 +87,16 @@ class HeapSimulator:
         column_of: dict[int, int] = {}  # of owners
         shared: dict[int, list[tuple[int, int]]] = {}
         begin, end = self._begin, self._end
-        for number, owner in enumerate(self._owner):
+        sizes: list[ByteCount] = []
+        for number, (owner, size) in enumerate(zip(self._owner, self._sizes, strict=True)):
             if number == owner:
                 column_of[number] = len(column_of)
-            else:
-                shared.setdefault(column_of[owner], []).append((begin[number], end[number]))
-        sizes = [self._sizes[owner] for owner in column_of]
+                sizes.append(size)
+                continue
+            column = column_of[owner]
+            shared.setdefault(column, []).append((begin[number], end[number]))
+            if size > sizes[column]:  # of a bounded shape, at the offset of one that is not
+                sizes[column] = size
         ids = [self._values[owner].id for owner in column_of]
         begins = [begin[owner] for owner in column_of]
         ends = [end[owner] for owner in column_of]

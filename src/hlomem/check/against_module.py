@@ -169,7 +169,7 @@ def _check_not_donated(joined: JoinedDump, program: TracedProgram) -> Iterator[F
     }
     for placed in joined.placed:
         parameter = placed.allocation.parameter
-        if parameter is None:
+        if parameter is None or not placed.value.size:  # a token has no bytes to write
             continue
         text = joined.printed.get(placed.value.name)
         if text is None or text.opcode == "parameter":

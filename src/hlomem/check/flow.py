@@ -22,7 +22,7 @@ from msgspec import Struct
 from hlomem.check.opcodes import BINDS_OPERANDS, READS_NOTHING, READS_TOP_LEVEL, RUNS_OTHERS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from hlomem.hlo.ir import HloComputation, HloInstruction, HloModule
     from hlomem.hlo.opcodes import Opcode
@@ -112,14 +112,17 @@ def _may_read(user: HloInstruction, index: Index) -> bool:
 
 
 def trace(
-    module: HloModule, *, is_old: bool = False, kept: Callable[[Position], bool] | None = None
+    module: HloModule,
+    *,
+    older: Collection[Opcode] = (),
+    kept: Callable[[Position], bool] | None = None,
 ) -> Flow:
-    """The values of a module, as XLA since August 2026 defines them, or earlier.
+    """The values of a module, as XLA of November 2026 defines them, or earlier for `older` opcodes.
 
     `kept` selects redundant phis that XLA fails to remove, for values that a loop's body returns
     unchanged.
     """
-    forwarded = _UNTIL_2026_08 if is_old else _FORWARDED
+    forwarded = {**_FORWARDED, **{opcode: _EARLIER[opcode] for opcode in older}}
     order = list(iter_running(module.entry))
     callers: dict[HloComputation, list[HloInstruction]] = {}
     for instruction in order:
@@ -364,6 +367,20 @@ def _received(done: HloInstruction, parts_of: PartsOf) -> Parts:
     return {index: value for index, value in received.items() if index[:1] == (0,)}
 
 
+def _marker(call: HloInstruction, parts_of: PartsOf) -> Parts:
+    """Inlined code: the marker before it has its arguments, the one after it its result."""
+    if not is_marker(call):
+        return {}
+    return (_elements if _MARKERS[0] == call.custom_call_target else _whole)(call, parts_of)
+
+
+def is_marker(call: HloInstruction) -> bool:
+    """Whether a custom call marks inlined code."""
+    return call.custom_call_target in _MARKERS
+
+
+_MARKERS = ("__xla_internal_call_marker_before", "__xla_internal_call_marker_after")
+
 _FORWARDED: Forwarded = {
     "add-dependency": _whole,
     "all-gather-done": _destination,
@@ -378,6 +395,7 @@ _FORWARDED: Forwarded = {
     "copy": lambda copy, parts_of: _below(parts_of[copy.operands[0]]),  # of a tuple, the table
     "copy-done": lambda done, parts_of: _element(done, parts_of, 0),
     "copy-start": lambda start, parts_of: _under((1,), parts_of[start.operands[0]]),
+    "custom-call": _marker,
     "domain": _whole,
     "get-tuple-element": _element,
     "opt-barrier": _whole,
@@ -385,5 +403,8 @@ _FORWARDED: Forwarded = {
     "send": lambda send, parts_of: _under((0,), parts_of[send.operands[0]]),
     "tuple": _elements,
 }
-_UNTIL_2026_08: Forwarded = {**_FORWARDED, "async-start": _async}
-"""Before commit a79e7be839 of openxla/xla (`UpdateAsyncStartValueSet`)."""
+_EARLIER: Forwarded = {
+    "async-start": _async,  # before openxla/xla a79e7be839 of August 2026
+    "custom-call": lambda _call, _parts_of: {},  # until jaxlib 0.11
+}
+"""The earlier rules of these opcodes."""

@@ -99,10 +99,22 @@ def blur(text: str) -> Form:
 
 
 def _writes_one_element(root: HloInstruction, shared: HloInstruction) -> bool:
-    """Whether one element is written, after all reads (`EmitFusedDynamicUpdateSliceInPlace`)."""
-    if root.opcode != "dynamic-update-slice" or root.operands[0] is not shared:
+    """Whether only one element of the shared operand is written, after all reads.
+
+    `EmitFusedDynamicUpdateSliceInPlace` iterates only over the elements of the update.
+    """
+    update = _without_bitcasts(root)
+    if update.opcode != "dynamic-update-slice":
         return False
-    return all(size == 1 for size in root.operands[1].shape.dimensions)
+    is_shared = _without_bitcasts(update.operands[0]) is shared
+    return is_shared and all(size == 1 for size in update.operands[1].shape.dimensions)
+
+
+def _without_bitcasts(instruction: HloInstruction) -> HloInstruction:
+    """The instruction whose bytes bitcasts show under other shapes."""
+    while instruction.opcode == "bitcast":
+        instruction = instruction.operands[0]
+    return instruction
 
 
 def updated_operands(fusion: HloInstruction) -> list[tuple[ShapeIndex, int]]:

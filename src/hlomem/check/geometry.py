@@ -10,10 +10,16 @@ from hlomem.view.guess_machine import MachineGuess, size_on
 from hlomem.view.shapes import parse_shape_or_none
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Container, Iterator
 
-    from hlomem.base.quantities import ByteCount, Color
+    from hlomem.base.quantities import AllocationIndex, ByteCount, Color, Offset
+    from hlomem.view.guess_machine import MachineGuess
     from hlomem.view.joined import JoinedDump, PlacedValue
+
+    Slice = tuple[AllocationIndex, Offset, ByteCount]
+
+_BOUND = "<="
+"""In the text of every shape with a bounded size."""
 
 
 def check_geometry(joined: JoinedDump, guess: MachineGuess) -> Iterator[Finding]:
@@ -29,6 +35,13 @@ def check_geometry(joined: JoinedDump, guess: MachineGuess) -> Iterator[Finding]
         color: guess.machine.alignment(color)
         for color in {allocation.color for allocation in joined.allocations}
     }
+    # Values in one place have the bytes of the largest (`CommitChunkOnly` of heap_simulator.cc):
+    # of one with a bounded shape, whose sizes take bytes, too.
+    bounded = {
+        placed.slice
+        for placed in joined.placed
+        if _BOUND in placed.value.shape and size_on(guess.machine, placed) == placed.value.size
+    }
     for placed in joined.placed:
         value, allocation = placed.value, placed.allocation
         key = (value.shape, value.size, value.color)
@@ -39,13 +52,15 @@ def check_geometry(joined: JoinedDump, guess: MachineGuess) -> Iterator[Finding]
             and not placed.start % (alignment_of[allocation.color] or 1)
         ):
             continue
-        found = list(_check_value(placed, guess))
+        found = list(_check_value(placed, guess, bounded))
         if not found:
             sound.add(key)  # size and layout agree at any offset
         yield from found
 
 
-def _check_value(placed: PlacedValue, guess: MachineGuess) -> Iterator[Finding]:
+def _check_value(
+    placed: PlacedValue, guess: MachineGuess, bounded: Container[Slice]
+) -> Iterator[Finding]:
     offset, size, room = placed.value.offset, placed.value.size, placed.allocation.size
     if offset < 0 or size < 0:
         rule = "geometry/negative-size" if size < 0 else "geometry/negative-offset"
@@ -54,7 +69,7 @@ def _check_value(placed: PlacedValue, guess: MachineGuess) -> Iterator[Finding]:
         problem = f"ends {offset + size - room} bytes past its allocation of {room}"
         yield value_finding(placed, "geometry/out-of-bounds", problem)
     yield from _check_alignment(placed, guess)
-    yield from _check_size(placed, guess)
+    yield from _check_size(placed, guess, bounded)
     yield from _check_color(placed)
 
 
@@ -67,12 +82,16 @@ def _check_alignment(placed: PlacedValue, guess: MachineGuess) -> Iterator[Findi
         yield value_finding(placed, "geometry/misaligned", problem, fact)
 
 
-def _check_size(placed: PlacedValue, guess: MachineGuess) -> Iterator[Finding]:
+def _check_size(
+    placed: PlacedValue, guess: MachineGuess, bounded: Container[Slice]
+) -> Iterator[Finding]:
     if parse_shape_or_none(placed.value.shape) is None:
         problem = f"has an invalid shape: {placed.value.shape}"
         yield value_finding(placed, "geometry/unreadable-shape", problem)
     expected = size_on(guess.machine, placed)
     if expected is None or expected == placed.value.size:
+        return
+    if placed.value.size > expected and placed.slice in bounded:
         return
     if not guess.explains_sizes:
         # On every machine an array takes at least its unpadded bytes.

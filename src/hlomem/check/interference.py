@@ -181,17 +181,34 @@ class Interference:
                 return "interference/in-place-fusion", why
         if self.families.are_together(earlier, later):
             return "", ""  # at one slice, or `alias/torn` reports it
+        if name == earlier.value.name:
+            return "interference/touch", self._why_results_differ(earlier, later)
         if not numbers or text is None:
             return (
                 "interference/touch",
                 f"{name} does not read {earlier.value.name}, so it is not in place",
             )
+        if text.opcode == "conditional":
+            return "", ""  # writes nothing: its branches did, and their values were looked at
         if text.target == CONCAT:
             why = "a piece of a concatenation must be at its offset in the result"
             return "interference/concat-piece", "" if self._is_piece(earlier, later) else why
         if earlier.slice != later.slice:
             return "interference/touch-partial", "in place means at the identical slice"
         return "interference/touch", why_not_in_place(earlier, later, text, numbers)
+
+    def _why_results_differ(self, one: PlacedValue, other: PlacedValue) -> str:
+        """Why two results of an instruction need their own bytes."""
+        why = f"{one.value.name} writes both results, each to bytes of its own"
+        root = self.program and self.program.instruction_by_name.get(one.value.name)
+        while root and root.opcode == "fusion":
+            root = root.called_computations[0].root
+        if not root or root.opcode != "scatter" or not one.index or not other.index:
+            return why
+        updated = root.operands[one.index[0]]
+        if updated is not root.operands[other.index[0]]:
+            return why
+        return f"{why}; {root.name} updates {updated.name} in place for both (openxla/xla#29362)"
 
     def _why_not_through_fusion(self, later: PlacedValue, numbers: list[int]) -> str:
         """Why a fusion may not overwrite the operands of these numbers; empty if it may."""

@@ -9,6 +9,7 @@ from hlomem.check.evidence import as_evidence, value_finding
 from hlomem.check.findings import Finding
 from hlomem.check.opcodes import PASSES_OPERANDS_ON
 from hlomem.check.registers import in_registers
+from hlomem.check.required_times import ASYNCHRONOUS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from hlomem.view.control_flow import Structure
     from hlomem.view.families import AliasClasses
     from hlomem.view.joined import JoinedDump, PlacedValue
-
-_ASYNCHRONOUS = ("-start", "-update", "-done")
 
 
 class Liveness:
@@ -32,6 +31,10 @@ class Liveness:
         self.families = families
         self.needs = needs
         self._members = families.members(placed for placed in joined.placed if placed.life)
+        self._begins_at: dict[tuple[object, Step], list[PlacedValue]] = {}
+        for placed in joined.placed:
+            if placed.life is not None:
+                self._begins_at.setdefault((placed.slice, placed.life.start), []).append(placed)
         self._conditions = {loop.condition_parameter for loop in structure.loops}
 
     def check(self) -> Iterator[Finding]:
@@ -71,7 +74,7 @@ class Liveness:
         assert placed.life is not None
         covered = self._covered_until(placed)
         defined = self.joined.time_of.get(placed.value.name, Step(0))
-        for moment, what in self.needs.iter_needs(placed):
+        for moment, what in self.needs.iter_needs(placed, self._kept_until(placed)):
             if moment > covered:
                 problem = f"is alive until {covered}, but {what} at {moment}"
                 yield value_finding(placed, "live/ends-early", problem)
@@ -80,6 +83,17 @@ class Liveness:
                 problem = f"is defined at {defined}, but {what} at {moment}"
                 yield value_finding(placed, "order/used-before-defined", problem)
                 return
+
+    def _kept_until(self, placed: PlacedValue) -> Step:
+        """The last moment of what a reader writes over a value where its range ends."""
+        assert placed.life is not None
+        heirs = self._begins_at.get((placed.slice, placed.life.end), ())
+        ends = [
+            heir.life.end
+            for heir in heirs
+            if heir.life is not None and placed.operand_numbers(heir.value.name)
+        ]
+        return max(ends, default=NEVER)
 
     def _check_overwritten(self, placed: PlacedValue) -> Iterator[Finding]:
         """No value is read after the next of its family has overwritten it."""
@@ -91,7 +105,7 @@ class Liveness:
             if text is None:
                 continue
             opcode = text.opcode
-            passes_on = opcode in PASSES_OPERANDS_ON or opcode.endswith(_ASYNCHRONOUS)
+            passes_on = opcode in PASSES_OPERANDS_ON or opcode.endswith(ASYNCHRONOUS)
             if moment <= placed.life.end or passes_on:
                 continue
             for other in family:

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, TypeAlias
 from msgspec import Struct
 
 from hlomem.base.quantities import Step
-from hlomem.check.flow import Flow, Position, is_update, trace
+from hlomem.check.flow import is_marker, is_update, trace
 from hlomem.view.control_flow import Branch, Conditional, Loop, Structure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from hlomem.check.flow import Flow, Index, Position
     from hlomem.hlo.ir import HloComputation, HloInstruction, HloModule
+    from hlomem.hlo.opcodes import Opcode
     from hlomem.view.joined import JoinedDump
 
 
@@ -59,8 +61,7 @@ class TracedProgram(Struct, frozen=True, eq=False):
 
 def trace_program(module: HloModule, joined: JoinedDump) -> TracedProgram:
     phis = {(placed.value.name, placed.index) for placed in joined.placed if placed.value.is_phi}
-    is_old = _has_updates_at_start(module, joined)
-    flow = trace(module, is_old=is_old, kept=phis.__contains__)
+    flow = trace(module, older=set(_find_older(module, joined)), kept=phis.__contains__)
     by_name = {instruction.name: instruction for instruction in flow.parts_of}
     spans: dict[HloComputation, Span] = {}
     for instruction in flow.parts_of:
@@ -68,18 +69,26 @@ def trace_program(module: HloModule, joined: JoinedDump) -> TracedProgram:
         if moment is not None:
             first, end = spans.get(instruction.parent, (moment, moment))
             spans[instruction.parent] = min(first, moment), max(end, Step(moment + 1))
+    if module.entry in spans:  # its first instruction may be a call, after what that calls
+        spans[module.entry] = Step(0), spans[module.entry][1]
     return TracedProgram(module, flow, by_name, spans, _structure(by_name, joined, spans))
 
 
-def _has_updates_at_start(module: HloModule, joined: JoinedDump) -> bool:
-    """Whether the dump lists the result of an asynchronous update as a part of its start."""
-    return any(
-        value.value.name == start.called_computations[0].root.name
-        for computation in module.outer_computations  # nothing inside a fusion is asynchronous
-        for start in computation.instructions
-        if start.opcode == "async-start" and is_update(start)
-        for value in joined.values_at.get((start.name, (1,)), ())
-    )
+def _find_older(module: HloModule, joined: JoinedDump) -> Iterator[Opcode]:
+    """The opcodes whose results the dump lists as XLA did before it forwarded operands there."""
+    for computation in module.outer_computations:  # neither is inside a fusion
+        for instruction in computation.instructions:
+            opcode, name = instruction.opcode, instruction.name
+            at: Index = (1,)
+            if opcode == "async-start" and is_update(instruction):
+                name = instruction.called_computations[0].root.name
+            elif opcode == "custom-call" and is_marker(instruction):
+                at = (0,) if instruction.shape.is_tuple else ()
+            else:
+                continue
+            held = joined.values_at.get((instruction.name, at), ())
+            if any(placed.value.name == name for placed in held):
+                yield opcode
 
 
 def _structure(

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from hlomem.view.control_flow import Structure
     from hlomem.view.joined import JoinedDump, PlacedValue
 
+ASYNCHRONOUS = ("-start", "-update", "-done")
+"""The ends of the opcodes of asynchronous operations."""
+
 
 class Needs(Protocol):
     """The steps at which values are needed."""
@@ -24,8 +27,13 @@ class Needs(Protocol):
     def are_met(self, placed: PlacedValue, first: Step, last: Step) -> bool:
         """Whether a value is certainly needed only from `first` to `last`."""
 
-    def iter_needs(self, placed: PlacedValue) -> Iterator[tuple[Step, str]]:
-        """The steps at which a value is needed, with the reason."""
+    def iter_needs(
+        self, placed: PlacedValue, kept_until: Step = NEVER
+    ) -> Iterator[tuple[Step, str]]:
+        """The steps at which a value is needed, with the reason.
+
+        An asynchronous operation in place keeps its operand's bytes until `kept_until`.
+        """
 
 
 class TracedNeeds:
@@ -60,15 +68,21 @@ class TracedNeeds:
                 self._position_at[root] = self._spans[root.parent][1]
 
     def latest_start(self, placed: PlacedValue, moment: Step) -> Step:
-        """A parameter begins with its computation, an asynchronous result maybe at its own step."""
+        """A parameter begins with its computation.
+
+        What an asynchronous operation returns may begin at the operation's own step.
+        """
         instruction = self._by_name.get(placed.value.name)
         if instruction is None:
             return moment
         if instruction.opcode == "parameter":
             return self._spans[instruction.parent][0]
-        callers = self._flow.callers_of(instruction)
-        is_asynchronous = any(caller.opcode.startswith("async-") for caller in callers or ())
-        return Step(moment + 1) if is_asynchronous and instruction.is_root else moment
+        positions = self._flow.positions_of.get((placed.value.name, placed.index), ())
+        holders = {holder for holder, _ in positions}
+        for caller in self._flow.callers_of(instruction) or ():
+            if caller.opcode.startswith("async-") and (instruction.is_root or caller in holders):
+                return max(moment, self._time_of.get(caller.name, moment))
+        return moment
 
     def are_met(self, placed: PlacedValue, first: Step, last: Step) -> bool:
         """Certain if nothing asynchronous, called or outside the sequence is involved."""
@@ -83,18 +97,26 @@ class TracedNeeds:
                 return False
         return True
 
-    def iter_needs(self, placed: PlacedValue) -> Iterator[tuple[Step, str]]:
+    def iter_needs(
+        self, placed: PlacedValue, kept_until: Step = NEVER
+    ) -> Iterator[tuple[Step, str]]:
         value = placed.value.name, placed.index
         if value in self._read_only:
             yield self._end, "the caller's"
         for instruction, _ in self._flow.positions_of.get(value, ()):
             if instruction.is_root and instruction.parent in self._spans:
                 yield self._spans[instruction.parent][1], f"returned by {instruction.name}"
-            elif (moment := self._time_of.get(instruction.name)) is not None:
+            elif (moment := self._time_of.get(instruction.name)) is not None and not (
+                moment <= kept_until and instruction.opcode.endswith(ASYNCHRONOUS)
+            ):
                 yield moment, f"part of {instruction.name}"
-            yield from self._until_done(instruction)
+            for moment, what in self._until_done(instruction):
+                if moment > kept_until:
+                    yield moment, what
         for user, _, _ in self._flow.uses_of(value):
-            yield from self._read_by(user)
+            for moment, what in self._read_by(user):
+                if moment > kept_until or not user.opcode.endswith(ASYNCHRONOUS):
+                    yield moment, what
 
     def _read_by(self, user: HloInstruction) -> Iterator[tuple[Step, str]]:
         if user.opcode == "call":
@@ -139,23 +161,28 @@ class ListedNeeds:
         """As for `TracedNeeds`, as far as a dump shows the bounds of computations."""
         if placed.allocation.parameter is not None and self._is_argument(placed):
             return Step(0)
+        for position in placed.used.positions if placed.used else ():
+            name = position.instruction
+            holder = self._joined.printed.get(name)
+            if position.index and holder is not None and holder.opcode.endswith("-start"):
+                is_result = not placed.operand_numbers(name)
+                return max(moment, self._time_of.get(name, moment)) if is_result else moment
         following = "".join(self._joined.sequence[moment + 1 : moment + 2])
         text = self._joined.printed.get(following)
         if text is None or not text.opcode.endswith("-start"):
             return moment
         starts = self._joined.values_at.get((following, ()), ())
         dones = {done for start in starts for done in start.users}
-        is_asynchronous = any(
-            position.instruction in dones or (position.index and position.instruction == following)
-            for position in placed.positions
-        )
+        is_asynchronous = any(position.instruction in dones for position in placed.positions)
         return Step(moment + 1) if is_asynchronous else moment
 
     def are_met(self, placed: PlacedValue, first: Step, last: Step) -> bool:  # noqa: ARG002
         """Never certain: steps of uses depend on calls, which a dump shows only in part."""
         return False
 
-    def iter_needs(self, placed: PlacedValue) -> Iterator[tuple[Step, str]]:
+    def iter_needs(
+        self, placed: PlacedValue, kept_until: Step = NEVER
+    ) -> Iterator[tuple[Step, str]]:
         used = placed.used
         if used is None:
             return
@@ -166,12 +193,20 @@ class ListedNeeds:
             key = (position.instruction, position.index or ())
             if key in self._returned_at:
                 yield self._returned_at[key], f"returned by {position.instruction}"
-            elif (moment := self._time_of.get(position.instruction)) is not None:
+            elif (moment := self._time_of.get(position.instruction)) is not None and (
+                moment > kept_until or not self._is_asynchronous(position.instruction)
+            ):
                 yield moment, f"part of {position.instruction}"
         for use in used.uses or ():
             moment = self._moment_of_use(placed, use.instruction)
-            if moment is not None:
+            if moment is not None and (
+                moment > kept_until or not self._is_asynchronous(use.instruction)
+            ):
                 yield moment, f"read by {use.instruction}"
+
+    def _is_asynchronous(self, name: str) -> bool:
+        text = self._joined.printed.get(name)
+        return text is not None and text.opcode.endswith(ASYNCHRONOUS)
 
     def _is_argument(self, placed: PlacedValue) -> bool:
         text = self._joined.printed.get(placed.value.name)

@@ -68,10 +68,11 @@ _TREE_TITLE = Form(
     ("  Stack trace breakdown for peak usage: ", "a buffer after four spaces, or `  Stack trace`"),
     (rf"({SPACED_INT64}) bytes\n", "a number and `bytes`"),
 )
+_BRANCH = "    (?! |│)|  (?:│   |    )+[├└]── "
 _NODE = Form(
-    (r"(    (?! |│)|  (?:│   |    )+[├└]── )", "a branch of the tree"),
-    (
-        rf"((?:[^\n(]|\((?!{_PERCENT}%, total: )|\n(?!  [ │]))*) \((?={_PERCENT}%, total: )",
+    (f"({_BRANCH})", "a branch of the tree"),
+    (  # a name may have line breaks
+        rf"((?:[^\n(]|\((?!{_PERCENT}%, total: )|\n(?!{_BRANCH}))*) \((?={_PERCENT}%, total: )",
         "a name, then `(…%, total: `",
     ),
     (rf"({_PERCENT})%, total: ", "a percentage"),

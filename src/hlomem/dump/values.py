@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from hlomem.base.errors import ParseError
 from hlomem.base.native import kernel
 from hlomem.base.source import Source, Span
@@ -98,11 +100,22 @@ def parse(source: Source, style: Style, start: int = 0, end: int | None = None) 
             if cursor == end:
                 break
         match = match_value(text, cursor, end)
+        if match is None and values and text[end - 1] == "\n" and _is_open(values[-1].instruction):
+            # An attribute that is no JSON has several lines.
+            stop = text.find("\n<", cursor, end) + 1 or end
+            more = "\n".join((values[-1].instruction, text[cursor : stop - 1]))
+            values[-1] = replace(values[-1], instruction=more)
+            cursor = stop
+            continue
         if match is None:
             raise form.explain(source, cursor, end)
         values.append(_parse_value(source, match, style))
         cursor = match.end()
     return Values(total_bytes=total, values=tuple(values))
+
+
+def _is_open(instruction: str) -> bool:
+    return instruction.count("{") > instruction.count("}")
 
 
 def parse_total(source: Source, match: re.Match[str], group: int) -> int:

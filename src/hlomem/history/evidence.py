@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar, overload
 
 from hlomem.base.patterns import lazy_pattern
 from hlomem.history import names
+from hlomem.hlo.names import split_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -85,7 +86,7 @@ class Trace:
     @Fact
     def numbered(self) -> tuple[str, int]:
         """The base and the number of its name, without what the partitioner added."""
-        return names.split_number(self.name.removesuffix(names.PARTITIONED))
+        return split_number(self.name.removesuffix(names.PARTITIONED))
 
     @property
     def number(self) -> int:
@@ -268,7 +269,7 @@ class Trace:
     def parameter(self) -> NameParts | None:
         """The name of its first parameter, if it has any."""
         name = self.computation.first_parameter_name
-        return NameParts(*names.split_number(name)) if name else None
+        return NameParts(*split_number(name)) if name else None
 
     @property
     def parameter_number(self) -> int:
@@ -301,7 +302,7 @@ class Traces(dict["HloComputation", Trace]):
 
 def place_by_name(name: str) -> tuple[int, int]:
     """By number; where all have the same (`region_0.0`, `region_1.0`), by the one before it."""
-    base, number = names.split_number(name.removesuffix(names.PARTITIONED))
+    base, number = split_number(name.removesuffix(names.PARTITIONED))
     return number, _region(base)
 
 

@@ -1,8 +1,10 @@
-"""The parts of names: `service/name_uniquer.cc` counts for each base name; passes add words."""
+"""The words that passes add to the names of computations and instructions."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+from hlomem.hlo.names import split_number
 
 if TYPE_CHECKING:
     from hlomem.hlo.ir import HloComputation, HloInstruction
@@ -16,15 +18,6 @@ WIDENED = "wide."
 """Begins the names of loops that code was moved out of, once for each time."""
 SUNK = ".sunk"
 """Ends the names of loops' bodies that constants were sunk into."""
-
-_MAX_DIGITS = 18  # of a number that fits 64 bits
-
-
-def split_number(name: str) -> tuple[str, int]:
-    """A name's base and number; -1 where it has none."""
-    base, _, number = name.rpartition(".")
-    is_number = number.isdecimal() and len(number) <= _MAX_DIGITS
-    return (base, int(number)) if base and is_number else (name, -1)
 
 
 def number_of(named: HloComputation | HloInstruction) -> int:

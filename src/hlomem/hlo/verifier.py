@@ -23,6 +23,7 @@ MAX_TUPLE_DEPTH = 100
 """XLA accepts 8192 levels, but dumps of n levels have n³ characters."""
 
 _SHOWN = 60
+_BOUND = "<="
 
 
 class _Disagreement(Exception):  # noqa: N818 - becomes an error once it has a position
@@ -121,11 +122,13 @@ def _require(is_right: bool, problem: str) -> None:
 
 
 def _agree(one: Shape, other: Shape, names: tuple[str, str]) -> None:
-    """Raise unless two shapes differ at most in layouts (`ShapeUtil::Compatible`)."""
+    """Raise unless two shapes differ at most in layouts and bounds (`ShapeUtil::Compatible`)."""
     if one is other or one.text_without_layout == other.text_without_layout:
         return
-    first, second = (shape.text_without_layout[:_SHOWN] for shape in (one, other))
-    raise _Disagreement(f"{names[0]} has shape `{first}`, {names[1]} `{second}`")
+    first, second = (shape.text_without_layout for shape in (one, other))
+    if first.replace(_BOUND, "") != second.replace(_BOUND, ""):
+        problem = f"{names[0]} has shape `{first[:_SHOWN]}`, {names[1]} `{second[:_SHOWN]}`"
+        raise _Disagreement(problem)
 
 
 def _has_tree_of(instruction: HloInstruction, shape: Shape, name: str) -> None:

@@ -101,6 +101,8 @@ class Machine(Struct, frozen=True, kw_only=True):
     """With `pads_tiles`, untiled arrays are padded to a multiple of this many elements."""
     packed_spaces: frozenset[int] = frozenset()
     """Memory spaces without padding."""
+    dynamic_array_bytes: int = 0
+    """Bytes that an array of a bounded size has before its elements, for any rank."""
     dynamic_size_bytes: int = 0
     """Bytes per dimension that a dynamic array adds for its actual sizes."""
     default_alignment: int | None = None
@@ -166,8 +168,10 @@ class Machine(Struct, frozen=True, kw_only=True):
             return self.size_of(shape.elements[0])
         if not shape.is_array:
             return unpadded_size(shape, self.pointer_size)
-        metadata = self.dynamic_size_bytes * shape.rank if shape.dynamic else 0
-        return self._size_of_data(shape) + metadata
+        data = self._size_of_data(shape)
+        if shape.dynamic:
+            return data + self.dynamic_array_bytes + self.dynamic_size_bytes * shape.rank
+        return data
 
     def _size_of_data(self, array: Shape) -> int:
         if not self.pads_tiles or array.memory_space in self.packed_spaces:

@@ -47,16 +47,20 @@ class Options(Struct, frozen=True):
     calls_extend_operands: bool = False
     """Whether a call keeps its operands alive until it returns (until jaxlib 0.4.23), or only their
     uses in the callee do (`HloLiveRange::GetLastUsageTime`)."""
+    forwards_call_markers: bool = True
+    """Whether the custom calls that mark inlined functions forward their operands (since jaxlib
+    0.12 and libtpu 0.0.50), or return new values."""
     async_updates_in_place: bool = False
     """Whether the start of an asynchronous in-place update holds its operand (libtpu 0.0.51;
     openxla/xla a79e7be839 of August 2026), or its result."""
-    async_results_begin_late: bool = False
-    """Whether the result of an async-start's computation is live from the start (libtpu 0.0.51), or
-    from its definition, which is earlier."""
+    async_results_begin_late: bool = True
+    """Whether the results of an async-start's computation are live from the start (since jaxlib
+    0.12.0.1 and libtpu 0.0.51), or from their definitions, which are earlier."""
     fast_merge: bool = False
-    """Whether buffers are assigned by start (`FAST_MERGE`; since libtpu 0.0.51), not size."""
+    """Whether buffers are assigned by start of live range (`FAST_MERGE`; TPU since libtpu 0.0.46),
+    or by decreasing size."""
     fast_merge_colors: frozenset[int] = frozenset()
-    """The colors whose heaps are packed in that order as well."""
+    """The colors whose heaps are packed by start of live range (TPU since libtpu 0.0.43)."""
     schedules_breadth_first: bool = True
     """Whether unscheduled programs run breadth first (`BFScheduler`; CPU since jaxlib 0.5.1)."""
 
@@ -74,6 +78,8 @@ def jaxlib_options(machine: Machine, release: Release) -> Options:
         shares_at_any_position=jaxlib >= (0, 11, 1),
         sorts_thread_local_buffers=jaxlib < (0, 12),
         calls_extend_operands=jaxlib < (0, 4, 24),
+        forwards_call_markers=jaxlib >= (0, 12),
+        async_results_begin_late=jaxlib >= (0, 12, 0, 1),
         schedules_breadth_first=jaxlib >= (0, 5, 1),
     )
 

@@ -12,9 +12,15 @@ _SIZED_SPACES = frozenset({0, 6})
 _NEWEST_CHIP = "tpu7x"
 
 
+def _packed_by_time(libtpu: tuple[int, ...]) -> frozenset[int]:
+    """The memory spaces whose heaps are packed by time; seen in docs/guard.md."""
+    if libtpu >= (0, 0, 51):
+        return _SIZED_SPACES
+    return frozenset({0}) if libtpu >= (0, 0, 43) else frozenset()
+
+
 def _options(machine: Machine, release: Release) -> Options:
     libtpu = release.version
-    fast_merge = libtpu >= (0, 0, 51)
     return Options(
         machine=machine,
         release=release,
@@ -23,10 +29,11 @@ def _options(machine: Machine, release: Release) -> Options:
         flattens_calls_late=machine.chip is not None and machine.chip.name == _NEWEST_CHIP,
         shares_at_any_position=libtpu >= (0, 0, 51),
         sorts_thread_local_buffers=libtpu < (0, 0, 51),
+        forwards_call_markers=libtpu >= (0, 0, 50),
         async_updates_in_place=libtpu >= (0, 0, 51),
         async_results_begin_late=libtpu >= (0, 0, 51),
-        fast_merge=fast_merge,
-        fast_merge_colors=_SIZED_SPACES if fast_merge else frozenset(),
+        fast_merge=libtpu >= (0, 0, 46),
+        fast_merge_colors=_packed_by_time(libtpu),
     )
 
 
@@ -77,7 +84,8 @@ def _tpu(
     """A TPU; memory-space assignment moves values into `fast_color`.
 
     Untiled arrays fill multiples of 1024 elements (one 8×128 register). Tiles of 128 lanes make a
-    scalar in HBM 512 bytes; the flags of spaces 2, 8 and 10 are not padded.
+    scalar in HBM 512 bytes; the flags of spaces 2, 8 and 10 are not padded. The sizes of a bounded
+    array take 1024 bytes (layouts with `M(1024)` say so, others do not).
     """
     return Machine(
         platform="tpu",
@@ -87,6 +95,7 @@ def _tpu(
         tuple_granule=tuple_granule,
         pads_tiles=True,
         untiled_granule=1024,
+        dynamic_array_bytes=1024,
         packed_spaces=frozenset({2, 8, 10}),
         alignments=MappingProxyType({0: 16384, fast_color: 4096, 2: 4, 6: 512}),
         memory_spaces=_MEMORY_SPACES,

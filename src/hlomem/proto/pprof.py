@@ -46,7 +46,7 @@ class Holding(Struct, frozen=True, kw_only=True):
 
 
 def read_pprof(data: bytes, name: str) -> list[Holding]:
-    """Everything a device memory profile lists; `InputError` where it is none."""
+    """Everything a device memory profile lists; `InputError` if it is not one."""
     try:
         profile = parse_message("Pprof", _unpack(data))
         return list(_holdings(profile))

@@ -124,13 +124,33 @@ _IN_ORDER = (
 def _draft_unprinted(
     name: str, operands: list[str], joined: JoinedDump, drafts: dict[str, Draft]
 ) -> Draft:
-    if not operands:
+    if not operands and not _returns_the_previous(name, joined):
         return Draft(name, "parameter", [])
     if len(operands) == 1:
         draft = _draft_of_one(name, operands, joined, drafts.get(operands[0]))
         if draft is not None:
             return draft
     return Draft(name, "call", operands, callees=[f"{name}.callee"])
+
+
+def _returns_the_previous(name: str, joined: JoinedDump) -> bool:
+    """Whether a call without operands has the value of the previous instruction, its callee's root.
+
+    A parameter has the value of an operand of its caller, which comes later.
+    """
+    time, held = joined.time_of.get(name, 0), joined.held[name]
+    before = joined.sequence[time - 1] if time else ""
+    line = joined.printed.get(before)
+    if joined.held.get(before) != held or line is None or line.opcode == "parameter":
+        return False
+    for value_id in (value_id for ids in held.values() for value_id in ids):
+        for use in joined.used_by_id[value_id].uses or ():
+            reader = joined.printed.get(use.instruction)
+            if reader is None and joined.held.get(use.instruction) != held:
+                return False
+            if reader is not None and (reader.opcode in RUN_IN_PLACE or _suffix(reader)):
+                return False
+    return True
 
 
 def _draft_of_one(

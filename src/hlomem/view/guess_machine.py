@@ -86,8 +86,12 @@ def choose_machine(joined: JoinedDump, given: Machine | None) -> MachineGuess:
 
 
 def guess_for_dump(joined: JoinedDump) -> MachineCandidates:
+    """The machines whose sizes fit best; a program may have tiles that its machine ignores."""
     platform, reason = platform_of_dump(joined.dump)
     machines = machines_of(platform)
+    if machines[0].pads_tiles and not any(_explains_all(joined, one) for one in machines):
+        machines = _untiled_machines(joined) or machines
+        reason = _UNTILED if not machines[0].pads_tiles else reason
     if len(machines) == 1:
         return MachineCandidates(machines, reason)
     score_of = {machine.name: _chip_score(joined, machine) for machine in machines}
@@ -95,15 +99,37 @@ def guess_for_dump(joined: JoinedDump) -> MachineCandidates:
     return MachineCandidates(tuple(m for m in machines if score_of[m.name] == best), reason)
 
 
+_UNTILED = "its sizes and offsets are those of memory without tiles"
+
+
+def _untiled_machines(joined: JoinedDump) -> tuple[Machine, ...]:
+    """The machines without tiles that explain a plan, by their marks in it or else by none."""
+    text = "\n".join((_printed_text(joined.dump), _program_text(joined.dump)))
+    for platform in sorted(PLATFORMS, key=lambda name: not _marks_in(text, name)):
+        machines = machines_of(platform)
+        if not machines[0].pads_tiles and _explains_all(joined, machines[0]):
+            return machines
+    return ()
+
+
+def _explains_all(joined: JoinedDump, machine: Machine) -> bool:
+    return all(
+        size_on(machine, placed) in (None, placed.value.size)
+        and not placed.value.offset % (machine.alignment(placed.allocation.color) or 1)
+        for placed in joined.placed
+    )
+
+
 def platform_of_dump(dump: Dump) -> tuple[str, str]:
-    """The platform by a mark, XLA's file name, or the program next to a dump; and the reason."""
+    """The platform by XLA's file name, a mark, or the program next to a dump; and the reason."""
     always, _ = _marking_platforms()
     values = dump.values.values[-_LAST_VALUES:] if dump.values else ()
     last = "\n".join([value.instruction[:_VALUE_PIECE] for value in values])
     marked = _find_mark(partial(_printed_text, dump), last)
-    if marked is not None and marked[0] in always:
+    named = platform_of_names(dump)
+    if marked is not None and marked[0] in always and named in (None, marked[0]):
         return marked
-    if (named := platform_of_names(dump)) is not None:
+    if named is not None:
         return named, "its file's name says so"
     if marked is None:
         program = _program_text(dump)
@@ -137,14 +163,7 @@ def _program_text(dump: Dump) -> str:
 def _find_mark(whole: Callable[[], str], part: str) -> tuple[str, str] | None:
     """The platform whose mark is in a text, usually in a part of it, and the mark as a reason."""
     platforms = [platform for kind in _marking_platforms() for platform in kind]
-    likely = next(
-        (
-            platform
-            for platform in platforms
-            if any(mark.is_in(part) for mark in _marks_of(platform).texts)
-        ),
-        None,
-    )
+    likely = next((platform for platform in platforms if _marks_in(part, platform)), None)
     whole = cache(whole)
     for platform in platforms if likely is None else (likely,):
         for mark in _marks_of(platform).texts:
@@ -159,6 +178,10 @@ def _pieces(text: str) -> str:
         return text
     starts = range(0, len(text), len(text) // _PIECES)
     return "\n".join([text[start : start + _PIECE] for start in starts])
+
+
+def _marks_in(text: str, platform: str) -> bool:
+    return any(mark.is_in(text) for mark in _marks_of(platform).texts)
 
 
 def _marking_platforms() -> tuple[list[str], list[str]]:
@@ -232,9 +255,8 @@ def _platform_of_module(module: HloModule, file: str) -> tuple[str, str, str]:
     text = module.searchable_text
     named = _platform_of_name(file)
     marked = _find_mark(lambda: text, _pieces(text))
-    if marked is not None:
-        chip = named[1] if named is not None and named[0] == marked[0] else ""
-        return (*marked, chip)
+    if marked is not None and (named is None or named[0] == marked[0]):
+        return (*marked, "" if named is None else named[1])
     if named is not None:
         return named[0], "its file's name says so", named[1]
     if _PRINTED_BY_XLA in text.partition("\n")[0]:

@@ -166,16 +166,25 @@ def contexts(dump: Dump) -> set[int]:
     }
 
 
+def results_of_branches(dump: Dump) -> set[int]:
+    """The values that conditionals choose."""
+    assert dump.values is not None
+    return {value.id for value in dump.values.values if " conditional(" in value.instruction}
+
+
 def judge(before: Dump, fault: Fault, module: HloModule) -> Label:
     """The oracle."""
     old, new = meetings(before), meetings(fault.dump)
     updated = updated_pairs(before, module)
     pairs, unclear = set(), False
-    on_other_cores = contexts(before)
+    on_other_cores, chosen = contexts(before), results_of_branches(before)
     for pair, meeting in new.items():
         if old.get(pair) == meeting:
             continue
         if pair <= on_other_cores:  # those that wait for their turn share them
+            unclear = True
+            continue
+        if meeting.touches and meeting.reads and pair & chosen:  # its branches wrote it before
             unclear = True
             continue
         # A longer life may reach the next version of the same value.

@@ -55,9 +55,9 @@ def _loops(sums_of: dict[str, str]) -> str:
   %v.{number} = f32[8]{{0}} parameter(0)
   %start.{number} = f32[] constant(0)
 """
-        for sum_name in sums.split():
+        for place, sum_name in enumerate(sums.split()):
             bodies += f"""\
-  %of.{sum_name} = f32[] reduce(%v.{number}, %start.{number}), dimensions={{0}}, \
+  %sum_{number}.{place} = f32[] reduce(%v.{number}, %start.{number}), dimensions={{0}}, \
 to_apply=%{sum_name}
 """
         bodies += f"""\

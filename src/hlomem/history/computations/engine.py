@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 from msgspec import Struct
 
 from hlomem.history.computations.marks import first_calls
-from hlomem.history.names import split_number
 from hlomem.history.rules import Rule
+from hlomem.hlo.names import split_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -112,15 +112,16 @@ def _is_product_sum(trace: Trace) -> bool:
 def _is_flattened(trace: Trace) -> bool:
     """True if the last flattening cloned it.
 
-    Loops were cloned before, with the functions they are in; those that are the same as another
-    and not too large became one again (`HloComputationDeduplicator`).
+    Branches were cloned before if their originals are gone, loops with the functions they are in.
+    Loops that are the same as another and not too large became one again
+    (`HloComputationDeduplicator`).
     """
     if not trace.is_clone or _is_of_collective(trace):
         return False
     if not trace.is_in_flow:
         return not _is_stable_comparator(trace)
     if trace.is_called_by("conditional"):
-        return CLONE not in trace.original_name
+        return trace.original is not None
     original = trace.original
     return original is not None and (
         not original.is_cloned_again or _size(trace) <= _LARGEST_MADE_ONE

@@ -15,7 +15,7 @@ from hlomem.history.computations.incremental_order import (
     Vanished,
     sorted_incrementally,
 )
-from hlomem.history.names import split_number
+from hlomem.hlo.names import split_number
 from hlomem.hlo.opcodes import COLLECTIVES
 
 if TYPE_CHECKING:

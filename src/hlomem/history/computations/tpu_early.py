@@ -14,7 +14,8 @@ from hlomem.history.computations.marks import is_fused
 from hlomem.history.computations.partitioner import is_cloned_for_partitions
 from hlomem.history.computations.tpu_late import BITCAST_FUSION, is_flattened_clone
 from hlomem.history.evidence import Trace, place_by_name
-from hlomem.history.names import CLONE, split_number
+from hlomem.history.names import CLONE
+from hlomem.hlo.names import split_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 from hlomem.history.computations.incremental_order import NONE_VANISHED, Vanished
 from hlomem.history.computations.partitioner import is_cloned_for_partitions
-from hlomem.history.names import CLONE, SUNK, WIDENED, flow_name, number_of, split_number
+from hlomem.history.names import CLONE, SUNK, WIDENED, flow_name, number_of
 from hlomem.hlo.ir import MAIN_THREAD, HloComputation, HloInstruction
+from hlomem.hlo.names import split_number
 from hlomem.hlo.opcodes import RUN_IN_PLACE
 
 if TYPE_CHECKING:
