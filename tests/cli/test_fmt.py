@@ -6,6 +6,8 @@ import gzip
 from pathlib import Path
 
 from tests.cli.conftest import Run
+from tests.hlo.text.freeform.goldens import PRINTED
+from tests.hlo.written import REFUSED, WRITTEN
 from tests.places import GOLDENS
 
 SEEDS = sorted((GOLDENS / "seeds").glob("*.txt"))
@@ -82,3 +84,20 @@ def test_check_says_which_line_would_change(run: Run, tmp_path: Path) -> None:
         if had != would
     )
     assert result.out.decode().startswith(f"{path}:{number}: would change\n  has    ")
+
+
+def test_a_module_as_people_write_it_is_printed_as_xla_prints_it(run: Run, tmp_path: Path) -> None:
+    written = tmp_path / "module.hlo"
+    written.write_text(WRITTEN["inline operands"])
+    result = run("fmt", "--canonical", written)
+    assert (result.code, result.out.decode()) == (0, PRINTED["inline operands"])
+    assert run("fmt", "--canonical", "--check", written).code == 1
+
+
+def test_a_module_that_xla_refuses_is_refused_with_the_line(run: Run, tmp_path: Path) -> None:
+    bad = tmp_path / "bad.hlo"
+    bad.write_text(REFUSED["shapes that differ"])
+    result = run("fmt", "--canonical", bad)
+    assert (result.code, result.out) == (3, b"")
+    assert f"error: {bad}:7:12: the shape of `add` is missing and cannot be inferred" in result.err
+    assert "not from `(f32[2], f32[3])`" in result.err

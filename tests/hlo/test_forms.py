@@ -25,7 +25,8 @@ def content(module: HloModule) -> list[object]:
 @pytest.mark.parametrize("name", FORMS)
 def test_form_is_read_and_printed(name: str) -> None:
     module = parse(FORMS[name], name, lazy=False)
-    printed = format_module(module)
+    # Short forms of async operations would hide the names of what they wrap.
+    printed = format_module(module, module.style._replace(async_sugar=False))
     again = parse(printed, name, lazy=False)
     assert content(again) == content(module)
     assert format_module(again) == printed

@@ -18,15 +18,15 @@ def entry(*lines: str, before: str = "") -> str:
 
 
 CALLS = "".join(
-    f"c{n} {{\n  p = f32[] parameter(0)\n  ROOT r = f32[] call(p), to_apply=c{n - 1}\n}}\n\n"
+    f"call{n} {{\n  p = f32[] parameter(0)\n  ROOT r = f32[] call(p), to_apply=call{n - 1}\n}}\n\n"
     for n in range(1, 5000)
 )
 BOMB = "".join(
-    f"c{n} {{\n  p = f32[] parameter(0)\n  a = f32[] call(p), to_apply=c{n - 1}\n"
-    f"  ROOT r = f32[] call(a), to_apply=c{n - 1}\n}}\n\n"
+    f"call{n} {{\n  p = f32[] parameter(0)\n  a = f32[] call(p), to_apply=call{n - 1}\n"
+    f"  ROOT r = f32[] call(a), to_apply=call{n - 1}\n}}\n\n"
     for n in range(1, 40)
 )
-LEAF = "c0 {\n  ROOT p = f32[] parameter(0)\n}\n\n"
+LEAF = "call0 {\n  ROOT p = f32[] parameter(0)\n}\n\n"
 SCALAR = "p = f32[] parameter(0)"
 FRAMES = """
 FileNames
@@ -58,6 +58,9 @@ REFUSED = {
     "unknown wrapped computation": entry("ROOT c = f32[] call-start(), to_apply={%nope}"),
     "tuple of 10,000 levels": entry(f"ROOT p = {'(' * 10_000}f32[]{')' * 10_000} parameter(0)"),
     "bare parentheses": entry(f"ROOT p = {'(' * DEEP}"),
+    "2^80 parts that are inferred": entry(
+        SCALAR, "t0 = tuple(p, p)", *(f"t{n} = tuple(t{n - 1}, t{n - 1})" for n in range(1, 80))
+    ),
     "2^80 elements": entry("ROOT p = f32[1099511627776,1099511627776] parameter(0)"),
 }
 
@@ -83,9 +86,9 @@ READ = {
         'ROOT p = f32[] parameter(0), metadata={op_name="x" stack_frame_id=1}', before=FRAMES
     ),
     "5,000 calls deep": entry(
-        SCALAR, "ROOT r = f32[] call(p), to_apply=c4999", before=LEAF + CALLS
+        SCALAR, "ROOT r = f32[] call(p), to_apply=call4999", before=LEAF + CALLS
     ),
-    "2^40 calls": entry(SCALAR, "ROOT r = f32[] call(p), to_apply=c39", before=LEAF + BOMB),
+    "2^40 calls": entry(SCALAR, "ROOT r = f32[] call(p), to_apply=call39", before=LEAF + BOMB),
     "50,000 parameters": entry(*(f"p{n} = f32[] parameter({n})" for n in range(50_000))),
     "tuple of 50,000": entry(
         SCALAR, f"ROOT t = ({', '.join(['f32[]'] * 50_000)}) tuple({', '.join(['p'] * 50_000)})"

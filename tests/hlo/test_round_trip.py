@@ -34,7 +34,8 @@ STYLES = st.builds(
 @st.composite
 def modules(draw: st.DrawFn) -> str:
     """A module of a few computations, each calling earlier ones."""
-    pieces = ["HloModule m, is_scheduled=true\n\n"]
+    layout = "entry_computation_layout={(f32[])->f32[]}"  # without it, XLA did not print the text
+    pieces = [f"HloModule m, is_scheduled=true, {layout}\n\n"]
     count = draw(st.integers(1, 4))
     for number in range(count):
         head = "ENTRY " if number == count - 1 else ""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 from hlomem import hlo
 from hlomem.base.errors import CommandError, InputError
-from hlomem.base.patterns import lazy_pattern
+from hlomem.base.patterns import lazy_pattern, repeated
 from hlomem.base.source import Source, visible
 from hlomem.hlo.ir import HloModule
 
@@ -42,7 +42,8 @@ _seen = ContextVar[dict[int, list[tuple[str, Any]]] | None]("seen", default=None
 """Texts read within `reading_once`, by length: comparing two large texts is faster than hashing."""
 _TEXT_STARTS = (b"BufferAssignment:", b"HloModule", b"HloLiveRange", b"Total bytes used:", b"//")
 _OOM = lazy_pattern(r"RESOURCE_EXHAUSTED|bfc_allocator\.cc")
-_MODULE_START = lazy_pattern(r"\ufeff?\s*+(?://[^\n]*+\n\s*+)*+HloModule\b")
+_BLANKS = repeated(r"\s++|//[^\n]*+|/\*(?s:.*?)\*/")
+_MODULE_START = lazy_pattern(rf"\ufeff?{_BLANKS}(?:HloModule\b|ENTRY\s)")
 
 
 @contextmanager

@@ -15,32 +15,40 @@ from hlomem.cli.process import say
 from hlomem.dump.compare import first_difference
 from hlomem.dump.dump import Dump, join_parts
 from hlomem.dump.parts import parse_part
-from hlomem.hlo import format_module, parse
+from hlomem.hlo import canonicalize, format_module, parse
 
 
 @click.command("fmt")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--check", is_flag=True, help="Print nothing; exit 1 if any file would change.")
-def command(files: tuple[str, ...], check: bool) -> int:
+@click.option(
+    "--canonical",
+    is_flag=True,
+    help="Print HLO as XLA prints what it reads: shapes inferred, names made unique.",
+)
+def command(files: tuple[str, ...], check: bool, canonical: bool) -> int:
     """Read files XLA wrote and print them back, byte for byte.
 
     Each FILE, of a dump or an HLO module, is parsed on its own (`-` is standard input, gzip is
     recognised) and printed from the parsed records. Text that was kept but not understood is
-    reported on standard error.
+    reported on standard error. An HLO module may be in any form that XLA's
+    parser reads.
     """
     worst = EXIT_OK
     for file in files:
         try:
-            worst = max(worst, _format(file, check))
+            worst = max(worst, _format(file, check, canonical))
         except HlomemError as error:
             say(f"error: {error}")
             worst = max(worst, error.exit_code)
     return worst
 
 
-def _format(file: str, check: bool) -> int:
+def _format(file: str, check: bool, canonical: bool) -> int:
     source = read_source(file)
-    if is_module_text(source.text):
+    if canonical:
+        text = canonicalize(source.text, source.name)
+    elif is_module_text(source.text):
         text = format_module(parse(source.text, source.name, lazy=False))
     else:
         dump = join_parts(file, [parse_part(source)])

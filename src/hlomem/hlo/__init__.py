@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hlomem.hlo.ir import CalledComputation, HloComputation, HloInstruction, HloModule
     from hlomem.hlo.opcodes import Opcode
     from hlomem.hlo.rewrite import Rewriter
-    from hlomem.hlo.text.parser import parse
+    from hlomem.hlo.text.parser import canonicalize, parse
     from hlomem.hlo.text.printer import format_computation, format_instruction, format_module
     from hlomem.hlo.text.style import TextStyle
     from hlomem.hlo.traits import CallRole
@@ -35,6 +35,7 @@ __all__ = [
     "Opcode",
     "Rewriter",
     "TextStyle",
+    "canonicalize",
     "format_computation",
     "format_instruction",
     "format_module",
@@ -52,6 +53,7 @@ _HOME = {
     "ModuleBuilder": "builder",
     "Rewriter": "rewrite",
     "TextStyle": "text.style",
+    "canonicalize": "text.parser",
     "format_computation": "text.printer",
     "format_instruction": "text.printer",
     "format_module": "text.printer",

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from hlomem.base.errors import InputError
 from hlomem.hlo.text.body import CONTROL_PREDECESSORS
+from hlomem.hlo.text.strings import decode, json_or_string
 from hlomem.proto.metadata import format_metadata
 from hlomem.proto.sharding import format_sharding
-from hlomem.proto.strings import decode, json_or_string
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -16,8 +16,9 @@ from hlomem.hlo.builder import (
 )
 from hlomem.hlo.ir import BodyCall, HloComputation, HloInstruction
 from hlomem.hlo.opcodes import ASYNC_OPCODES, KNOWN_OPCODES, Opcode, as_opcode, traits_of
+from hlomem.hlo.text.style import UNSAID
 from hlomem.proto.attributes import generic_attributes
-from hlomem.proto.literal import UNSAID, format_literal
+from hlomem.proto.literal import format_literal
 from hlomem.proto.opcode_attributes import own_attributes
 from hlomem.proto.schema import parser_of
 from hlomem.proto.shape import make_shape

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hlomem.hlo.text.stack_frames import NO_TABLES, TABLE_NAMES, Row, StackFrameTables
-from hlomem.proto.strings import escape
+from hlomem.hlo.text.strings import escape
 
 _LOCATION = ("file_name_id", "function_name_id", "line", "end_line", "column", "end_column")
 

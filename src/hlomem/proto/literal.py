@@ -11,18 +11,14 @@ import struct
 from typing import TYPE_CHECKING, Any
 
 from hlomem.base.errors import EditError
+from hlomem.hlo.text.literals import FLOATS, format_array, format_float
+from hlomem.hlo.text.style import MAX_ELEMENTS, UNSAID
 from hlomem.proto.schema import message_types, parse_message
 from hlomem.proto.shape import fill_shape
 
 if TYPE_CHECKING:
     from hlomem.hlo.shape import Shape
 
-UNSAID = "{...}"
-_MAX_ELEMENTS = 10
-_MIN_COMMENTED_RANK = 4
-_DIGITS = {"f32": (6, 9), "f64": (15, 17), "f16": (5, 5), "bf16": (4, 4)}
-"""How many digits are tried first, and how many give every number back."""
-_FLOAT_FORMATS = {"f32": "<f", "f64": "<d"}
 _PACKED = {"s8": "b", "u8": "B", "s16": "h", "u16": "H", "f16": "e"}
 """Types whose elements are kept as bytes, by the letter `struct` has for them."""
 
@@ -30,7 +26,7 @@ _PACKED = {"s8": "b", "u8": "B", "s16": "h", "u16": "H", "f16": "e"}
 def format_literal(data: bytes, shape: Shape) -> str:
     count = math.prod(shape.dimensions)
     kind = shape.element_type.text
-    if not shape.is_array or not 0 <= count <= _MAX_ELEMENTS or not data or shape.dynamic:
+    if not shape.is_array or not 0 <= count <= MAX_ELEMENTS or not data or shape.dynamic:
         return UNSAID
     elements = _elements(parse_message("Literal", data), kind, count)
     if elements is None or len(elements) != count:
@@ -39,7 +35,7 @@ def format_literal(data: bytes, shape: Shape) -> str:
         elements = [int(element) for element in elements]
         kind = "u8"
     texts = [_format_element(element, kind) for element in elements]
-    return _nested(_row_major(texts, shape), shape.dimensions)
+    return format_array(_row_major(texts, shape), shape.dimensions)
 
 
 def encode_scalar(text: str, shape: Shape) -> bytes:
@@ -79,28 +75,7 @@ def _elements(proto: Any, kind: str, count: int) -> list[Any] | None:
 def _format_element(element: Any, kind: str) -> str:
     if kind == "pred":
         return "true" if element else "false"
-    return _format_float(element, kind) if kind in _DIGITS else str(element)
-
-
-def _format_float(number: float, kind: str) -> str:
-    """As `RoundTripFpToString` writes it: few digits where they give the number back."""
-    if math.isnan(number):
-        return "nan" if math.copysign(1, number) > 0 else "-nan"
-    few, many = _DIGITS[kind]
-    short = f"{number:.{few}g}"
-    if few == many or math.isinf(number) or _rounded(float(short), kind) == number:
-        return short
-    return f"{number:.{many}g}"
-
-
-def _rounded(number: float, kind: str) -> float:
-    """The nearest number of a type; infinite where it is too large for it."""
-    code = _FLOAT_FORMATS[kind]
-    try:
-        rounded: float = struct.unpack(code, struct.pack(code, number))[0]
-    except OverflowError:
-        return math.inf
-    return rounded
+    return format_float(element, kind) if kind in FLOATS else str(element)
 
 
 def _row_major(texts: list[str], shape: Shape) -> list[str]:
@@ -117,25 +92,3 @@ def _row_major(texts: list[str], shape: Shape) -> list[str]:
     for dimension, size in enumerate(shape.dimensions):
         places = [place + index * strides[dimension] for place in places for index in range(size)]
     return [texts[place] for place in places]
-
-
-def _nested(texts: list[str], dimensions: tuple[int, ...], place: tuple[int, ...] = ()) -> str:
-    """`{ { 1, 2 }, { 3, 4 } }`; above three dimensions comments say where a part stands.
-
-    Mirrors `DenseArrayToStringHelper` of `xla/literal.cc`; a vector, and what has one element at
-    most, stands without blanks.
-    """
-    rest = dimensions[len(place) :]
-    if not rest:
-        return texts[0]
-    if len(rest) == 1:
-        blank = " " if place and rest[0] > 1 else ""
-        return f"{{{blank}{', '.join(texts)}{blank}}}"
-    size = math.prod(rest[1:])
-    parts = [
-        _nested(texts[number * size : (number + 1) * size], dimensions, (*place, number))
-        for number in range(rest[0])
-    ]
-    has_comment = place and len(dimensions) >= _MIN_COMMENTED_RANK
-    comment = f"/*i{len(place) - 1}={place[-1]}*/ " if has_comment else ""
-    return f"{{ {comment}{', '.join(parts)} }}"

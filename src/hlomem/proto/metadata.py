@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hlomem.proto.strings import quote
+from hlomem.hlo.text.strings import quote
 
 _FIELDS = (
     *("op_type", "op_name", "source_file", "source_line", "source_end_line", "source_column"),

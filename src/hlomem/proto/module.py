@@ -22,16 +22,20 @@ from hlomem.hlo.text.attributes import (
     format_buffer_donor,
     format_input_output_alias,
 )
+from hlomem.hlo.text.print_order import printed_order
 from hlomem.proto.attributes import frontend_attributes
 from hlomem.proto.body import BodyLinks, called_ids, instruction_heads, link_body
 from hlomem.proto.frames import make_tables
 from hlomem.proto.names import MUST_ALIAS
-from hlomem.proto.print_order import Calls, printed_order
 from hlomem.proto.schema import parse_message, parser_of
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Mapping
 
+    from hlomem.base.source import Source, Span
+    from hlomem.hlo.ir import HloInstruction
+    from hlomem.hlo.opcodes import Opcode
+    from hlomem.hlo.shape import Shape
 
 _MAY_CALL = (b"\xb2\x02", b"\xb0\x02")
 """First bytes of `called_computation_ids`, packed or not; other fields may hold them, too."""
@@ -153,7 +157,7 @@ class ModuleReader:
     def _sort(self, seen: Container[HloComputation]) -> None:
         """Put the computations in the order of a text; the bodies of some were seen."""
         by_id = self._links.by_id
-        calls: Calls = {}
+        calls: dict[HloComputation, list[tuple[HloComputation, ...]]] = {}
         parts = parse_message("ModuleParts", self._data).computations
         for computation, data in zip(by_id.values(), parts, strict=True):
             if computation in seen:

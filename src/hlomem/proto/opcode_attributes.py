@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from hlomem.hlo.text.strings import quote
+from hlomem.hlo.window import format_labels, format_window
 from hlomem.proto.names import (
     ALGORITHMS,
     API_VERSIONS,
@@ -22,7 +24,6 @@ from hlomem.proto.names import (
 )
 from hlomem.proto.shape import make_shape
 from hlomem.proto.sharding import format_device_list, format_iota
-from hlomem.proto.strings import quote
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -167,55 +168,15 @@ def _padding(proto: Any) -> Iterator[Item]:
         yield "padding", "x".join(texts)
 
 
-_WINDOW: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
-    ("size", "", lambda dimension: str(dimension.size)),
-    ("stride", "1", lambda dimension: str(dimension.stride)),
-    ("pad", "0_0", lambda dimension: f"{dimension.padding_low}_{dimension.padding_high}"),
-    ("lhs_dilate", "1", lambda dimension: str(dimension.base_dilation)),
-    ("rhs_dilate", "1", lambda dimension: str(dimension.window_dilation)),
-    ("rhs_reversal", "0", lambda dimension: str(int(dimension.window_reversal))),
-)
-"""The parts of a window: name, usual text, and the text of a dimension."""
-
-
 def _window(proto: Any) -> Iterator[Item]:
-    """`window={size=2x2 stride=2x2}` (`window_util::ToString`); parts as usual are left out."""
-    sizes = proto.window.dimensions
-    columns = [(name, usual, [show(size) for size in sizes]) for name, usual, show in _WINDOW]
-    shown = [f"{name}={'x'.join(found)}" for name, usual, found in columns if {*found} - {usual}]
-    if shown:
-        yield "window", f"{{{' '.join(shown)}}}"
-
-
-_MAX_RANK = 64
+    text = format_window(proto.window.dimensions)
+    if text:
+        yield "window", f"{{{text}}}"
 
 
 def _dimension_labels(proto: Any) -> Iterator[Item]:
-    """`dim_labels=b01f_01io->b01f` (`ConvolutionDimensionNumbersToString`)."""
-    if not proto.HasField("convolution_dimension_numbers"):
-        return
-    n = proto.convolution_dimension_numbers
-    lhs = _labels(
-        "b", n.input_batch_dimension, "f", n.input_feature_dimension, n.input_spatial_dimensions
-    )
-    rhs = _labels(
-        "i",
-        n.kernel_input_feature_dimension,
-        "o",
-        n.kernel_output_feature_dimension,
-        n.kernel_spatial_dimensions,
-    )
-    out = _labels(
-        "b", n.output_batch_dimension, "f", n.output_feature_dimension, n.output_spatial_dimensions
-    )
-    yield "dim_labels", f"{lhs}_{rhs}->{out}"
-
-
-def _labels(one: str, first: int, two: str, second: int, spatial: Iterable[int]) -> str:
-    """The letter or number of every dimension; `?` for one that has none."""
-    label_of = {first: one, second: two, **{at: str(n) for n, at in enumerate(spatial)}}
-    rank = min(max(label_of, default=0) + 1, _MAX_RANK)
-    return "".join(label_of.get(at, "?") for at in range(rank))
+    if proto.HasField("convolution_dimension_numbers"):
+        yield "dim_labels", format_labels(proto.convolution_dimension_numbers)
 
 
 _DOT = _numbers(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from hlomem.hlo.text.strings import indexed
 from hlomem.proto.metadata import format_metadata
 
 if TYPE_CHECKING:
@@ -17,17 +18,12 @@ _WORDS = {
     _UNREDUCED: "unreduced",
     _MAXIMAL: "maximal",
 }
-_INDEX_COMMENT_EVERY = 5
 
 
 def format_sharding(proto: Any) -> str:
     """`{replicated}`, `{devices=[2,1]<=[2]}`, `{maximal device=0}`, or those of a tuple's parts."""
     if proto.type == _TUPLE:
-        pieces = []
-        for number, part in enumerate(proto.tuple_shardings):
-            comment = f"/*index={number}*/" if number and number % _INDEX_COMMENT_EVERY == 0 else ""
-            pieces.append(comment + format_sharding(part))
-        return f"{{{', '.join(pieces)}}}"
+        return f"{{{indexed(map(format_sharding, proto.tuple_shardings))}}}"
     return f"{{{_format_one(proto)}{_format_origin(proto)}}}"
 
 

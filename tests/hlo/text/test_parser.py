@@ -264,7 +264,7 @@ def test_any_layout_is_read() -> None:
 HloModule m ENTRY c { p = f32[2] {0} parameter(0) // hi
  t = (f32[2]{0},
  f32[2]{0}) /* x */ tuple(p,p), metadata={
- op_name="a  b"} ROOT a=f32[2]{0} add (p, p) }"""
+ op_name="a  b"} ROOT a =f32[2]{0} add (p, p) }"""
     parsed = parse(text, lazy=False)
     assert [each.name for each in parsed.entry.instructions] == ["p", "t", "a"]
     assert parsed.entry.instructions[1].metadata.op_name == "a  b"

@@ -71,7 +71,7 @@ def test_proto_order_keeps_unknown_fields_last() -> None:
 
 
 def test_a_compact_text_may_order_by_an_element_it_has_no_line_for() -> None:
-    text = """HloModule m, is_scheduled=true
+    text = """HloModule m, is_scheduled=true, entry_computation_layout={((f32[8], f32[8]))->f32[8]}
 
 ENTRY %main (p: (f32[8], f32[8])) -> f32[8] {
   %p = (f32[8]{0}, f32[8]{0}) parameter(0)

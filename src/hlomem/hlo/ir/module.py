@@ -76,6 +76,8 @@ class HloModule:
         self.reader = reader
         self.entry: HloComputation  # set by the constructing code
         self.creation: Creation | None = None
+        self.text_order: list[HloComputation] | None = None
+        """The order of the text, where that has callees below their callers; to print it again."""
         self.origins: Origins | None = None
         self.file_name = ""
         """The file it was read from, if not a text."""
@@ -186,6 +188,15 @@ class HloModule:
                     reached.update(new)
                     pending += new
         return [computation for computation in self.computations if computation in reached]
+
+    @cached_property
+    def loop_by_body(self) -> dict[HloComputation, HloInstruction]:
+        """The loop that runs a computation as its body, of those that one loop runs."""
+        loops: dict[HloComputation, list[HloInstruction]] = {}
+        for instruction in self.iter_outer_instructions():
+            if instruction.opcode == "while":
+                loops.setdefault(instruction.called_computations[0], []).append(instruction)
+        return {body: found[0] for body, found in loops.items() if len(found) == 1}
 
     @cached_property
     def fused_computations(self) -> frozenset[HloComputation]:

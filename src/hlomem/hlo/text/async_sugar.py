@@ -14,7 +14,7 @@ from hlomem.hlo.opcodes import KNOWN_OPCODES, Opcode, as_opcode
 
 ASYNC_THREAD = "async_execution_thread"
 
-_STAGES = ("-start", "-update", "-done")
+STAGES = ("-start", "-update", "-done")
 # Attributes of the async operation; XLA gives the wrapped one a copy of the last three.
 _OUTER = frozenset({ASYNC_THREAD, "sharding", "control-predecessors", "statistics"})
 _COPIED = frozenset({"metadata", "backend_config", "frontend_attributes", "origin"})
@@ -25,13 +25,13 @@ def is_sugared(opcode: str) -> bool:
     if opcode in KNOWN_OPCODES:
         return False
     return any(
-        opcode.endswith(stage) and opcode.removesuffix(stage) in KNOWN_OPCODES for stage in _STAGES
+        opcode.endswith(stage) and opcode.removesuffix(stage) in KNOWN_OPCODES for stage in STAGES
     )
 
 
 def desugar(instruction: HloInstruction) -> HloInstruction | None:
     """Make an async operation of a sugared instruction; returns the computation a start wraps."""
-    stage = next(stage for stage in _STAGES if instruction.opcode.endswith(stage))
+    stage = next(stage for stage in STAGES if instruction.opcode.endswith(stage))
     wrapped_opcode = as_opcode(instruction.opcode.removesuffix(stage))
     instruction.opcode = as_opcode(f"async{stage}")
     if stage != "-start":

@@ -169,7 +169,7 @@ def split_attributes(text: str) -> dict[str, str]:
 
 def _split_carefully(text: str) -> dict[str, str]:
     """As `split_attributes`, for brackets of any depth and any blanks; says what is wrong."""
-    return {name: text[start:end] for name, start, end in iter_attributes(text)}
+    return {name: text[start:end].rstrip() for name, start, end in iter_attributes(text)}
 
 
 def iter_attributes(text: str) -> Iterator[tuple[str, int, int]]:

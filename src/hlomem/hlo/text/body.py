@@ -58,6 +58,7 @@ class RowProblem(Exception):  # noqa: N818 - the reader makes a ParseError of it
         self.problem = problem
         self.hint = hint
         self.offsets: tuple[int, int] | None = None  # within the part; all of it where None
+        self.is_of_order = False  # whether computations in another order would be right
 
     @classmethod
     def of(cls, part: RowPart, cause: TextProblem) -> RowProblem:
@@ -378,7 +379,9 @@ def _callee(body: _Body, name: str, attributes: str) -> HloComputation:
     if callee.index >= caller.index:
         problem = f"computation `{name}` is called before it is defined"
         hint = "callees stand above their callers; no computation may call itself"
-        raise _name_problem(attributes, name, problem, hint)
+        too_late = _name_problem(attributes, name, problem, hint)
+        too_late.is_of_order = callee is not caller
+        raise too_late
     return callee
 
 

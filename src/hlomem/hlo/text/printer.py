@@ -11,20 +11,24 @@ Mirrors `HloModule::Print`, `HloComputation::Print` and
 from __future__ import annotations
 
 from itertools import islice
+from math import prod
 from typing import TYPE_CHECKING
 
 from hlomem.hlo.ir import MAIN_THREAD, HloComputation, HloInstruction, HloModule
 from hlomem.hlo.opcodes import ASYNC_OPCODES, CALL_ATTRIBUTE_NAMES, PAYLOAD_OPCODES, traits_of
 from hlomem.hlo.text.async_sugar import ASYNC_THREAD
 from hlomem.hlo.text.body import CONTROL_PREDECESSORS
+from hlomem.hlo.text.style import MAX_ELEMENTS, UNSAID
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from hlomem.hlo.text.style import TextStyle
 
 _INDEX_COMMENT_EVERY = 5  # `print_operand_index_annotation_interval`
 _NAMED_BRACE_ABOVE = 5  # instructions from which on a closing brace carries the name
+_BEFORE = {"debug_attributes": ",\n"}
+_BEHIND = {"origin_recovery_table": "\n"}
 _NOT_SUGARED = frozenset({"origin", "metadata", "backend_config"})
 _NAME_ATTRIBUTES = frozenset(CALL_ATTRIBUTE_NAMES) | {CONTROL_PREDECESSORS}
 
@@ -33,15 +37,31 @@ def format_module(module: HloModule, style: TextStyle | None = None) -> str:
     """The text of a module, in its own style unless another is given."""
     module.open_all()
     style = style or module.style
-    header = "".join(f", {name}={value}" for name, value in module.attributes.items())
+    header = format_header(module.attributes)
     pieces = [f"HloModule {module.name}{header}\n", module.stack_frame_tables.format(), "\n"]
     if pieces[1]:
         pieces[1] += "\n"
     sugared = _sugared_computations(module) if style.async_sugar else frozenset()
-    for computation in module.computations:
+    for computation in _in_text_order(module):
         if computation not in sugared:
             pieces += (format_computation(computation, style), "\n\n")
     return "".join(pieces)
+
+
+def _in_text_order(module: HloModule) -> list[HloComputation]:
+    order = module.text_order or module.computations
+    added = set(module.computations).difference(order)
+    return [*[computation for computation in module.computations if computation in added], *order]
+
+
+def format_header(attributes: Mapping[str, str]) -> str:
+    """The attributes after a module's name; tables begin or end a line."""
+    return "".join(
+        [
+            f"{_BEFORE.get(name, ', ')}{name}={value}{_BEHIND.get(name, '')}"
+            for name, value in attributes.items()
+        ]
+    )
 
 
 def _sugared_computations(module: HloModule) -> frozenset[HloComputation]:
@@ -111,7 +131,8 @@ def _format_name(name: str, style: TextStyle) -> str:
 
 def _format_operands(instruction: HloInstruction, style: TextStyle) -> str:
     if instruction.opcode in PAYLOAD_OPCODES:
-        return instruction.payload
+        is_short = style.large_constants or instruction.opcode != "constant"
+        return instruction.payload if is_short or not _is_large(instruction) else UNSAID
     pieces: list[str] = []
     for number, operand in enumerate(instruction.operands):
         if number:
@@ -121,6 +142,12 @@ def _format_operands(instruction: HloInstruction, style: TextStyle) -> str:
             pieces.append(f"{operand.shape.text} ")
         pieces.append(_format_operand_name(operand, style))
     return "".join(pieces)
+
+
+def _is_large(constant: HloInstruction) -> bool:
+    """Whether XLA leaves a literal out (`PrintOperandsWithCanonicalNameMap`)."""
+    shape = constant.shape
+    return not shape.is_array or prod(shape.dimensions) > MAX_ELEMENTS
 
 
 def _format_operand_name(operand: HloInstruction, style: TextStyle) -> str:
@@ -149,7 +176,12 @@ def _wrapped_instruction(instruction: HloInstruction) -> HloInstruction | None:
         return None
     computation = instruction.async_wrapped_computation
     if computation is None:
-        return None
+        from hlomem.hlo.text.async_starts import find_start  # noqa: PLC0415 - few texts need it
+
+        start = find_start(instruction)
+        if start is None or not start.called_computations:
+            return None
+        computation = start.called_computations[0]
     root = computation.root
     alone = all(
         instruction is root or instruction.opcode == "parameter"

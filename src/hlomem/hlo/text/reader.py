@@ -8,6 +8,7 @@ which differs when the layout had to be normalized; every error is placed in the
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -38,18 +39,19 @@ if TYPE_CHECKING:
 
     from hlomem.hlo.ir import BodyPlace, HloInstruction
     from hlomem.hlo.shape import Shape
-    from hlomem.hlo.text.normalizer import OffsetMap
+    from hlomem.hlo.text.freeform.writing import OffsetMap, Written
+    from hlomem.hlo.text.scanner import InstructionRow, ModuleText
 
-NOT_AN_INSTRUCTION = "not an instruction"
-
-_INSTRUCTION_FORM = "an instruction reads `%name = shape opcode(operands), attribute=value`"
-_SHAPELESS = lazy_pattern(r"(?:ROOT\s++)?%?[\w.\-]++\s*+=\s*+[a-z][\w\-]*+\s*+\(", re.ASCII)
 _SHAPED_OPERAND = lazy_pattern(r"\(|[a-z][a-z0-9]*+\[")
 _FIRST_PARAMETER = lazy_pattern(r"\n  (?:ROOT )?%?(\S++) = \S++ parameter\(0\)", re.ASCII)
 
 
 class LayoutError(ParseError):
-    """A body that cannot be cut into instructions: maybe its braces are not where they seem."""
+    """A body that is not laid out as XLA prints it, or not with braces where they seem to be."""
+
+
+class OrderError(ParseError):
+    """A computation after one that calls it."""
 
 
 class _Body(Struct, frozen=True, eq=False):
@@ -60,6 +62,9 @@ class _Body(Struct, frozen=True, eq=False):
     start: int
     end: int
     offsets: OffsetMap | None
+    """The original locations of the rows, if the text was rewritten."""
+    long: list[Span] | None = None
+    """The spans of the rows, if some go on in the next line."""
 
 
 class ModuleReader:
@@ -71,10 +76,16 @@ class ModuleReader:
         spans: ModuleText,
         text: str | None = None,
         offsets: OffsetMap | None = None,
+        *,
+        is_trusted: bool = False,
     ) -> None:
+        """`is_trusted` takes lines for the instructions they seem to be."""
         self.source = source
         self._text = source.text if text is None else text
         self._offsets = offsets
+        self._is_trusted = is_trusted
+        self._is_read = False
+        self._is_opening = False
         self._spans = spans
         self._shapes = ShapeTable()
         self._is_plain = IS_NATIVE and offsets is None and self._text.isascii()
@@ -88,6 +99,7 @@ class ModuleReader:
             computation = pending.pop()
             if not computation.is_open:
                 pending += self._open(computation)
+        self._is_read = True
         return self._module
 
     def open(self, computation: HloComputation) -> None:
@@ -168,23 +180,26 @@ class ModuleReader:
 
     def style(self) -> TextStyle:
         """The style of the text."""
+        if self._offsets is not None:
+            return TextStyle(async_sugar=True, large_constants=False)
         text, first = self._text, self._spans.computations[0]
         head = text[first.head_start : first.body[0]]
-        rows = [
-            (opcode, inner)
-            for computation in self._read_computations()
-            for _, _, _, opcode, inner, _ in self._body(computation).rows
-            if inner and opcode not in PAYLOAD_OPCODES
-        ]
+        opcodes: set[str] = set()
+        operands: list[str] = []
+        for computation in self._read_computations():
+            for _, _, _, opcode, inner, _ in self._body(computation).rows:
+                opcodes.add(opcode)
+                if inner and opcode not in PAYLOAD_OPCODES:
+                    operands.append(inner)
         return TextStyle(
             percent=head.removeprefix("ENTRY ").startswith("%"),
-            operand_shapes=any(_SHAPED_OPERAND.match(inner) for _, inner in rows[:1]),
+            operand_shapes=any(map(_SHAPED_OPERAND.match, operands[:1])),
             program_shape="(" in head,
-            compact_gte=any("#" in inner for _, inner in rows),
+            compact_gte=any("#" in inner for inner in operands),
             name_after_brace=any(
                 computation.has_name_after_brace for computation in self._spans.computations
             ),
-            async_sugar=any(is_sugared(opcode) for opcode in {opcode for opcode, _ in rows}),
+            async_sugar=any(map(is_sugared, opcodes)),
         )
 
     def implies_elements(self) -> bool:
@@ -210,6 +225,10 @@ class ModuleReader:
                 self._check_text(instruction, text, validation.check_attributes)
         for text, instruction in constant_of.items():
             self._check_text(instruction, text, validation.check_literal)
+        if not scanner.says_entry_layout(self._text, self._spans.header):
+            from hlomem.hlo.text.freeform.module import check  # noqa: PLC0415 - no text of XLA's
+
+            check(self.source)
 
     def _check_text(
         self, instruction: HloInstruction, text: str, check: Callable[[str], None]
@@ -230,11 +249,12 @@ class ModuleReader:
         return [by_name[span.name] for span in self._spans.computations]
 
     def _make_module(self) -> HloModule:
+        """The module with its computations, none of them read."""
         spans = self._spans
         header = self._text[spans.header.start : spans.header.end]
-        has_tables = spans.tables.end > spans.tables.start
-        place = self._original(spans.tables) if has_tables else Span(0, 0)
-        tables = StackFrameTables(self.source, place)
+        # Tables are read from the text that has them in rows.
+        source = self.source if self._offsets is None else Source(self.source.name, self._text)
+        tables = StackFrameTables(source, spans.tables)
         module = HloModule(spans.name, header, tables, self)
         entry: HloComputation | None = None
         for index, span in enumerate(spans.computations):
@@ -261,18 +281,27 @@ class ModuleReader:
         if not body.rows:
             problem = f"computation `{computation.name}` has no instructions"
             raise ParseError(self.source, self._head(computation), problem)
-        control = body.text.find(f"{CONTROL_PREDECESSORS}=", body.start, body.end)
         try:
-            callees = link_body(
-                computation,
-                body.rows,
-                self._shapes,
-                computation.module.computation_by_name,
-                has_control=control >= 0,
-            )
+            return self._link(computation, body)
         except RowProblem as problem:
-            raise self._row_error(body, problem) from None
-        return callees
+            error = self._row_error(body, problem)
+        if not self._is_read or self._offsets is not None:
+            raise error
+        # Maybe it only looks as if XLA had printed it.
+        try:
+            return self._link(computation, self._free_body(computation))
+        except ParseError:
+            raise error from None
+
+    def _link(self, computation: HloComputation, body: _Body) -> list[HloComputation]:
+        control = body.text.find(f"{CONTROL_PREDECESSORS}=", body.start, body.end)
+        return link_body(
+            computation,
+            body.rows,
+            self._shapes,
+            computation.module.computation_by_name,
+            has_control=control >= 0,
+        )
 
     def _open_natively(self, computation: HloComputation) -> list[HloComputation] | None:
         """As `_open`; None where the rows have to be cut and looked at one by one."""
@@ -282,52 +311,60 @@ class ModuleReader:
         return link_natively(computation, place, self._shapes, has_control=control >= 0)
 
     def _body(self, computation: HloComputation) -> _Body:
-        """The rows of a computation; those of another layout than XLA's are normalized first."""
+        """The rows of a computation; one that is not as XLA prints it is read freely."""
         span = _text_of(computation)
-        body = self._cut(self._text, *span.body, self._offsets)
-        if self._offsets is not None:
-            if body is None:
-                raise self._not_an_instruction(span, ParseError)
-            return body
+        body = _cut(self._text, *span.body, self._offsets)
         if body is None:
-            return self._normalized_body(span)
+            return self._free_body(computation)
+        if self._is_trusted or self._offsets is not None:
+            return body
         has_more = self._text.count(" = ", *span.body) > len(body.rows)  # one on each line is known
         if has_more and scanner.may_hide_instructions(body.rows):
-            normalized = self._normalized_body(span)
-            return normalized if len(normalized.rows) > len(body.rows) else body
+            return self._free_body(computation, body)
         return body
 
-    def _normalized_body(self, span: ComputationText) -> _Body:
-        from hlomem.hlo.text.normalizer import normalize_body  # noqa: PLC0415 - as in the parser
+    def _free_body(self, computation: HloComputation, seeming: _Body | None = None) -> _Body:
+        """The rows of a body in any form; while all of a text is read, that is read freely."""
+        if not self._is_read:
+            raise LayoutError(self.source, self._head(computation), "not as XLA prints it")
+        from hlomem.hlo.text.freeform.lone_body import rewrite_body  # noqa: PLC0415 - few texts
 
+        self._open_above(computation)
         try:
-            text, offsets = normalize_body(self.source, *span.body)
-        except ParseError as error:
-            raise LayoutError(self.source, error.span, error.problem, error.hint) from None
-        body = self._cut(text, 0, len(text), offsets)
-        if body is None:
-            raise self._not_an_instruction(span, LayoutError)
-        return body
+            *inner, (_, own) = rewrite_body(computation, _text_of(computation).body)
+        except ParseError:
+            if seeming is None:
+                raise
+            return seeming
+        for added, written in inner:
+            self._link(added, _cut_written(written))
+        return _cut_written(own)
 
-    def _not_an_instruction(self, span: ComputationText, kind: type[ParseError]) -> ParseError:
-        bad = scanner.first_bad_line(self._text, *span.body)
-        hint = _INSTRUCTION_FORM
-        if _SHAPELESS.match(self._text, bad.start, bad.end):
-            hint = "the shape is missing; hlomem does not infer shapes"
-        return kind(self.source, self._original(bad), NOT_AN_INSTRUCTION, hint)
-
-    def _cut(self, text: str, start: int, end: int, offsets: OffsetMap | None) -> _Body | None:
-        rows = scanner.instruction_rows(text, start, end)
-        return None if rows is None else _Body(rows, text, start, end, offsets)
+    def _open_above(self, computation: HloComputation) -> None:
+        """Read all that a computation may call, from the top, so that no reading waits for one."""
+        if self._is_opening:
+            return
+        self._is_opening = True
+        for above in computation.module.computations[: computation.index]:
+            if not above.is_open:
+                with suppress(ParseError):  # raised again when it is used
+                    self._open(above)
+        self._is_opening = False
 
     def _row_error(self, body: _Body, problem: RowProblem) -> ParseError:
         span = self._place(body, problem.row or 0, problem)
-        return ParseError(self.source, span, problem.problem, problem.hint)
+        kind = OrderError if problem.is_of_order else ParseError
+        return kind(self.source, span, problem.problem, problem.hint)
 
     def _place(self, body: _Body, row: int, problem: RowProblem | None) -> Span:
         """The span in the source of a row, or of the part of it that has a problem."""
         part = problem.part if problem else None
-        span = scanner.row_part(body.text, body.start, body.end, row, part)
+        if body.long is None:
+            span = scanner.row_part(body.text, body.start, body.end, row, part)
+        else:
+            from hlomem.hlo.text.long_lines import long_row_part  # noqa: PLC0415 - few texts
+
+            span = long_row_part(body.text, body.long[row], part)
         if problem is not None and problem.offsets is not None:
             start, end = problem.offsets
             span = Span(span.start + start, span.start + max(start + 1, end))
@@ -371,6 +408,26 @@ class ModuleReader:
 
     def _original(self, span: Span) -> Span:
         return span if self._offsets is None else self._offsets.span(span)
+
+
+def _cut(text: str, start: int, end: int, offsets: OffsetMap | None) -> _Body | None:
+    """A body cut into rows; None where it is not laid out as XLA prints it."""
+    rows = scanner.instruction_rows(text, start, end)
+    if rows is not None:
+        return _Body(rows, text, start, end, offsets)
+    from hlomem.hlo.text.long_lines import cut_row, long_rows  # noqa: PLC0415 - few texts
+
+    spans = long_rows(text, start, end)
+    if spans is None:
+        return None
+    return _Body([cut_row(text, span) for span in spans], text, start, end, offsets, spans)
+
+
+def _cut_written(written: Written) -> _Body:
+    text = written.text
+    body = _cut(text, 0, len(text), written.offsets)
+    assert body is not None, "it was written as XLA prints it"
+    return body
 
 
 def _text_of(computation: HloComputation) -> ComputationText:

@@ -4,7 +4,7 @@ In: the text of a module. Out: a `ModuleText` of offsets, and the rows of a body
 the hot path of the parser: a body is found with two `str.find`, and its lines are taken apart by
 one regular expression in one call. It knows the layout XLA prints (`HloModule::Print`,
 `HloComputation::Print`): an instruction per line, braces of computations at the left margin. Any
-other layout is first brought into this one by `hlomem.hlo.text.normalizer`.
+other layout is first brought into this one by `hlomem.hlo.text.freeform`.
 
 Where `_scanner.c` was built it does the same for ASCII text, and leaves to the patterns what is not
 plainly as XLA prints it.
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 NAME = r"[A-Za-z0-9_.\-]++"
 
-_MODULE = lazy_pattern(rf"\s*+HloModule (?!ENTRY\s)({NAME})([^\n]*+)(?:\n|\Z)", re.ASCII)
+_MODULE = lazy_pattern(rf"\s*+HloModule (?!ENTRY\s)({NAME})((?!:)[^\n]*+)(?:\n|\Z)", re.ASCII)
 TABLES = lazy_pattern(repeated(rf"\s*+(?:(?:{'|'.join(TABLE_NAMES)})|[0-9]++ [^\n]*+)(?:\n|\Z)"))
 # A line up to its first `//` outside strings.
 _STRING = '"' + repeated(r'[^"\\\n]++|\\.') + '"'
@@ -53,8 +53,15 @@ _INSTRUCTION = lazy_pattern(
 )
 _OUTLINE = lazy_pattern(rf"^  (?:ROOT )?%?{NAME} = {SHAPE_AND_OPCODE}", re.ASCII | re.MULTILINE)
 
+_ENTRY_LAYOUT = "entry_computation_layout="
+_ROW_NAME = lazy_pattern(rf"^  (?:ROOT )?%?({NAME}) = ", re.ASCII | re.MULTILINE)
 _MAY_CALL = lazy_pattern(rf",\s*+(?:{'|'.join(CALL_ATTRIBUTE_NAMES)})\s*+=", re.ASCII)
 _SECOND = lazy_pattern(r"[\w.\-] = \S++ [a-z][\w\-]*+\(")
+# A computation instead of its name; the braces are searched first.
+_OPENERS = tuple([f", {name}={{" for name in CALL_ATTRIBUTE_NAMES])
+_INLINE = lazy_pattern(
+    rf", (?:{'|'.join(CALL_ATTRIBUTE_NAMES)})=\{{[{{\s]*+(?:ROOT\s|%?{NAME}\s*+=)", re.ASCII
+)
 _TAIL_LENGTH = 1000
 _SHORTEST_ROW = len("\n  a = b c()")
 
@@ -106,12 +113,30 @@ def scan_module(text: str) -> ModuleText | None:
     module = _MODULE.match(text)
     if module is None or has_comment(text, *module.span(2)):
         return None
-    tables = TABLES.match(text, module.end())
+    header = Span(*module.span(2))
+    if text[header.end - 1] in "{,":
+        from hlomem.hlo.text.long_lines import end_of_header  # noqa: PLC0415 - few texts need it
+
+        header = Span(header.start, end_of_header(text, header.end))
+    tables = TABLES.match(text, header.end)
     assert tables is not None, "matches the empty text, too"
     computations, end = scan_computations(text, tables.end())
     if not computations or end < _end_of_text(text):
         return None
-    return ModuleText(module[1], Span(*module.span(2)), Span(*tables.span()), computations)
+    return ModuleText(module[1], header, Span(*tables.span()), computations)
+
+
+def has_common_names(text: str, spans: ModuleText) -> bool:
+    """Whether instructions of two computations have one name, as those XLA prints never have."""
+    if says_entry_layout(text, spans.header) or len(spans.computations) == 1:
+        return False
+    names = _ROW_NAME.findall(text, spans.computations[0].body[0])
+    return len(set(names)) != len(names)
+
+
+def says_entry_layout(text: str, header: Span) -> bool:
+    """Whether a header says the layout of the entry, as every one that XLA prints does."""
+    return text.find(_ENTRY_LAYOUT, *header) >= 0
 
 
 def scan_computations(text: str, position: int) -> tuple[list[ComputationText], int]:
@@ -216,10 +241,21 @@ def may_hide_instructions(rows: list[InstructionRow]) -> bool:
     suspects = [row[3:] for row in rows if " = " in row[4] or " = " in row[5]]
     return bool(suspects) and any(
         (" = " in operands and opcode not in PAYLOAD_OPCODES)
-        or _SECOND.search(attributes) is not None
         or (opcode in PAYLOAD_OPCODES and _SECOND.search(operands) is not None)
+        or _hides_instructions(attributes)
         for opcode, operands, attributes in suspects
     )
+
+
+def _hides_instructions(attributes: str) -> bool:
+    """Whether attributes seem to hold an instruction, after them or in a computation in braces."""
+    if any(opener in attributes for opener in _OPENERS) and _INLINE.search(attributes):
+        return True
+    if _SECOND.search(attributes) is None:
+        return False
+    from hlomem.hlo.text.long_lines import without_brackets  # noqa: PLC0415 - few texts need it
+
+    return _SECOND.search(without_brackets(attributes)) is not None
 
 
 def outline_rows(text: str, start: int, end: int) -> list[tuple[str, Opcode]]:

@@ -6,21 +6,22 @@ instruction are marked as seen before any of them is entered.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from hlomem.hlo.ir import HloComputation
-
-Calls = dict["HloComputation", list[tuple["HloComputation", ...]]]
-"""The callees of the instructions of each computation, in the order of its list."""
+Node = TypeVar("Node")
 
 
-def printed_order(calls: Calls) -> list[HloComputation]:
-    """The computations in the order of a text; given in the order of the module's list."""
+def printed_order(calls: Mapping[Node, Sequence[Sequence[Node]]]) -> list[Node]:
+    """The computations in the order of a text.
+
+    `calls` has the callees of the instructions of each computation, in the order of its list, the
+    computations in the order of the module's.
+    """
     called = {callee for groups in calls.values() for group in groups for callee in group}
-    order: dict[HloComputation, None] = {}
+    order: dict[Node, None] = {}
     for computation in calls:
         if computation not in called:
             order.update(dict.fromkeys(_embedded(computation, calls)))
@@ -28,12 +29,12 @@ def printed_order(calls: Calls) -> list[HloComputation]:
     return list(order)
 
 
-def _embedded(computation: HloComputation, calls: Calls) -> list[HloComputation]:
-    seen: set[HloComputation] = set()
-    order: list[HloComputation] = []
-    stack: list[tuple[HloComputation, Iterator[tuple[HloComputation, ...]]]] = []
+def _embedded(computation: Node, calls: Mapping[Node, Sequence[Sequence[Node]]]) -> list[Node]:
+    seen: set[Node] = set()
+    order: list[Node] = []
+    stack: list[tuple[Node, Iterator[Sequence[Node]]]] = []
 
-    def push(callees: Sequence[HloComputation]) -> None:
+    def push(callees: Sequence[Node]) -> None:
         for callee in reversed(callees):
             if callee not in seen:
                 seen.add(callee)

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _PLAIN = re.compile(r"""[ !#-&(-\[\]-~]*+""")
 """Printable, and none of the quotes and the backslash."""
 _MAX_REMEMBERED = 1024
+_INDEX_COMMENT_EVERY = 5
 
 
 def quote(text: str) -> str:
@@ -37,6 +42,15 @@ def _escape_byte(byte: int) -> str:
     if known is not None:
         return known
     return chr(byte) if 0x20 <= byte < 0x7F else f"\\{byte:03o}"
+
+
+def indexed(texts: Iterable[str]) -> str:
+    """Texts with commas between them; every fifth carries its number."""
+    marked = [
+        f"/*index={number}*/{text}" if number and number % _INDEX_COMMENT_EVERY == 0 else text
+        for number, text in enumerate(texts)
+    ]
+    return ", ".join(marked)
 
 
 def decode(data: bytes) -> str:
