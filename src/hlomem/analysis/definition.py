@@ -30,10 +30,7 @@ _make_position = partial(tuple.__new__, HloPosition)  # faster than its construc
 
 
 class ValueTable:
-    """The values by id, and the values in the parts of results."""
-
     def __init__(self, *, marks_calls: bool = False) -> None:
-        """`marks_calls` as in `Options.forwards_call_markers`."""
         self._marks_calls = marks_calls
         self._special = SPECIAL_OPCODES | {"custom-call"} if marks_calls else SPECIAL_OPCODES
         self.values: dict[ValueId, HloValue] = {}
@@ -43,7 +40,6 @@ class ValueTable:
         self.next_id = 0
 
     def define(self, post_order: Iterable[HloInstruction], *, has_own_parameters: bool) -> None:
-        """Define the new values of a computation."""
         values, sets, special = self.values, self.sets, self._special
         for instruction in post_order:
             opcode, shape = instruction.opcode, instruction.shape

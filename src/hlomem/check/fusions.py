@@ -99,10 +99,7 @@ def blur(text: str) -> Form:
 
 
 def _writes_one_element(root: HloInstruction, shared: HloInstruction) -> bool:
-    """Whether only one element of the shared operand is written, after all reads.
-
-    `EmitFusedDynamicUpdateSliceInPlace` iterates only over the elements of the update.
-    """
+    """Whether one element is written, after all reads (`EmitFusedDynamicUpdateSliceInPlace`)."""
     update = _without_bitcasts(root)
     if update.opcode != "dynamic-update-slice":
         return False
