@@ -9,11 +9,16 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
-from hlomem.analysis.async_chain import async_chain, bound_operands, is_carried, wrapped_computation
+from hlomem.analysis.async_chain import (
+    async_chain,
+    bound_operands,
+    is_carried,
+    wrapped_computation,
+)
 from hlomem.analysis.call_markers import is_call_marker
-from hlomem.analysis.forwarding import FORWARD, Forward
+from hlomem.analysis.forwarding import FORWARD
 from hlomem.analysis.phi import PhiGraph
-from hlomem.analysis.values import HloValue, InstructionValueSet, part_number
+from hlomem.analysis.values import part_number
 from hlomem.hlo.ir import HloComputation, HloInstruction
 from hlomem.hlo.opcodes import ASYNC_OPCODES, MERGING, RUN_IN_PLACE, Opcode
 
@@ -22,6 +27,8 @@ if TYPE_CHECKING:
 
     from hlomem.analysis.call_graph import CallGraph
     from hlomem.analysis.definition import ValueTable
+    from hlomem.analysis.forwarding import Forward
+    from hlomem.analysis.values import HloValue, InstructionValueSet
     from hlomem.base.quantities import ValueId
 
 
@@ -93,7 +100,10 @@ class Propagation:
         return list(schedule)
 
     def _passing(self, computation: HloComputation) -> list[HloInstruction]:
-        """The instructions that receive values; no parameters of embedded computations do."""
+        """The instructions of a computation that receive values from others.
+
+        The parameters of an embedded computation receive none, even from a call inside it.
+        """
         post_order, receiving = self._table.post_orders[computation], self._receiving
         sites = self._call_graph.callsites[computation]
         is_bound = not self._call_graph.is_embedded(computation) and any(
