@@ -10,10 +10,10 @@ from hlomem.hlo.text.parser import parse
 MODULE = """\
 HloModule fusion, is_scheduled=true
 
-%add (l: {type}[], r: {type}[]) -> {type}[] {{
+%add (l: {type}[], q: {type}[]) -> {type}[] {{
   %l = {type}[] parameter(0)
-  %r = {type}[] parameter(1)
-  ROOT %sum = {type}[] add(%l, %r)
+  %q = {type}[] parameter(1)
+  ROOT %sum = {type}[] add(%l, %q)
 }}
 
 %fused (p: {shape}) -> {result} {{

@@ -60,7 +60,7 @@ def _is_flat(instructions: list[HloInstruction]) -> bool:
 
 
 REMATERIALIZED = ".remat"
-"""In the names of instructions that are computed again (`hlo_rematerialization.cc`)."""
+"""In the names of instructions that are rematerialized (`hlo_rematerialization.cc`)."""
 _OPERANDS, _CONTROL = attrgetter("operands"), attrgetter("control_predecessors")
 
 

@@ -93,7 +93,7 @@ def is_complex(kind: ElementType) -> bool:
 
 
 def is_integral(kind: ElementType) -> bool:
-    """Whether a type is one of integers; `pred` is none."""
+    """Whether a type is one of integers; `pred` is not."""
     return kind.text[0] in "su" and kind.is_array
 
 

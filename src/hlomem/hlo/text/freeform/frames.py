@@ -95,7 +95,7 @@ class FrameNumbers:
         return metadata[: match.start()] + shown + metadata[match.end() :]
 
     def _intern(self, number: int) -> int:
-        """The new number of a frame, whose callers come before it; 0 where it is none."""
+        """The new number of a frame, whose callers come before it; 0 for one that is missing."""
         path: list[int] = []
         while number not in self._new_id:
             if not 0 < number <= len(self._given.frames) or len(path) > len(self._given.frames):

@@ -81,7 +81,7 @@ def _check_order(tokens: Tokens, tiles: _Tiles, start: int) -> None:
 
 
 def _count(sizes: Sequence[int]) -> int:
-    """A product, but for sizes that are none."""
+    """A product, of valid sizes."""
     return prod(sizes) if all(0 <= size < _MAX_DEVICES for size in sizes[:64]) else -1
 
 
