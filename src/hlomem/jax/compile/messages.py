@@ -30,6 +30,8 @@ class Job(Struct, frozen=True, kw_only=True):
     """Modules to import first: `hlomem.jax.auto` plans with the pass on."""
     has_fingerprint: bool = False
     """Whether facts are to have the program's fingerprint."""
+    is_from_here: bool = True
+    """Whether its modules may lie in the current folder; no code of that is imported else."""
 
 
 class Errand(Struct, frozen=True, kw_only=True):

@@ -67,7 +67,7 @@ def plan_module(proto: bytes, target: str, platform: str, timeout: float = MAX_S
         file = Path(folder) / "module.pb"
         file.write_bytes(proto)
         settings = {"module": str(file), "platform": platform}
-        job = Job(factory=FACTORY, target=target, settings=settings)
+        job = Job(factory=FACTORY, target=target, settings=settings, is_from_here=False)
         return plan_in_child(job, timeout=timeout).dump
 
 

@@ -10,9 +10,10 @@ compiled. Whatever goes wrong here is logged and leaves the compile alone.
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 from importlib import import_module
-from threading import RLock
+from threading import RLock, Timer, get_ident
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hlomem.jax.pass_.log import logger
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 ABOUT_TO_COMPILE = "/jax/core/compile/jaxpr_to_mlir_module_duration"
 """JAX's event after a program was lowered: what follows is the compile."""
+_GRACE = 0.1
+"""Seconds after which the compiler has surely gone on."""
 _PLUGINS = ("tpu", "cuda", "rocm")
 """Compilers that may be there without devices, for programs that run elsewhere."""
 
@@ -34,12 +37,59 @@ class SeenModule(NamedTuple):
     """A serialized HloModuleProto."""
 
 
+class _Callback:
+    """A function that a compiler calls, until it is let go."""
+
+    def __init__(self, call: Callable[[bytes], bytes | None]) -> None:
+        self.call: Callable[[bytes], bytes | None] | None = call
+
+    def __call__(self, proto: bytes) -> bytes | None:
+        call = self.call
+        try:
+            return None if call is None else call(proto)
+        except BaseException as error:
+            if isinstance(error, Exception):
+                raise
+            _raise_later(error)
+            return None
+
+
+_callbacks: dict[tuple[str, str], _Callback] = {}
+"""By name and platform, all that were ever registered: a thread of the compiler may drop the last
+reference to one without holding Python's lock, a crash. So they live as long as the process."""
 _numbers = itertools.count(1)
 _lock = RLock()
 _watchers: tuple[Callable[[SeenModule], None], ...] = ()
 """Replaced, never changed: a compiler that shows a module takes no lock of ours."""
 _hooks: dict[str, str] = {}
 """By platform the name of the hook that is in."""
+
+
+def _raise_later(error: BaseException) -> None:
+    """Raise in this thread what ends a program (Ctrl-C), once the compiler has gone on."""
+    thread, kind = ctypes.c_ulong(get_ident()), ctypes.py_object(type(error))
+    timer = Timer(_GRACE, ctypes.pythonapi.PyThreadState_SetAsyncExc, (thread, kind))
+    timer.daemon = True
+    timer.start()
+
+
+def register_callback(
+    extension: Any, call: Callable[[bytes], bytes | None], name: str, platform: str
+) -> None:
+    """Let a platform's compiler call a function with every module it has scheduled."""
+    callback = _Callback(call)
+    _callbacks[name, platform] = callback
+    extension.register_hlo_module_transformation(
+        callback, name=name, stage=extension.PipelineStage.POST_SCHEDULER, platforms=platform
+    )
+
+
+def clear_callback(extension: Any, name: str, platform: str) -> None:
+    """Let it call that function no more; what it holds is let go."""
+    extension.clear_hlo_module_transformation(
+        name, stage=extension.PipelineStage.POST_SCHEDULER, platforms=platform
+    )
+    _callbacks[name, platform].call = None
 
 
 def add(watcher: Callable[[SeenModule], None]) -> None:
@@ -90,9 +140,7 @@ def _register(extension: Any, platform: str) -> None:
         _show(platform, proto)
 
     try:
-        extension.register_hlo_module_transformation(
-            show, name=name, stage=extension.PipelineStage.POST_SCHEDULER, platforms=platform
-        )
+        register_callback(extension, show, name, platform)
     except Exception as error:  # noqa: BLE001 - a platform this process does not have
         logger.debug("no hook for %s: %s", platform, error)
     else:
@@ -113,9 +161,7 @@ def _take_out() -> None:
     extension: Any = import_module("jax.extend.xla") if _hooks else None
     for platform, name in list(_hooks.items()):
         try:
-            extension.clear_hlo_module_transformation(
-                name, stage=extension.PipelineStage.POST_SCHEDULER, platforms=platform
-            )
+            clear_callback(extension, name, platform)
         except Exception as error:  # noqa: BLE001 - it shows nothing any more without watchers
             logger.debug("the hook for %s stays: %s", platform, error)
         del _hooks[platform]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from contextlib import suppress
 from threading import Lock
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -154,7 +155,8 @@ def record(outcome: Outcome) -> None:
     with _lock:
         _outcomes.append(outcome)
     level = logging.WARNING if outcome.kind == "failed" else logging.INFO
-    logger.log(level, "%s", outcome)
+    with suppress(Exception):  # of a user's handler: it would end the user's compile
+        logger.log(level, "%s", outcome)
 
 
 def report() -> Report:
