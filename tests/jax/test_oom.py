@@ -297,9 +297,9 @@ def test_what_libtpu_refuses_to_compile_is_explained(
     done = _run(tmp_path, TPU)
     lines = done.stderr.rstrip().splitlines()
     if jax.__version_info__ < FIRST_HOOK_WITHOUT_DEVICES:
-        assert "ranks needs 74.58 GiB, 15.75 GiB there; its plan cannot be seen" in lines[-2]
+        assert "ranks needs 74.58 GiB, 15.75 GiB available; its plan is not visible" in lines[-2]
         return
     assert lines[-1].startswith(f"  look at {tmp_path / 'train.py'}:13: ")
     needs = next(line for line in lines if line.startswith("hlomem:"))
-    assert needs == "hlomem: ranks needs 74.58 GiB of HBM, 15.75 GiB there: 58.83 GiB too much"
+    assert needs == "hlomem: ranks needs 74.58 GiB of HBM, 15.75 GiB available: 58.83 GiB too much"
     assert "named by the error; the plan is hlomem's own" in done.stderr

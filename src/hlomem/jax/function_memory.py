@@ -49,6 +49,7 @@ def memory(
     (`hlomem.jax.targets()` lists them), by default the one JAX runs on.
     """
     stages = _stages()
+    subject = _unwrapped(subject, stages)
     chosen = None if target is None else parse_target(target)
     if isinstance(subject, stages.Compiled | stages.Lowered):
         _refuse(subject, arguments or keywords, jit, target)
@@ -99,6 +100,14 @@ def _stages() -> Any:
     except ImportError as error:
         problem = f"hlomem.jax.memory needs jax, which cannot be imported ({error})"
         raise MissingSoftwareError(f"{problem}\n  pip install 'hlomem[jax]'") from error
+
+
+def _unwrapped(subject: Any, stages: Any) -> Any:
+    """A stage of JAX's; nnx.jit and eqx.filter_jit wrap theirs."""
+    for name, kind in (("lowered", stages.Lowered), ("compiled", stages.Compiled)):
+        if isinstance(inner := getattr(subject, name, None), kind):
+            return inner
+    return subject
 
 
 def _refuse(subject: Any, arguments: Any, jit: Any, target: str | None) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import sys
 from importlib import import_module
 from threading import RLock, Timer, get_ident
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -100,6 +101,8 @@ def add(watcher: Callable[[SeenModule], None]) -> None:
         if len(_watchers) == 1:
             monitoring: Any = import_module("jax.monitoring")
             monitoring.register_event_duration_secs_listener(_listen)
+            if _has_backends():  # a program may be lowered already
+                _put_in()
 
 
 def remove(watcher: Callable[[SeenModule], None]) -> None:
@@ -118,6 +121,13 @@ def _listen(event: str, _: float, **__: Any) -> None:
         with _lock:
             if _watchers:
                 _put_in()
+
+
+def _has_backends() -> bool:
+    """Whether JAX has initialised its backends; no answer of this JAX is none."""
+    bridge: Any = sys.modules.get("jax._src.xla_bridge")
+    ask = getattr(bridge, "backends_are_initialized", None)
+    return bool(ask is not None and ask())
 
 
 def _put_in() -> None:
