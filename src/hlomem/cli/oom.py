@@ -32,8 +32,8 @@ def command(path: str, **shown: Any) -> int:
     """Explain an out-of-memory message of XLA, from a log or pasted.
 
     LOG is any file that contains the message, `-`, the default, for standard input, or the message
-    itself. Messages of TPU, GPU and CPU at compile and run time are recognised, as well as the allocator's dump and the
-    warning of rematerialization.
+    itself. Messages of TPU, GPU and CPU at compile and run time are recognised, as well as the
+    allocator's dump and the warning of rematerialization.
     """
     source = _source(path)
     oom = build_oom(read_oom(source.text, source.name))

@@ -32,10 +32,9 @@ def test_a_watcher_that_fails_does_not_end_the_compile(
 
 
 def test_a_program_lowered_before_somebody_watches_is_seen() -> None:
-    jax: Any = pytest.importorskip("jax")
     pytest.importorskip("jax.extend.xla", reason="this jax has no hook for passes")
     lowered = jax.jit(lambda x: x * 2 + 1).lower(jax.ShapeDtypeStruct((8,), "float32"))
-    seen: list[SeenModule] = []
+    seen: list[hook.SeenModule] = []
     hook.add(seen.append)
     try:
         lowered.compile()
