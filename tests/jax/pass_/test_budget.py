@@ -328,3 +328,45 @@ def test_a_number_that_cannot_be_met_costs_no_memory() -> None:
     assert outcome.floor
     assert outcome.after == fitted.memory_analysis().temp_size_in_bytes
     assert outcome.after <= alone.memory_analysis().temp_size_in_bytes
+
+
+def _norm(x: Any) -> Any:
+    return x * jax.lax.rsqrt((x * x).mean(-1, keepdims=True) + 1e-6)
+
+
+def _gated(x: Any, weights: Any) -> Any:
+    x = _norm(x)
+    x = jax.nn.silu(x @ weights["up"])
+    return x @ weights["down"]
+
+
+def _scanned(weights: Any, x: Any) -> Any:
+    x, _ = jax.lax.scan(lambda x, layer: (_gated(x, layer), None), x, weights)
+    return (x**2).mean()
+
+
+def test_the_lines_of_what_a_loop_computes_again_are_the_users() -> None:
+    first = getsourcelines(_gated)[1]
+    lines = {
+        "rsqrt": getsourcelines(_norm)[1] + 1,
+        "silu": first + 2,
+        "logistic": first + 2,
+        "div": first + 2,
+    }
+    weights = {"up": jnp.zeros((4, 64, 256)), "down": jnp.zeros((4, 256, 64))}
+    with optimize(platforms="cpu", recompute=0.1) as optimization:
+        _compile(jax.grad(_scanned), (weights, jnp.zeros((8, 32, 64))), ())
+    [outcome] = optimization.report().improved
+    assert outcome.stacks
+    found = [place for place in outcome.again if any(f"{name}" in place for name in lines)]
+    assert found
+    for place in found:
+        [line] = {line for name, line in lines.items() if name in place}
+        assert place.startswith(f"test_budget.py:{line} "), outcome.again
+
+
+def test_a_number_that_nothing_helps_to_meet_is_said_with_the_reason() -> None:
+    outcome = log.Outcome("f", "cpu", "improved", 2_000_000, 1_999_900, bound=1_900_000)
+    said = str(outcome._replace(total=2_100_000, limit=1_000_000))
+    assert said.startswith("f (cpu): about as before, temporaries 1.91 MiB → 1.91 MiB")
+    assert "no order does with less than 1.81 MiB, no value whose recomputation" in said

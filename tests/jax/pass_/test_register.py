@@ -20,8 +20,10 @@ import pytest
 import hlomem.jax
 from hlomem import hlo
 from hlomem.base.errors import CommandError
+from hlomem.jax.compile import parent
 from hlomem.jax.pass_ import hook, log, register
 from hlomem.jax.pass_.transform import Transform
+from hlomem.jax.target_kinds import parse_target
 
 jax: Any = pytest.importorskip("jax", reason="jax is not installed; `make jax` runs these tests")
 jnp: Any = pytest.importorskip("jax.numpy")
@@ -331,6 +333,27 @@ def test_an_old_jax_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jax.extend.xla", None)
     with pytest.raises(hlomem.jax.UnsupportedJaxError, match=r"it is in jax 0\.10\.2 and later"):
         hlomem.jax.optimize()
+
+
+def test_auto_is_on_for_the_target_of_a_compile(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    monkeypatch.setenv("HLOMEM_TARGET", "tpu-v5e:2x2")
+    monkeypatch.setattr(register, "optimize", lambda **options: asked.append(options))
+    monkeypatch.delitem(sys.modules, "hlomem.jax.auto", raising=False)
+    import_module("hlomem.jax.auto")
+    del sys.modules["hlomem.jax.auto"]
+    assert asked == [{"target": "tpu-v5e:2x2"}]
+    assert parent._environment(parse_target("tpu-v5e:2x2"))["HLOMEM_TARGET"] == "tpu-v5e:2x2"
+
+
+def test_a_pass_tells_what_it_did_and_nothing_of_what_was_before() -> None:
+    with hlomem.jax.optimize() as first:
+        _compile()
+    with hlomem.jax.optimize() as second:
+        assert repr(second) == "<Optimization on for cpu: 0 improved, 0 B less>"
+        assert second.report().outcomes == ()
+    assert repr(first).startswith("<Optimization removed: 1 improved, ")
+    assert first.report() == hlomem.jax.report()
 
 
 def test_importing_auto_turns_it_on() -> None:

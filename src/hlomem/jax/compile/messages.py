@@ -15,6 +15,8 @@ from msgspec import Struct, field
 if TYPE_CHECKING:
     from pathlib import Path
 
+TARGET = "HLOMEM_TARGET"
+"""The variable of the child's environment that names the target of its compile."""
 FACTS, OUTCOME, OUTPUT, DUMP = "facts.json", "outcome.json", "output.txt", "dump"
 """The files and the folder of a job, in the folder it is given."""
 

@@ -31,6 +31,7 @@ from hlomem.jax.compile.messages import (
     FACTS,
     OUTCOME,
     OUTPUT,
+    TARGET,
     Errand,
     Facts,
     Job,
@@ -293,7 +294,7 @@ class _Child:
 
 def _environment(target: Target) -> dict[str, str]:
     """The child's: no device of this machine is touched, no cache answers."""
-    own = {"JAX_PLATFORMS": "cpu", "JAX_ENABLE_COMPILATION_CACHE": "false"}
+    own = {"JAX_PLATFORMS": "cpu", "JAX_ENABLE_COMPILATION_CACHE": "false", TARGET: target.name}
     return {**target.environment, **os.environ, **own}
 
 

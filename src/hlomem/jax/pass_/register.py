@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 from hlomem import __version__
 from hlomem.base.errors import CommandError, HlomemError
+from hlomem.base.sizes import format_bytes
 from hlomem.base.source import visible
 from hlomem.jax.compile.placeholder import planned_bytes
 from hlomem.jax.compile.with_dump import cache_off
 from hlomem.jax.pass_ import cache_guard
 from hlomem.jax.pass_.answer_cache import AnswerStore
 from hlomem.jax.pass_.hook import clear_callback, register_callback
-from hlomem.jax.pass_.log import logger
+from hlomem.jax.pass_.log import Report, logger, recorded, report_since
 from hlomem.jax.pass_.transform import Limits, Transform
 from hlomem.jax.target_kinds import parse_target
 from hlomem.machines.capacity import parse_capacity
@@ -184,6 +185,7 @@ class Optimization:
         self._signature = signature
         self._name = f"hlomem-{next(_numbers)}"
         self._platforms: list[str] = []
+        self._before = recorded()
         for platform, transform in transforms.items():
             register_callback(extension, transform, self._name, platform)
             self._platforms.append(platform)
@@ -193,6 +195,16 @@ class Optimization:
     def platforms(self) -> tuple[str, ...]:
         """The platforms the pass is on for; empty when it has been removed."""
         return tuple(self._platforms)
+
+    def report(self) -> Report:
+        """The outcome for every program compiled since this pass began."""
+        return report_since(self._before)
+
+    def __repr__(self) -> str:
+        where = ", ".join(self._platforms)
+        report = self.report()
+        words = f"{len(report.improved)} improved, {format_bytes(report.saved)} less"
+        return f"<Optimization {f'on for {where}' if where else 'removed'}: {words}>"
 
     def remove(self) -> None:
         """Take the pass out; programs compiled from now on have XLA's order again."""
