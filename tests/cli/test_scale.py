@@ -38,6 +38,7 @@ def test_two_programs_are_shown_where_they_differ(run: Run) -> None:
     assert result.code == 3
     assert "these are two programs" in result.err
     assert "\n52 | %region_2.3 " in result.err
+    assert "`hlomem fit` compiles each" in result.err
 
 
 @pytest.mark.parametrize(
@@ -46,7 +47,7 @@ def test_two_programs_are_shown_where_they_differ(run: Run) -> None:
         ("2,x", "`--sizes` has no size `x`"),
         ("2,0", "`--sizes` has no size `0`"),
         ("2,4,8", "`--sizes` needs the two sizes"),
-        ("2,2", "at two sizes"),
+        ("2,2", "at two different sizes"),
     ],
 )
 def test_wrong_sizes_are_said(run: Run, sizes: str, said: str) -> None:
