@@ -90,7 +90,7 @@ class Comparison:
         Only the first dimension of several model arguments changes, and it is a loop's trip count,
         or, where trip counts are unknown, a loop slices these arguments.
         """
-        models = [pair for pair in self.resized if is_stored(pair.after)]
+        models = [p for p in self.resized if is_stored(p.after)] or self._unlike_stacks
         changes = {
             (position, *sizes)
             for pair in models
@@ -111,8 +111,18 @@ class Comparison:
             for pair in self.resized
             if 0 in pair.changed_dimensions and not is_stored(pair.after)
         }
-        counted = [sizes for sizes in found if self._is_counted(*sizes)]
+        counted = [s for s in found if self._is_counted(*s) and s != self.stacked]
         return counted[0] if len(counted) == 1 else None
+
+    @property
+    def _unlike_stacks(self) -> list[ArgumentPair]:
+        """Arguments a loop runs over that are no time series: those have a batch in common."""
+        found = [
+            pair
+            for pair in self.resized
+            if self._is_counted(*pair.changed_dimensions.get(0, (0, 0)))
+        ]
+        return found if len({pair.after.array.dimensions[1:2] for pair in found}) > 1 else []
 
     def _is_counted(self, old: int, new: int) -> bool:
         """Whether loops run so many times."""
