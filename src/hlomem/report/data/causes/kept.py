@@ -215,12 +215,19 @@ def _only_in(one: ComparedProgram, other: ComparedProgram) -> list[Buffer]:
 
 
 def _offload_finding(comparison: Comparison, moved: list[Buffer], side: int, text: str) -> Finding:
-    """On `side` the values are on the device; where none is seen there, all the rest follows."""
+    """On `side` the values are on the device.
+
+    Where none is seen there, or the program without them there needs more, the rest follows.
+    """
     waiting = Counter(map(array_of_buffer, moved))
     is_shown = any(
         entry.side == side and waiting[array_of_buffer(entry.buffer)]
         for entry in comparison.entries
     )
+    total = sum(entry.size for entry in comparison.entries)
+    is_against = total > 0 if side == BEFORE else total < 0
+    if is_against:
+        text += ", at the cost of more on the device" if side == BEFORE else ", which needs less"
 
     def claims(entry: Entry) -> bool:
         array = array_of_buffer(entry.buffer)
@@ -238,8 +245,8 @@ def _offload_finding(comparison: Comparison, moved: list[Buffer], side: int, tex
         text=f"{text}: {size}{where}",
         claims=claims,
         source=line,
-        takes_rest=not is_shown,
-        adds_operations=not is_shown,
+        takes_rest=is_against or not is_shown,
+        adds_operations=is_against or not is_shown,
     )
 
 
