@@ -2,8 +2,8 @@
 
 They are limits on work and thresholds of searches: none of them makes a program wrong, since what
 is found is checked. `(chosen)`: the value was not measured against others. All of them together
-were measured on the programs of `tools/order_programs.py` and `tools/fit_programs.py`; the results
-are in docs/improve.md and docs/recompute.md. Limits of the checkers are theirs.
+were measured on the programs `small` and `fitted` of `tools/programs`; the results are in
+docs/measurements.md. Limits of the checkers are theirs.
 """
 
 from __future__ import annotations

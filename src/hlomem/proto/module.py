@@ -149,7 +149,9 @@ class ModuleReader:
         """Make the module, none of whose computations is open."""
         self._links.payloads = proto.payloads
         self._sequence_of = {
-            entry.key: list(entry.value.instruction_ids) for entry in proto.schedule.sequences
+            entry.key: list(entry.value.instruction_ids)
+            for entry in proto.schedule.sequences
+            if entry.value.instruction_ids  # libtpu has empty ones for some bodies of fusions
         }
         module = self._module = self._make_module(proto)
         by_id = self._links.by_id

@@ -104,7 +104,7 @@ export interface Copy {
   op_name: string | null;
 }
 
-/** One thing that is wrong with a plan. */
+/** One error of a plan. */
 export interface Finding {
   rule: string;
   message: string;
@@ -336,7 +336,7 @@ export interface Trust {
   notes: string[];
 }
 
-/** A value a finding is about, as the dump shows it. */
+/** A value of a finding, as in the dump. */
 export interface ValueEvidence {
   id: number;
   name: string;
@@ -348,7 +348,7 @@ export interface ValueEvidence {
   source: string;
 }
 
-/** Everything a check has to say about one plan. */
+/** The result of checking one plan. */
 export interface Verdict {
   name: string;
   findings: Finding[];

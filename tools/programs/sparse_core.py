@@ -1,7 +1,7 @@
 """Small programs that show what rules about sparse cores and offloading rest on.
 
 In: a name. Out: a function and its arguments, for `tools.compile_programs`, from which goldens are
-made. They came after the rules, unlike those of `tools.production_programs`.
+made. They came after the rules, unlike those of `tools.programs.production`.
 """
 
 from __future__ import annotations
@@ -9,26 +9,14 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from tools.production_parts import Made
+from tools.programs.on_all import graph_gradient, graph_shapes
+from tools.programs.parts import Program, floats, jax, jnp, lax, numbers, on_host, sharding
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-jax: Any = import_module("jax")
-jnp: Any = import_module("jax.numpy")
-lax: Any = import_module("jax.lax")
-sharding: Any = import_module("jax.sharding")
 
-
-def _floats(*dimensions: int) -> Any:
-    return jax.ShapeDtypeStruct(dimensions, "float32")
-
-
-def _numbers(*dimensions: int) -> Any:
-    return jax.ShapeDtypeStruct(dimensions, "int32")
-
-
-def contexts_of_two_sizes(_: Any) -> Made:
+def contexts_of_two_sizes(_: Any) -> Program:
     """Scatters with a small context around a loop of gathers with a large one."""
 
     def run(amounts: Any, i: Any, table: Any, j: Any, k: Any) -> Any:
@@ -37,62 +25,38 @@ def contexts_of_two_sizes(_: Any) -> Made:
         looked_up, _ = lax.scan(lambda c, ids: (jnp.tanh(c + table[ids]), None), start, j)
         return first, looked_up, jnp.tanh(first).at[k].add(amounts)
 
-    ids = _numbers(8192)
-    return Made(run, (_floats(8192), ids, _floats(20000, 128), _numbers(4, 4096), ids))
+    ids = numbers(8192)
+    return Program(run, (floats(8192), ids, floats(20000, 128), numbers(4, 4096), ids))
 
 
-def overlapping_contexts(_: Any) -> Made:
+def overlapping_contexts(_: Any) -> Program:
     """Scatters and a gather, each started before the one before it is done."""
 
     def run(amounts: Any, i: Any, table: Any, j: Any, k: Any) -> Any:
         first = jnp.zeros(65536).at[i].add(amounts)
         return first, table[j], jnp.tanh(first).at[k].add(amounts)
 
-    ids = _numbers(8192)
-    return Made(run, (_floats(8192), ids, _floats(20000, 128), _numbers(4096), ids))
+    ids = numbers(8192)
+    return Program(run, (floats(8192), ids, floats(20000, 128), numbers(4096), ids))
 
 
-def queued_updates(_: Any) -> Made:
+def queued_updates(_: Any) -> Program:
     """Sums of the same keys, several of whose scatters wait for the sparse core at once."""
 
     def run(keys: Any, one: Any, other: Any, third: Any) -> Any:
         parts = (jnp.tanh(one), jnp.sin(other), jnp.cos(third))
         return [jnp.zeros(65536).at[keys].add(part) for part in parts]
 
-    amounts = _floats(65536)
-    return Made(run, (_numbers(65536), amounts, amounts, amounts))
+    amounts = floats(65536)
+    return Program(run, (numbers(65536), amounts, amounts, amounts))
 
 
-def sums_on_sparse_cores(devices: Sequence[Any]) -> Made:
+def sums_on_sparse_cores(devices: Sequence[Any]) -> Program:
     """Gradients summed over all devices, two at once, beside lookups."""
-    mesh = sharding.Mesh(import_module("numpy").array(devices), ("d",))
-    spec = sharding.PartitionSpec
-
-    def local(ws: Any, nodes: Any, sources: Any, targets: Any) -> Any:
-        def loss(ws: Any) -> Any:
-            x = nodes[0]
-            for w in ws:
-                x = jax.nn.relu(jax.ops.segment_sum(x[sources[0]], targets[0], x.shape[0]) @ w)
-            return (x**2).mean()
-
-        return lax.pmean(jax.grad(loss)(ws), "d")
-
-    split = spec("d")
-    mapped = jax.shard_map(
-        local, mesh=mesh, in_specs=(spec(), split, split, split), out_specs=spec(), check_vma=False
-    )
-
-    def laid(shape: Any, named: Any) -> Any:
-        whole = sharding.NamedSharding(mesh, named)
-        return jax.ShapeDtypeStruct(shape.shape, shape.dtype, sharding=whole)
-
-    count = len(devices)
-    ws = [laid(_floats(256, 256), spec()), laid(_floats(256, 256), spec())]
-    edges = laid(_numbers(count, 16384), split)
-    return Made(mapped, (ws, laid(_floats(count, 4096, 256), split), edges, edges))
+    return Program(graph_gradient(devices), graph_shapes(devices, 4096, 16384))
 
 
-def cache_on_host(devices: Sequence[Any]) -> Made:
+def cache_on_host(devices: Sequence[Any]) -> Program:
     """A loop that reads a cache in the host's memory and writes a row of it."""
     here = sharding.SingleDeviceSharding(devices[0], memory_kind="device")
     there = sharding.SingleDeviceSharding(devices[0], memory_kind="pinned_host")
@@ -109,11 +73,11 @@ def cache_on_host(devices: Sequence[Any]) -> Made:
         held = jax.device_put(cache, jax.memory.Space.Host)  # a no-op that names the space
         return lax.fori_loop(0, 4, one, (x, held))
 
-    cache = jax.ShapeDtypeStruct((4, 8, 128, 128), "float32", sharding=there)
-    return Made(run, (cache, _floats(128, 128), _floats(8, 128), _numbers()), (0,))
+    cache = on_host(floats(4, 8, 128, 128), devices[0])
+    return Program(run, (cache, floats(128, 128), floats(8, 128), numbers()), (0,))
 
 
-def priced_kernel(_: Any) -> Made:
+def priced_kernel(_: Any) -> Program:
     """A Pallas kernel whose author says what it costs, and another in place."""
     pallas: Any = import_module("jax.experimental.pallas")
     tpu: Any = import_module("jax.experimental.pallas.tpu")
@@ -137,10 +101,10 @@ def priced_kernel(_: Any) -> Made:
         )(jnp.sin(x), y)
         return pallas.pallas_call(double, out_shape=shape, input_output_aliases={0: 0})(made)
 
-    return Made(run, (_floats(512, 256), _floats(256, 256)))
+    return Program(run, (floats(512, 256), floats(256, 256)))
 
 
-def pipelined_attention(_: Any) -> Made:
+def pipelined_attention(_: Any) -> Program:
     """Layers of attention, which libtpu computes in loops that load blocks in the turn before."""
 
     def run(ws: Any, x: Any) -> Any:
@@ -153,7 +117,7 @@ def pipelined_attention(_: Any) -> Made:
 
         return lax.scan(one, x, ws)[0]
 
-    return Made(run, (_floats(2, 512, 1536), _floats(16, 512, 512)))
+    return Program(run, (floats(2, 512, 1536), floats(16, 512, 512)))
 
 
 SPARSE_CORE_PROGRAMS = {

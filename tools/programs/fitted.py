@@ -1,7 +1,7 @@
-"""Training steps that programs are fitted to a number with, beside those of `order_programs`.
+"""Training steps that programs are fitted to a number with, in addition to those of `small`.
 
 A U-net of three levels, experts in four layers, and, where Flax and Optax are installed, a
-transformer and a residual network written with them. In the smaller ones of `order_programs` a
+transformer and a residual network written with them. In the smaller ones of `small` a
 single instruction already needs more than half of the temporaries.
 """
 
@@ -12,23 +12,14 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-from tools.order_programs import PROGRAMS, Program, moe, unet
-
-jax: Any = import_module("jax")
-jnp: Any = import_module("jax.numpy")
-
-
-def _floats(*dimensions: int) -> Any:
-    return jax.ShapeDtypeStruct(dimensions, "float32")
+from tools.programs.models import moe, square, unet
+from tools.programs.parts import Program, down, floats, jax, jnp
+from tools.programs.small import PROGRAMS
 
 
 def _descend(loss: Any, ps: Any, *given: Any) -> Any:
-    value, grads = jax.value_and_grad(loss)(ps, *given)
-    return jax.tree.map(lambda p, g: p - 0.1 * g, ps, grads), value
-
-
-def _unet_loss(ws: Any, x: Any) -> Any:
-    return (unet(ws, x) ** 2).mean()
+    value, gradients = jax.value_and_grad(loss)(ps, *given)
+    return down(gradients, ps), value
 
 
 def _experts_loss(layers: Any, x: Any) -> Any:
@@ -38,11 +29,11 @@ def _experts_loss(layers: Any, x: Any) -> Any:
 
 
 _UNET = {
-    "down": [_floats(3, 3, 8, 16), _floats(3, 3, 16, 32), _floats(3, 3, 32, 64)],
-    "up": [_floats(3, 3, 128, 32), _floats(3, 3, 64, 16), _floats(3, 3, 32, 8)],
+    "down": [floats(3, 3, 8, 16), floats(3, 3, 16, 32), floats(3, 3, 32, 64)],
+    "up": [floats(3, 3, 128, 32), floats(3, 3, 64, 16), floats(3, 3, 32, 8)],
 }
 _EXPERTS = [
-    (_floats(128, 4), [(_floats(128, 256), _floats(256, 128)) for _ in range(4)]) for _ in range(4)
+    (floats(128, 4), [(floats(128, 256), floats(256, 128)) for _ in range(4)]) for _ in range(4)
 ]
 
 
@@ -75,8 +66,8 @@ def _flax_programs() -> dict[str, Program]:
 
     made: dict[str, Program] = {}
     for name, model, x in (
-        ("flax_encoder", Encoder(), _floats(8, 128, 128)),
-        ("flax_resnet", Residual(), _floats(8, 32, 32, 3)),
+        ("flax_encoder", Encoder(), floats(8, 128, 128)),
+        ("flax_resnet", Residual(), floats(8, 32, 32, 3)),
     ):
         ps = jax.eval_shape(model.init, jax.random.key(0), x)
         memory = jax.eval_shape(optax.adam(1e-3).init, ps)
@@ -86,7 +77,7 @@ def _flax_programs() -> dict[str, Program]:
 
 FIT_PROGRAMS: dict[str, Program] = {
     **PROGRAMS,
-    "unet_deep_train": Program(partial(_descend, _unet_loss), (_UNET, _floats(4, 64, 64, 8))),
-    "moe_train": Program(partial(_descend, _experts_loss), (_EXPERTS, _floats(512, 128))),
+    "unet_deep_train": Program(partial(_descend, square(unet)), (_UNET, floats(4, 64, 64, 8))),
+    "moe_train": Program(partial(_descend, _experts_loss), (_EXPERTS, floats(512, 128))),
     **(_flax_programs() if find_spec("flax") and find_spec("optax") else {}),
 }

@@ -1,35 +1,30 @@
-"""Programs on one device, with real shapes; `tools.production_programs` has them all."""
+"""Programs on one device, with real shapes; `tools.programs.production` has them all."""
 
 from __future__ import annotations
 
-from importlib import import_module
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tools import production_parts as parts
+from tools.programs import models, parts
+from tools.programs.parts import jax, jnp, lax, sharding
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-jax: Any = import_module("jax")
-jnp: Any = import_module("jax.numpy")
-lax: Any = import_module("jax.lax")
-sharding: Any = import_module("jax.sharding")
-P: Any = sharding.PartitionSpec
 
-
-def gpt_adam(_: Any) -> parts.Made:
+def gpt_adam(_: Any) -> parts.Program:
     """A language model of twelve layers, recomputed, with Adam and donated state."""
 
     def step(state: Any, tokens: Any, labels: Any) -> Any:
-        return parts.adam(jax.grad(parts.language_loss)(state[0], tokens, labels), state)
+        return parts.adam(jax.grad(models.language_loss)(state[0], tokens, labels), state)
 
-    model = parts.language(12, 768, 32768)
-    return parts.Made(
+    model = parts.looped(768, 12, 32768)
+    return parts.Program(
         step, ((model, model, model), parts.numbers(8, 512), parts.numbers(8, 512)), (0,)
     )
 
 
-def gpt_mixed(_: Any) -> parts.Made:
+def gpt_mixed(_: Any) -> parts.Program:
     """A language model in bfloat16 with master weights, unrolled, clipped by global norm."""
 
     def step(master: Any, tokens: Any, labels: Any) -> Any:
@@ -38,7 +33,7 @@ def gpt_mixed(_: Any) -> parts.Made:
         def loss(ps: Any) -> Any:
             x = ps["embed"][tokens]
             for number in range(4):
-                x = parts.decoder_block(x, jax.tree.map(lambda w, n=number: w[n], ps["layers"]))
+                x = parts.wide_block(x, jax.tree.map(lambda w, n=number: w[n], ps["layers"]))
             return parts.cross_entropy((x @ ps["embed"].T).astype(jnp.float32), labels)
 
         value, gradients = jax.value_and_grad(loss)(half)
@@ -46,12 +41,12 @@ def gpt_mixed(_: Any) -> parts.Made:
         scale = jnp.minimum(1.0, lax.rsqrt(sum(squares)))
         return parts.down(jax.tree.map(lambda g: g * scale, gradients), master), value
 
-    return parts.Made(
-        step, (parts.language(4, 1024, 50304), parts.numbers(4, 1024), parts.numbers(4, 1024)), (0,)
+    return parts.Program(
+        step, (parts.looped(1024, 4, 50304), parts.numbers(4, 1024), parts.numbers(4, 1024)), (0,)
     )
 
 
-def experts_sorted(_: Any) -> parts.Made:
+def experts_sorted(_: Any) -> parts.Program:
     """Experts fed by sorting tokens, with ragged products; a training step."""
 
     def layer(x: Any, ps: Any) -> Any:
@@ -75,10 +70,10 @@ def experts_sorted(_: Any) -> parts.Made:
         "up": parts.floats(2, 16, 512, 1024),
         "down": parts.floats(2, 16, 1024, 512),
     }
-    return parts.Made(step, (shapes, parts.floats(4096, 512)), (0,))
+    return parts.Program(step, (shapes, parts.floats(4096, 512)), (0,))
 
 
-def experts_capacity(_: Any) -> parts.Made:
+def experts_capacity(_: Any) -> parts.Program:
     """Experts with a capacity, dispatched by scatter and gather; a training step."""
 
     def layer(ps: Any, x: Any) -> Any:
@@ -101,7 +96,7 @@ def experts_capacity(_: Any) -> parts.Made:
         "up": parts.floats(8, 1024, 2048),
         "down": parts.floats(8, 2048, 1024),
     }
-    return parts.Made(step, (shapes, parts.floats(4096, 1024)), (0,))
+    return parts.Program(step, (shapes, parts.floats(4096, 1024)), (0,))
 
 
 def _dlrm_scores(ps: Any, dense: Any, sparse: Any) -> Any:
@@ -132,17 +127,17 @@ def _dlrm_loss(ps: Any, dense: Any, sparse: Any, clicked: Any) -> Any:
     return (jnp.logaddexp(0, scores) - scores * clicked).mean()
 
 
-def dlrm(_: Any) -> parts.Made:
+def dlrm(_: Any) -> parts.Program:
     """Recommendations from six tables of a quarter million rows; plain descent."""
 
     def step(ps: Any, dense: Any, sparse: Any, clicked: Any) -> Any:
         value, gradients = jax.value_and_grad(_dlrm_loss)(ps, dense, sparse, clicked)
         return parts.down(gradients, ps), value
 
-    return parts.Made(step, (*_dlrm(262144, 6, 128, 4096), parts.floats(4096)), (0,))
+    return parts.Program(step, (*_dlrm(262144, 6, 128, 4096), parts.floats(4096)), (0,))
 
 
-def dlrm_adagrad(_: Any) -> parts.Made:
+def dlrm_adagrad(_: Any) -> parts.Program:
     """The same with Adagrad by rows of tables of different sizes."""
 
     def step(ps: Any, sums: Any, dense: Any, sparse: Any, clicked: Any) -> Any:
@@ -158,10 +153,10 @@ def dlrm_adagrad(_: Any) -> parts.Made:
     ps, dense, sparse = _dlrm(100000, 4, 64, 2048)
     ps["tables"] = [parts.floats(50000 * (number + 1), 64) for number in range(4)]
     sums = [parts.floats(table.shape[0]) for table in ps["tables"]]
-    return parts.Made(step, (ps, sums, dense, sparse, parts.floats(2048)), (0, 1))
+    return parts.Program(step, (ps, sums, dense, sparse, parts.floats(2048)), (0, 1))
 
 
-def sparse_rows(_: Any) -> parts.Made:
+def sparse_rows(_: Any) -> parts.Program:
     """Updates of the rows of a table that were looked up, by hand: unique ids, then a scatter."""
 
     def step(table: Any, moment: Any, ids: Any, targets: Any) -> Any:
@@ -176,10 +171,10 @@ def sparse_rows(_: Any) -> parts.Made:
         return table.at[flat].add(-0.1 * moment[flat]), moment
 
     big = parts.floats(500000, 128)
-    return parts.Made(step, (big, big, parts.numbers(1024, 8), parts.floats(1024, 128)), (0, 1))
+    return parts.Program(step, (big, big, parts.numbers(1024, 8), parts.floats(1024, 128)), (0, 1))
 
 
-def two_towers(_: Any) -> parts.Made:
+def two_towers(_: Any) -> parts.Program:
     """Retrieval with two towers over tables, negatives from the batch."""
 
     def step(ps: Any, users: Any, items: Any) -> Any:
@@ -197,17 +192,17 @@ def two_towers(_: Any) -> parts.Made:
         "left": parts.floats(64, 256),
         "right": parts.floats(64, 256),
     }
-    return parts.Made(step, (shapes, parts.numbers(2048, 16), parts.numbers(2048, 4)), (0,))
+    return parts.Program(step, (shapes, parts.numbers(2048, 16), parts.numbers(2048, 4)), (0,))
 
 
-def graph_net(_: Any) -> parts.Made:
+def graph_net(_: Any) -> parts.Program:
     """Messages over a graph's edges, gathered and summed by segments; a training step."""
 
     def step(ps: Any, nodes: Any, sources: Any, targets: Any, labels: Any) -> Any:
         def loss(ps: Any) -> Any:
             x = nodes
             for w, v in ps:
-                sums = jax.ops.segment_sum(x[sources], targets, x.shape[0])
+                sums = parts.sum_edges(x, sources, targets)
                 x = jax.nn.relu(x @ w + sums @ v)
             return parts.cross_entropy(x, labels)
 
@@ -215,12 +210,12 @@ def graph_net(_: Any) -> parts.Made:
 
     shapes = [(parts.floats(128, 128), parts.floats(128, 128)) for _ in range(3)]
     edges = parts.numbers(262144)
-    return parts.Made(
+    return parts.Program(
         step, (shapes, parts.floats(32768, 128), edges, edges, parts.numbers(32768)), (0,)
     )
 
 
-def graph_attention(_: Any) -> parts.Made:
+def graph_attention(_: Any) -> parts.Program:
     """Attention over a graph's edges: segment max, sums and gathers; inference and gradient."""
 
     def step(ps: Any, nodes: Any, sources: Any, targets: Any) -> Any:
@@ -238,12 +233,12 @@ def graph_attention(_: Any) -> parts.Made:
         return jax.value_and_grad(loss)(ps)
 
     shapes = {"w": parts.floats(64, 128), "a": parts.floats(128, 1), "b": parts.floats(128, 1)}
-    return parts.Made(
+    return parts.Program(
         step, (shapes, parts.floats(16384, 64), parts.numbers(131072), parts.numbers(131072))
     )
 
 
-def word_vectors(_: Any) -> parts.Made:
+def word_vectors(_: Any) -> parts.Program:
     """Words and their company with sampled negatives, several steps in a loop."""
 
     def step(tables: Any, key: Any, words: Any, company: Any) -> Any:
@@ -268,10 +263,10 @@ def word_vectors(_: Any) -> parts.Made:
 
     tables = (parts.floats(100000, 128), parts.floats(100000, 128))
     key = parts.floats(2, dtype="uint32")
-    return parts.Made(step, (tables, key, parts.numbers(4, 1024), parts.numbers(4, 1024)), (0,))
+    return parts.Program(step, (tables, key, parts.numbers(4, 1024), parts.numbers(4, 1024)), (0,))
 
 
-def decode_step(_: Any) -> parts.Made:
+def decode_step(_: Any) -> parts.Program:
     """One token for each of 32 sequences from caches of keys and values of sixteen layers."""
 
     def step(ps: Any, cache: Any, token: Any, position: Any) -> Any:
@@ -288,18 +283,18 @@ def decode_step(_: Any) -> parts.Made:
             chance = jax.nn.softmax(scores.astype(jnp.float32), -1).astype(x.dtype)
             mixed = jnp.einsum("bht,bthd->bhd", chance, values.reshape(32, 2048, 16, 64))
             x = x + mixed.reshape(32, 1024) @ w["out"]
-            return x + jax.nn.gelu(parts.normed(x) @ w["up"]) @ w["down"], (keys, values)
+            return parts.feed_forward(x, w, parts.normed), (keys, values)
 
         x, cache = lax.scan(one, x, (ps["layers"], *cache))
         best, which = lax.top_k((x @ ps["embed"].T).astype(jnp.float32), 40)
         return which[:, 0], best, cache
 
     held = parts.halves(16, 32, 2048, 1024)
-    model = parts.language(16, 1024, 32768, "bfloat16")
-    return parts.Made(step, (model, (held, held), parts.numbers(32), parts.numbers()), (1,))
+    model = parts.looped(1024, 16, 32768, "bfloat16")
+    return parts.Program(step, (model, (held, held), parts.numbers(32), parts.numbers()), (1,))
 
 
-def paged_decode(_: Any) -> parts.Made:
+def paged_decode(_: Any) -> parts.Program:
     """Attention over pages of a cache, found by a table, and written by scatter."""
 
     def step(pages: Any, table: Any, lengths: Any, q: Any, k: Any, v: Any) -> Any:
@@ -313,7 +308,7 @@ def paged_decode(_: Any) -> parts.Made:
         return pages, jnp.einsum("bht,bthd->bhd", chance, values)
 
     one = parts.halves(64, 8, 128)
-    return parts.Made(
+    return parts.Program(
         step,
         (
             parts.halves(2, 2048, 64, 8, 128),
@@ -327,18 +322,14 @@ def paged_decode(_: Any) -> parts.Made:
     )
 
 
-def prefill_blocks(_: Any) -> parts.Made:
+def prefill_blocks(_: Any) -> parts.Program:
     """Attention block by block with running maxima, four layers of a long prompt."""
 
     def attend(q: Any, k: Any, v: Any) -> Any:
-        def one(carried: Any, block: Any) -> Any:
-            most, total, mixed = carried
+        def one(state: Any, block: Any) -> Any:
             scores = jnp.einsum("thd,shd->hts", q, block[0]) / 8
-            now = jnp.maximum(most, scores.max(-1))
-            weight = jnp.exp(scores - now[..., None])
-            fade = jnp.exp(most - now)
-            mixed = mixed * fade[..., None] + jnp.einsum("hts,shd->htd", weight, block[1])
-            return (now, total * fade + weight.sum(-1), mixed), None
+            mix = partial(jnp.einsum, "hts,shd->htd")
+            return parts.run_softmax(state, scores, lambda weight: mix(weight, block[1])), None
 
         start = jnp.full((16, 4096), -1e9), jnp.zeros((16, 4096)), jnp.zeros((16, 4096, 64))
         blocks = k.reshape(8, 512, 16, 64), v.reshape(8, 512, 16, 64)
@@ -351,60 +342,47 @@ def prefill_blocks(_: Any) -> parts.Made:
                 p.reshape(4096, 16, 64) for p in jnp.split(parts.normed(x) @ w["qkv"], 3, -1)
             )
             x = x + attend(q, k, v) @ w["out"]
-            return x + jax.nn.gelu(parts.normed(x) @ w["up"]) @ w["down"], (k, v)
+            return parts.feed_forward(x, w, parts.normed), (k, v)
 
         x, cache = lax.scan(one, ps["embed"][tokens], ps["layers"])
         return x[-1] @ ps["embed"].T, cache
 
-    return parts.Made(step, (parts.language(4, 1024, 16384), parts.numbers(4096)))
+    return parts.Program(step, (parts.looped(1024, 4, 16384), parts.numbers(4096)))
 
 
-def offload_activations(_: Any) -> parts.Made:
+def offload_activations(_: Any) -> parts.Program:
     """A step whose residuals wait in the host's memory."""
-    policy = jax.checkpoint_policies.save_and_offload_only_these_names(
-        names_which_can_be_saved=[],
-        names_which_can_be_offloaded=["kept"],
-        offload_src="device",
-        offload_dst="pinned_host",
-    )
+    layer = parts.offloading(parts.wide_block)
 
-    def step(ps: Any, x: Any) -> Any:
-        def block(x: Any, layer: Any) -> Any:
-            return parts.decoder_block(parts.named(x, "kept"), layer), None
+    def loss(ps: Any, x: Any) -> Any:
+        return (lax.scan(layer, x, ps)[0] ** 2).mean()
 
-        def loss(ps: Any) -> Any:
-            return (lax.scan(jax.checkpoint(block, policy=policy), x, ps)[0] ** 2).mean()
-
-        return parts.down(jax.grad(loss)(ps), ps)
-
-    return parts.Made(step, (parts.layers(8, 512), parts.floats(8, 512, 512)), (0,))
+    arguments = parts.block_shapes(512, 8), parts.floats(8, 512, 512)
+    return parts.Program(parts.descend(loss), arguments, (0,))
 
 
-def _on_host(shapes: Any, device: Any) -> Any:
-    kept = sharding.SingleDeviceSharding(device, memory_kind="pinned_host")
-    return jax.tree.map(lambda s: jax.ShapeDtypeStruct(s.shape, s.dtype, sharding=kept), shapes)
-
-
-def offload_moments(devices: Sequence[Any]) -> parts.Made:
+def offload_moments(devices: Sequence[Any]) -> parts.Program:
     """A step of Adam whose moments lie in the host's memory, fetched and sent back."""
     here = sharding.SingleDeviceSharding(devices[0], memory_kind="device")
     there = sharding.SingleDeviceSharding(devices[0], memory_kind="pinned_host")
 
     def step(ps: Any, moments: Any, tokens: Any, labels: Any) -> Any:
-        gradients = jax.grad(parts.language_loss)(ps, tokens, labels)
+        gradients = jax.grad(models.language_loss)(ps, tokens, labels)
         fetched = jax.device_put(moments, here)
         ps, first, second = parts.adam(gradients, (ps, *fetched))
         return ps, jax.device_put((first, second), there)
 
-    model = parts.language(6, 512, 16384)
-    moments = _on_host((model, model), devices[0])
-    return parts.Made(step, (model, moments, parts.numbers(4, 512), parts.numbers(4, 512)), (0, 1))
+    model = parts.looped(512, 6, 16384)
+    moments = parts.on_host((model, model), devices[0])
+    return parts.Program(
+        step, (model, moments, parts.numbers(4, 512), parts.numbers(4, 512)), (0, 1)
+    )
 
 
-def offload_cache(devices: Sequence[Any]) -> parts.Made:
+def cache_step(device: Any, layers: int) -> Any:
     """Decoding with a cache in the host's memory, layer by layer in and a new row out."""
-    here = sharding.SingleDeviceSharding(devices[0], memory_kind="device")
-    there = sharding.SingleDeviceSharding(devices[0], memory_kind="pinned_host")
+    here = sharding.SingleDeviceSharding(device, memory_kind="device")
+    there = sharding.SingleDeviceSharding(device, memory_kind="pinned_host")
 
     def step(cache: Any, ws: Any, x: Any, position: Any) -> Any:
         def one(number: Any, carried: Any) -> Any:
@@ -418,30 +396,34 @@ def offload_cache(devices: Sequence[Any]) -> parts.Made:
             return x, lax.dynamic_update_slice(cache, new, (number, 0, position, 0))
 
         held = jax.device_put(cache, jax.memory.Space.Host)  # a no-op that names the space
-        return lax.fori_loop(0, 8, one, (x, held))
+        return lax.fori_loop(0, layers, one, (x, held))
 
-    cache = _on_host(parts.floats(8, 32, 1024, 512), devices[0])
-    return parts.Made(
-        step, (cache, parts.floats(8, 512, 512), parts.floats(32, 512), parts.numbers()), (0,)
-    )
+    return step
 
 
-def offload_weights(devices: Sequence[Any]) -> parts.Made:
+def offload_cache(devices: Sequence[Any]) -> parts.Program:
+    """Decoding with a cache in the host's memory."""
+    cache = parts.on_host(parts.floats(8, 32, 1024, 512), devices[0])
+    arguments = cache, parts.floats(8, 512, 512), parts.floats(32, 512), parts.numbers()
+    return parts.Program(cache_step(devices[0], 8), arguments, (0,))
+
+
+def offload_weights(devices: Sequence[Any]) -> parts.Program:
     """Inference with weights in the host's memory, one layer at a time."""
     here = sharding.SingleDeviceSharding(devices[0], memory_kind="device")
 
     def step(ws: Any, x: Any) -> Any:
         def one(x: Any, layer: Any) -> Any:
-            return parts.decoder_block(x, jax.device_put(layer, here)), None
+            return parts.wide_block(x, jax.device_put(layer, here)), None
 
         return lax.scan(one, x, ws)[0]
 
-    return parts.Made(
-        step, (_on_host(parts.layers(12, 1024), devices[0]), parts.floats(4, 512, 1024))
+    return parts.Program(
+        step, (parts.on_host(parts.block_shapes(1024, 12), devices[0]), parts.floats(4, 512, 1024))
     )
 
 
-def branches_in_loop(_: Any) -> parts.Made:
+def branches_in_loop(_: Any) -> parts.Program:
     """Layers of two kinds, chosen in a loop, and a training step through them."""
 
     def step(ps: Any, kinds: Any, x: Any) -> Any:
@@ -449,8 +431,8 @@ def branches_in_loop(_: Any) -> parts.Made:
             kind, w = given
             x = lax.cond(
                 kind > 0,
-                lambda x: x + jax.nn.gelu(parts.normed(x) @ w["up"]) @ w["down"],
-                lambda x: x + parts.attention(parts.normed(x), w["qkv"], 8) @ w["out"],
+                lambda x: parts.feed_forward(x, w, parts.normed),
+                lambda x: parts.attention(x, w, 8, parts.normed),
                 x,
             )
             return x, x.mean()
@@ -461,12 +443,12 @@ def branches_in_loop(_: Any) -> parts.Made:
 
         return parts.down(jax.grad(loss)(ps), ps)
 
-    return parts.Made(
-        step, (parts.layers(6, 512), parts.numbers(6), parts.floats(4, 256, 512)), (0,)
+    return parts.Program(
+        step, (parts.block_shapes(512, 6), parts.numbers(6), parts.floats(4, 256, 512)), (0,)
     )
 
 
-def sampling(_: Any) -> parts.Made:
+def sampling(_: Any) -> parts.Program:
     """Sampling from the nucleus: sorts of a large vocabulary, sums, penalties by scatter."""
 
     def step(logits: Any, past: Any, key: Any) -> Any:
@@ -480,20 +462,18 @@ def sampling(_: Any) -> parts.Made:
         which = jax.random.categorical(key, kept)
         return jnp.take_along_axis(order, which[:, None], -1), kept
 
-    return parts.Made(
+    return parts.Program(
         step, (parts.floats(64, 50304), parts.numbers(64, 512), parts.floats(2, dtype="uint32"))
     )
 
 
-def speculate(_: Any) -> parts.Made:
+def speculate(_: Any) -> parts.Program:
     """A small model drafts, a large one judges, until enough tokens are there."""
 
     def run(small: Any, large: Any, tokens: Any) -> Any:
         def logits(ps: Any, tokens: Any) -> Any:
-            x, _ = lax.scan(
-                lambda x, w: (parts.decoder_block(x, w, 4), None), ps["embed"][tokens], ps["layers"]
-            )
-            return x @ ps["embed"].T
+            layer = partial(parts.block, norm=parts.normed)
+            return models.gpt_scan(ps, tokens, layer=layer, norm=lambda x: x)
 
         def go_on(state: Any) -> Any:
             return state[1] < 200
@@ -508,11 +488,11 @@ def speculate(_: Any) -> parts.Made:
 
         return lax.while_loop(go_on, one, (tokens, jnp.int32(8)))
 
-    models = parts.language(2, 256, 8192), parts.language(6, 512, 8192)
-    return parts.Made(run, (*models, parts.numbers(4, 256)), (2,))
+    both = parts.looped(256, 2, 8192), parts.looped(512, 6, 8192)
+    return parts.Program(run, (*both, parts.numbers(4, 256)), (2,))
 
 
-def state_space(_: Any) -> parts.Made:
+def state_space(_: Any) -> parts.Program:
     """A linear recurrence by associative scan in a trained stack of layers."""
 
     def step(ps: Any, x: Any) -> Any:
@@ -531,10 +511,10 @@ def state_space(_: Any) -> parts.Made:
         return parts.down(jax.grad(loss)(ps), ps)
 
     w = parts.floats(4, 512, 512)
-    return parts.Made(step, ({"a": w, "b": w, "c": w}, parts.floats(4, 1024, 512)), (0,))
+    return parts.Program(step, ({"a": w, "b": w, "c": w}, parts.floats(4, 1024, 512)), (0,))
 
 
-def alignments(_: Any) -> parts.Made:
+def alignments(_: Any) -> parts.Program:
     """Losses of alignments by dynamic programming over time, with gradients."""
 
     def step(w: Any, x: Any, labels: Any) -> Any:
@@ -556,12 +536,12 @@ def alignments(_: Any) -> parts.Made:
 
         return jax.value_and_grad(loss)(w)
 
-    return parts.Made(
+    return parts.Program(
         step, (parts.floats(256, 1024), parts.floats(16, 400, 256), parts.numbers(16, 128))
     )
 
 
-def relative_positions(_: Any) -> parts.Made:
+def relative_positions(_: Any) -> parts.Program:
     """An encoder and a decoder with learned biases by distance, trained."""
 
     def step(ps: Any, source: Any, target: Any, labels: Any) -> Any:
@@ -590,10 +570,10 @@ def relative_positions(_: Any) -> parts.Made:
         "decoder": [parts.floats(4, 512, 512) for _ in range(2)],
     }
     batch = parts.numbers(16, 256)
-    return parts.Made(step, (shapes, batch, batch, batch), (0,))
+    return parts.Program(step, (shapes, batch, batch, batch), (0,))
 
 
-def histograms(_: Any) -> parts.Made:
+def histograms(_: Any) -> parts.Program:
     """Statistics of events: counts by scatter, sorted segments, quantiles and joins."""
 
     def step(keys: Any, amounts: Any, table: Any) -> Any:
@@ -605,4 +585,4 @@ def histograms(_: Any) -> parts.Made:
         found = jnp.searchsorted(table, amounts)
         return sums / jnp.maximum(counts, 1), largest, table[found], jnp.quantile(amounts, 0.9)
 
-    return parts.Made(step, (parts.numbers(524288), parts.floats(524288), parts.floats(4096)))
+    return parts.Program(step, (parts.numbers(524288), parts.floats(524288), parts.floats(4096)))

@@ -9,20 +9,17 @@ contact"), so no rule may be read off them without saying so. `program` is a fac
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from tools import production_on_all as on_all
-from tools import production_on_one as on_one
+from tools.programs import on_all, on_one
+from tools.programs.parts import jax
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tools.production_parts import Made
+    from tools.programs.parts import Program
 
-jax: Any = import_module("jax")
-
-ON_ONE: tuple[Callable[[Any], Made], ...] = (
+ON_ONE: tuple[Callable[[Any], Program], ...] = (
     on_one.gpt_adam,
     on_one.gpt_mixed,
     on_one.experts_sorted,
@@ -49,7 +46,7 @@ ON_ONE: tuple[Callable[[Any], Made], ...] = (
     on_one.relative_positions,
     on_one.histograms,
 )
-ON_ALL: tuple[Callable[[Any], Made], ...] = (
+ON_ALL: tuple[Callable[[Any], Program], ...] = (
     on_all.fsdp_gpt,
     on_all.tensor_parallel_gpt,
     on_all.experts_exchanged,
