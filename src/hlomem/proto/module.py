@@ -63,8 +63,6 @@ class ModuleReader:
         self._links = BodyLinks(name)
         self._number_of: dict[HloInstruction, int] = {}
         self._module: HloModule
-        self._has_running = False
-        """Whether all computations are read that no fusion hides."""
 
     def read(self) -> HloModule:
         """The module, with everything read that no fusion hides."""
@@ -77,7 +75,6 @@ class ModuleReader:
             callees = dict.fromkeys(self._open(pending.pop()))
             pending += [callee for callee in callees if callee not in seen]
             seen.update(callees)
-        self._has_running = True
         try:
             self._sort(seen)
             return verified(self._module)
@@ -215,17 +212,10 @@ class ModuleReader:
                 return computation
         raise InputError(f"no computation is the entry: none is called `{visible(name)}`")
 
-    def _sequence(self, computation: HloComputation) -> list[int] | None:
-        """Its part of the schedule; of a fused body libtpu keeps one that a later pass outgrew."""
-        head = _head_of(computation)
-        found = self._sequence_of.get(head.id)
-        is_old = found is not None and len(found) != len(head.instructions)
-        return None if is_old and self._has_running else found
-
     def _in_order(self, computation: HloComputation) -> Iterable[tuple[Any, bytes]]:
         """The heads of a body's instructions, and their messages."""
         head = _head_of(computation)
-        sequence = self._sequence(computation)
+        sequence = self._sequence_of.get(head.id)
         if sequence is not None:
             return instruction_heads(head, sequence).values()
         parse = parser_of("InstructionHead")
@@ -235,7 +225,7 @@ class ModuleReader:
         """Read a computation; returns its callees other than fused bodies."""
         head = _head_of(computation)
         try:
-            heads = instruction_heads(head, self._sequence(computation))
+            heads = instruction_heads(head, self._sequence_of.get(head.id))
             made = link_body(computation, heads, head.root_id, self._links)
         except (EditError, InputError) as error:
             raise self._links.error(error) from error
