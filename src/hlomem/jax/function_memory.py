@@ -2,8 +2,9 @@
 
     hlomem.jax.memory(train_step, params, batch, target="tpu-v5e:2x2", jit={"donate_argnums": 0})
 
-A function or a Lowered is compiled once more, for its dump, which is read and removed. A Compiled
-is not: XLA's plan is in the executable. JAX is used by its public functions and never changed.
+A function or a Lowered is compiled once more, for its dump, which is read and removed; for a target
+that is not here until its plan is complete. A Compiled is not: XLA's plan is in the executable. JAX
+is used by its public functions and never changed.
 """
 
 from __future__ import annotations
@@ -57,6 +58,12 @@ def memory(
         return memory_of_compiled(subject)
     if not isinstance(subject, stages.Lowered):
         subject = lower(subject, arguments, keywords, chosen, jit)
+    if chosen is not None:
+        from hlomem.jax.compile.early_plan import plan_lowered  # noqa: PLC0415 - only for targets
+
+        early = plan_lowered(subject, chosen)
+        if early is not None:
+            return explained(early, chosen.machine, result_names(subject))
     return memory_of_lowered(subject, chosen)
 
 
