@@ -54,7 +54,7 @@ def find_dimensions(comparison: Comparison) -> Iterator[Finding]:
         for sizes in dict.fromkeys(changed.values()):
             groups.setdefault(_Resize(*sizes), []).append(pair)
     for (kind, _), resizes in _merge_factors(comparison, _merge_neighbours(groups)).items():
-        resize = max(resizes, key=lambda one: (_uses(one, resizes[one]), -one.old))
+        resize = _main(resizes)
         shown = {pair.after.name: pair.after for pairs in resizes.values() for pair in pairs}
         names = name_arguments(list(shown.values()), comparison.after.arguments.values())
         yield Finding(
@@ -65,10 +65,17 @@ def find_dimensions(comparison: Comparison) -> Iterator[Finding]:
         )
 
 
-def _uses(resize: _Resize, pairs: Sequence[ArgumentPair]) -> int:
-    """In how many dimensions of arguments an extent stands: of a width and its half, the width."""
-    changed = [sizes for pair in pairs for sizes in pair.changed_dimensions.values()]
-    return changed.count((resize.old, resize.new))
+def _main(resizes: dict[_Resize, list[ArgumentPair]]) -> _Resize:
+    """The extent others are made of: a model's smallest, else what most dimensions have."""
+    models = [resize for resize, pairs in resizes.items() if any(is_model(p.after) for p in pairs)]
+    if models:
+        return min(models)
+
+    def uses(resize: _Resize) -> tuple[int, int]:
+        changed = [sizes for p in resizes[resize] for sizes in p.changed_dimensions.values()]
+        return changed.count((resize.old, resize.new)), -resize.old
+
+    return max(resizes, key=uses)
 
 
 def _merge_factors(
