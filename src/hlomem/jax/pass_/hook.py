@@ -10,11 +10,11 @@ compiled. Whatever goes wrong here is logged and leaves the compile alone.
 
 from __future__ import annotations
 
-import ctypes
 import itertools
 import sys
+from _thread import interrupt_main
 from importlib import import_module
-from threading import RLock, Timer, get_ident
+from threading import RLock, Timer
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hlomem.jax.pass_.log import logger
@@ -48,10 +48,8 @@ class _Callback:
         call = self.call
         try:
             return None if call is None else call(proto)
-        except BaseException as error:
-            if isinstance(error, Exception):
-                raise
-            _raise_later(error)
+        except (KeyboardInterrupt, SystemExit):  # would end the compile as an error of XLA
+            _interrupt_later()
             return None
 
 
@@ -66,10 +64,9 @@ _hooks: dict[str, str] = {}
 """By platform the name of the hook that is in."""
 
 
-def _raise_later(error: BaseException) -> None:
-    """Raise in this thread what ends a program (Ctrl-C), once the compiler has gone on."""
-    thread, kind = ctypes.c_ulong(get_ident()), ctypes.py_object(type(error))
-    timer = Timer(_GRACE, ctypes.pythonapi.PyThreadState_SetAsyncExc, (thread, kind))
+def _interrupt_later() -> None:
+    """Interrupt the main thread, as Ctrl-C did, once the compiler has gone on."""
+    timer = Timer(_GRACE, interrupt_main)
     timer.daemon = True
     timer.start()
 

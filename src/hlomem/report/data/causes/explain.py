@@ -67,7 +67,6 @@ def find_causes(before: SharedOut, after: SharedOut, changes: Sequence[Change]) 
     shown = [ledger.take(finding.claims) for finding in findings]
     causes = []
     heir = _heir(findings)
-    # Donation removes results' memory, and with it the room temporaries had there.
     has_donation = any(finding.kind == "donation" for finding in findings)
     for finding, entries in zip(findings, shown, strict=True):
         rest: list[Entry] = []
@@ -80,7 +79,10 @@ def find_causes(before: SharedOut, after: SharedOut, changes: Sequence[Change]) 
             )
         extra = booked(rest).size
         if finding is heir:
-            extra += ledger.take_holes() + (0 if has_donation else ledger.take_lodged())
+            extra += ledger.take_holes()
+        if finding.kind == "donation" or (finding is heir and not has_donation):
+            # Donation removes results' memory, and with it the room temporaries had there.
+            extra += ledger.take_lodged()
         causes.append(_cause(finding, entries, extra))
     causes += iter_rest(ledger)
     delta = after.space.size - before.space.size
