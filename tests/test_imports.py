@@ -133,18 +133,15 @@ MAY_IMPORT = {
     "jax.compiled_programs": DUMPS
     | {"api.explain", "api.load", "api.plan", "api.protos", "jax", "proto", "report"},
     "jax.oom": {"api.oom", "jax", "proto", "report"},
-    "jax.function_memory": DUMPS | {"api.explain", "api.load", "api.opening", "jax", "machines"},
-    "jax.executables": DUMPS | {"api.protos"},
-    "jax.target_kinds": {"base", "machines"},
-    "jax.doctor": {"jax.target_kinds", "report"},
+    "jax.function_memory": DUMPS
+    | {"api.explain", "api.load", "api.opening", "api.protos", "jax", "machines"},
+    "jax.target_kinds": {"base", "machines", "report"},
     "jax.flops": set[str](),
     "jax.compile.messages": set[str](),
-    "jax.compile.with_dump": set[str](),
     "jax.compile.programs": {"base", "jax.target_kinds"},
     "jax.compile.factories": {"base", "jax.compile.programs", "jax.target_kinds"},
     "jax.compile": {"assign.footprint", "base", "dump", "hlo", "api.explain", "jax", "proto"},
-    "jax.forecasts": {"base", "api.scale", "jax"},
-    "jax.fitting": {"base", "api.fit_search", "jax", "machines.capacity", "report"},
+    "jax.fitting": {"base", "api.fit_search", "api.scale", "jax", "machines.capacity", "report"},
     "jax.factory_front": {
         "api.front",
         "api.improve",

@@ -15,10 +15,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from hlomem.jax.compile.programs import lower
-from hlomem.jax.compile.with_dump import module_name, write_dump
-from hlomem.jax.executables import dump_of
-from hlomem.jax.function_memory import read_dump
+from hlomem.jax.compile.programs import lower, module_name, write_dump
+from hlomem.jax.function_memory import dump_of, read_dump
 from hlomem.jax.target_kinds import parse_target
 from tools.programs.small import PROGRAMS
 

@@ -21,12 +21,12 @@ def _traced_passes() -> Iterator[None]:
     """
     with pytest.MonkeyPatch.context() as patch:
         if threading.gettrace() is not None:
-            register = hook.register_callback
+            register = hook.put_pass
 
             def register_traced(extension: Any, callback: Any, name: str, platform: str) -> None:
                 register(extension, _traced(callback), name, platform)
 
-            patch.setattr(registration, "register_callback", register_traced)
+            patch.setattr(registration, "put_pass", register_traced)
         yield
 
 

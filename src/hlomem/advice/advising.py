@@ -1,9 +1,6 @@
 """Asks the rules which changes would reduce a program's memory, and by how much.
 
-A change that can be made in the module (a donation, another layout) is made and planned: the saving
-is the difference of two plans. Other savings are counted by replaying the temporaries without the
-values that would go. Savings are ranges, explained in `hlomem.advice.rules`. A rule that fails is
-skipped with a note.
+A change of the module is planned, other savings are replayed; a rule that fails is only noted.
 """
 
 from __future__ import annotations
@@ -45,13 +42,11 @@ RULES: Mapping[str, Rule] = {
 
 
 _WORTH_SAYING = 0.01
-"""Smallest fraction of memory worth an advice."""
 _WEIGHT = {"high": 1.0, "medium": 0.7, "low": 0.4}
 """The weight of a saved byte, by confidence."""
 
 
 def advise_with(rules: Mapping[str, Rule], subject: Case) -> AdviceReport:
-    """The advice of some rules, sorted by bytes saved and confidence."""
     least = _WORTH_SAYING * subject.space.size
     advice = [
         piece

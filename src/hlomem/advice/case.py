@@ -1,8 +1,4 @@
-"""The program under advice: its module, its memory, and how to plan variations of it.
-
-The memory of a dump is XLA's plan; hlomem's own plans are made only for rules that change the
-program, by a given planner, and compared with its plan of the unchanged program.
-"""
+"""The program under advice: its module, its memory, and how to plan variations of it."""
 
 from __future__ import annotations
 
@@ -56,28 +52,23 @@ class Case:
 
     @cached_property
     def replay(self) -> Replay:
-        """The temporaries of the space over time."""
         return Replay(self.memory, self.space.color)
 
     @cached_property
     def layers(self) -> Layers | None:
-        """The repeated layers of a training step, if any."""
         return find_layers(self.memory, self.space.color)
 
     def reserved(self, varied: HloModule | Stages) -> int:
-        """The bytes our plan of a variation reserves in the space."""
         if isinstance(varied, HloModule):
             varied = self._plan_module(varied)
         return footprint(varied.assignment.allocations, self.space.color)
 
     @cached_property
     def stages(self) -> Stages:
-        """Our plan of the program as it is."""
         return self._plan_module(self.module)
 
     @cached_property
     def planned_size(self) -> int:
-        """The bytes our plan of the program reserves in the space."""
         return self.reserved(self.stages)
 
     @cached_property

@@ -1,8 +1,7 @@
 """The layers of a trained model, and what each keeps for the backward pass.
 
-Forward and backward pass are told by JAX's names (`jvp(…)`, `transpose(jvp(…))`); the turn between
-them is the step with most forward values alive. Layers are identical: the values they keep occur
-once per layer with the same line, shape and operation, or are stacked by a loop.
+The turn is the step with most forward values alive. Identical layers keep values of the same line,
+shape and operation, or a loop stacks them.
 """
 
 from __future__ import annotations
@@ -50,7 +49,6 @@ class Layers(NamedTuple):
     boundary: int
     """Estimated bytes passed from layer to layer."""
     products: int
-    """Bytes of matrix products."""
     function: str
     """The layer's name in the program: `Block.__call__`, `block`; empty if unknown."""
     caller: str
@@ -168,10 +166,7 @@ class _Finder:
         return len(names) if len(names) > 1 else self._times_made[key]
 
     def _boundary(self, kept: list[Buffer], count: int, *, is_loop: bool) -> int:
-        """Bytes passed between layers: the smallest large value of a layer, times the layers.
-
-        A layer's output is rarely larger than its intermediate values. A loop may carry several.
-        """
+        """Bytes passed between layers: the smallest large value of a layer, times the layers."""
         sizes = sorted((buffer.size, buffer.id) for buffer in kept)
         whole = sum(size for size, _ in sizes) // (1 if is_loop else count)
         large = [(size, number) for size, number in sizes if size >= _BOUNDARY_SHARE * whole]
@@ -196,7 +191,6 @@ class _Finder:
         return max(1, len(carried) + len(loops))
 
     def _products(self, count: int, *, is_loop: bool) -> int:
-        """Bytes of the matrix products without batch dimension of all layers."""
         made = {
             (_key(buffer), buffer.name.partition("{")[0]): buffer.size
             for buffer in self._everywhere
@@ -227,18 +221,11 @@ def _last_word(buffer: Buffer) -> str:
 
 def _key(buffer: Buffer) -> tuple[str, ...]:
     """The key shared by values of identical layers."""
-    return _NUMBER.sub("#", buffer.op_name or ""), buffer.source or "", _elements(buffer)
-
-
-def _elements(buffer: Buffer) -> str:
-    return buffer.shape.partition("{")[0]
+    return _NUMBER.sub("#", buffer.op_name or ""), buffer.source or "", buffer.elements
 
 
 def common_function(stacks: Iterable[tuple[tuple[Frame, ...], int]]) -> tuple[str, str]:
-    """The innermost function that accounts for most bytes, and the line that calls it.
-
-    `stacks` are the values' call stacks, innermost first, with their bytes.
-    """
+    """The innermost function of most bytes of `stacks`, and the line that calls it."""
     paths = [(tuple(reversed(frames)), size) for frames, size in stacks if frames]
     sizes: Counter[tuple[tuple[str, str], ...]] = Counter()
     for path, size in paths:
@@ -251,15 +238,14 @@ def common_function(stacks: Iterable[tuple[tuple[Frame, ...], int]]) -> tuple[st
     )
     if not common:
         return "", ""
-    sample = next(path for path, _ in paths if _starts_with(path, common))
+    sample = next(
+        path
+        for path, _ in paths
+        if tuple((frame.file, frame.function) for frame in path[: len(common)]) == common
+    )
     caller = sample[len(common) - 2] if len(common) > 1 else None
     return common[-1][1], f"{last_parts(caller.file)}:{caller.line}" if caller else ""
 
 
-def _starts_with(path: tuple[Frame, ...], names: tuple[tuple[str, str], ...]) -> bool:
-    return tuple((frame.file, frame.function) for frame in path[: len(names)]) == names
-
-
 def last_parts(file: str) -> str:
-    """The last two parts of a file's path."""
     return "/".join(file.replace("\\", "/").split("/")[-2:])

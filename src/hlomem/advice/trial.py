@@ -1,8 +1,6 @@
 """Two ways to evaluate a change: plan the changed program, or replay the temporaries.
 
-`Trial` plans a changed module and compares it with the plan of the original; since XLA would also
-fuse and schedule it differently, each rule gives a `Spread`. `Replay` recomputes the live bytes of
-temporaries when some are smaller or gone; parameters, results and holes stay as they are.
+XLA would also fuse and schedule differently, so that each rule gives a `Spread`.
 """
 
 from __future__ import annotations
@@ -46,14 +44,11 @@ EXACT = Spread(1.0, 1.0)
 
 
 class Trial(NamedTuple):
-    """A change of the program, before its saving is known."""
-
     varied: HloModule | Stages
     advice: Advice
     spread: Spread = EXACT
 
     def evaluate(self, subject: Case) -> Advice:
-        """The advice with the bytes it saves."""
         saved = subject.saved_by(self.varied)
         return replace(
             self.advice,
@@ -63,7 +58,6 @@ class Trial(NamedTuple):
         )
 
     def _confidence(self, subject: Case) -> Confidence:
-        """The confidence, lower if the program is not fully known."""
         if not subject.is_xlas:
             return "low"
         is_high = self.advice.confidence == "high"
@@ -71,8 +65,6 @@ class Trial(NamedTuple):
 
 
 class Replay:
-    """The temporaries of one memory space."""
-
     def __init__(self, memory: MemoryView, color: int) -> None:
         self._memory = memory
         allocations = memory.temporary_allocations(color)
@@ -90,7 +82,6 @@ class Replay:
 
     @property
     def holes(self) -> int:
-        """The bytes reserved for temporaries beyond their peak."""
         return self._reserved - self.most
 
     def without(self, buffers: Iterable[Buffer]) -> dict[ValueId, tuple[Buffer, ...]]:

@@ -18,23 +18,8 @@ from hlomem.report.screens.advice_text import draw_advice
 
 @click.command("advise")
 @click.argument("path", metavar="DUMP|MODULE")
-@WHICH_DUMP
-@HLO_TEXT
-@BACKEND
-@CHIP
-@MODULE_ERA
-@SPACE
-@with_options(REPORT)
-def command(
-    path: str,
-    module: str | None,
-    hlo: str | None,
-    backend: str | None,
-    chip: str | None,
-    era: str | None,
-    space: str | None,
-    **shown: Any,
-) -> int:
+@with_options((WHICH_DUMP, HLO_TEXT, BACKEND, CHIP, MODULE_ERA, SPACE, *REPORT))
+def command(path: str, module: str | None, hlo: str | None, era: str | None, **shown: Any) -> int:
     """Show changes that would reduce memory, by how much, and at what cost.
 
     Each advice comes with code and a range of bytes. Donations and layouts are changed in the
@@ -42,6 +27,7 @@ def command(
     cross-entropy, caches, padding, precision) the temporaries are replayed without the values that
     would go. Without its HLO module, the program of a DUMP is rebuilt first.
     """
+    backend, chip, space = (shown.pop(name) for name in ("backend", "chip", "space"))
     memory = open_memory(
         path,
         module=module,

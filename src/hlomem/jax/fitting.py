@@ -3,9 +3,7 @@
     hlomem.jax.fit("train:make_step", target="tpu-v5e:2x2", over="batch",
                    rows={"remat": ["none", "full"]})
 
-In: a factory and a target. Out: a `FitReport`, a row for each combination of the other settings.
-Each size is planned by XLA itself, in a child that is stopped once its plan is there; what was
-planned before, by the same compiler, is taken from a folder.
+Each size is planned by XLA itself, in a child; plans of the same compiler are kept in a folder.
 """
 
 from __future__ import annotations
@@ -14,21 +12,22 @@ import inspect
 import os
 from collections import Counter
 from functools import partial
-from itertools import product
+from hashlib import sha256
+from itertools import combinations, product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from hlomem.api.fit_search import MAX_PLANS, Planned, next_value, straddle
+from hlomem.api.scale import scale
 from hlomem.base.atomic_files import write_files
-from hlomem.base.errors import CommandError
+from hlomem.base.errors import CommandError, HlomemError
 from hlomem.base.source import visible
 from hlomem.jax.compile.messages import Facts, Job
 from hlomem.jax.compile.parent import CompileError, plan_unless_known
-from hlomem.jax.forecasts import Forecasts
 from hlomem.jax.target_kinds import parse_target
 from hlomem.machines.capacity import Capacity, parse_capacity
 from hlomem.report.data.fit import FitPlan, FitReport, FitRow
@@ -36,7 +35,97 @@ from hlomem.report.data.fit import FitPlan, FitReport, FitRow
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from hlomem.api.scale import ScaledProgram
+    from hlomem.jax.compile.parent import PlannedProgram
     from hlomem.jax.target_kinds import Target
+
+
+def _keep(file: Path, known: Struct) -> None:
+    write_files(file.parent, {file.name: [msgspec.json.encode(known)]}, force=True)
+
+
+class KnownForecast(Struct, frozen=True):
+    """A forecast that is kept."""
+
+    largest: int
+
+
+class _Point(NamedTuple):
+    value: int
+    fingerprint: str
+    size: int
+
+
+class Forecasts:
+    """The programs of one search; hlomem's plans of them predict, where they match XLA's."""
+
+    def __init__(self, cache: Path) -> None:
+        self._cache = cache
+        self._programs: dict[str, PlannedProgram] = {}
+        self._points: list[_Point] = []
+        self._grown: dict[tuple[_Point, _Point], ScaledProgram | None] = {}
+
+    def begin(self) -> None:
+        """Forget the programs of another row."""
+        self._programs.clear()
+        self._points.clear()
+        self._grown.clear()
+
+    def add(self, fingerprint: str, program: PlannedProgram) -> None:
+        """Note a program that XLA has planned just now."""
+        self._programs[fingerprint] = program
+
+    def note(self, value: int, fingerprint: str, size: int) -> None:
+        """Note the bytes of a plan, made now or known from before."""
+        self._points.append(_Point(value, fingerprint, size))
+
+    def foretell(self, limit: int, step: int) -> int | None:
+        """The largest value by the nearest programs that tell it; None where it is unknown."""
+        nearest = sorted(self._points, key=lambda point: abs(point.size - limit))
+        pairs = sorted(combinations(range(len(nearest)), 2), key=sum)
+        told = (self._by_pair(nearest[i], nearest[j], nearest[0], limit, step) for i, j in pairs)
+        return next((largest for largest in told if largest is not None), None)
+
+    def _by_pair(
+        self, one: _Point, other: _Point, third: _Point, limit: int, step: int
+    ) -> int | None:
+        """The same by two programs, which have to tell the bytes of a third; kept, once found."""
+        one, other = sorted((one, other))
+        words = f"{one} {other} {third} {limit} {step}"
+        file = self._cache / f"{sha256(words.encode()).hexdigest()}.forecast.json"
+        try:
+            return msgspec.json.decode(file.read_bytes(), type=KnownForecast).largest
+        except (OSError, msgspec.MsgspecError):
+            largest = self._foretell(one, other, third, limit, step)
+        if largest is not None:
+            _keep(file, KnownForecast(largest))
+        return largest
+
+    def _foretell(
+        self, one: _Point, other: _Point, third: _Point, limit: int, step: int
+    ) -> int | None:
+        if (one, other) not in self._grown:
+            self._grown[one, other] = self._grow(one, other)
+        grown = self._grown[one, other]
+        if grown is None:
+            return None
+        try:
+            if any(grown.bytes_at(point.value) != point.size for point in (one, other, third)):
+                return None
+            return grown.largest(limit, step).largest or None
+        except HlomemError:
+            return None
+
+    def _grow(self, one: _Point, other: _Point) -> ScaledProgram | None:
+        """The program that two values have; None where it is not at hand, or not the same."""
+        first, second = (self._programs.get(point.fingerprint) for point in (one, other))
+        if first is None or second is None:
+            return None
+        sizes = one.value, other.value
+        try:
+            return scale(first.dump, second.dump, sizes=sizes, backend=first.target.machine)
+        except HlomemError:
+            return None
 
 
 class KnownPlan(Struct, frozen=True, kw_only=True):
@@ -73,7 +162,9 @@ def fit(
     if step < 1 or start < 0:
         raise CommandError("`step` is 1 or more, `start` is not negative")
     choices, given = dict(rows or {}), dict(settings or {})
-    _refuse_twice([over, *given, *choices])
+    for name, count in Counter([over, *given, *choices]).items():
+        if count > 1:
+            raise CommandError(f"`{visible(name)}` is given twice")
     job = Job(
         factory=spec_of(factory),
         target=where.name,
@@ -97,12 +188,6 @@ def fit(
         rows=tuple(_with_work(found)),
         notes=_notes(found, limit),
     )
-
-
-def _refuse_twice(names: Sequence[str]) -> None:
-    for name, count in Counter(names).items():
-        if count > 1:
-            raise CommandError(f"`{visible(name)}` is given twice")
 
 
 def default_cache() -> Path:
@@ -170,7 +255,7 @@ class _Planner:
             size = done.memory.space.size
             known = KnownPlan(size=size, is_refused=bool(done.refusal))
             facts, seconds = done.facts, done.cpu_seconds
-            self._keep(facts, known)
+            _keep(self._file(facts), known)
             self.forecasts.add(facts.fingerprint, done)
         self.forecasts.note(value, facts.fingerprint, known.size)
         return FitPlan(
@@ -190,10 +275,6 @@ class _Planner:
             return msgspec.json.decode(self._file(facts).read_bytes(), type=KnownPlan)
         except (OSError, msgspec.MsgspecError):
             return None
-
-    def _keep(self, facts: Facts, plan: KnownPlan) -> None:
-        file = self._file(facts)
-        write_files(file.parent, {file.name: [msgspec.json.encode(plan)]}, force=True)
 
 
 def _search(

@@ -212,8 +212,8 @@ def test_the_key_of_the_cache_on_disk_names_where_the_pass_is_on(
     seen = []
     for platforms in ("cpu", ["cpu", "cuda"]):
         monkeypatch.setattr(register, "_test_once", lambda *_: None)
-        monkeypatch.setattr(register, "register_callback", lambda *_: None)
-        monkeypatch.setattr(register, "clear_callback", lambda *_: None)
+        monkeypatch.setattr(register, "put_pass", lambda *_: None)
+        monkeypatch.setattr(register, "clear_pass", lambda *_: None)
         with hlomem.jax.optimize(platforms=platforms):
             seen.append(keys.custom_hook())
     assert seen[0] != seen[1]

@@ -1,8 +1,6 @@
 """`carry`: carry a cache through a loop instead of scanning over it.
 
-Applies if a loop of an inference program stacks values with the shape of an argument: as `xs` and
-`ys` both exist, carried and updated in place one is enough. The temporaries are replayed without
-the stacked values; at most, the slices of one iteration are saved as well.
+As `xs` and `ys` of a scan it exists twice. At most, the slices of one iteration are saved as well.
 """
 
 from __future__ import annotations
@@ -33,7 +31,6 @@ inputs = (weights, jnp.arange(layers))
 
 
 def advise_carry(subject: Case) -> Iterator[Advice]:
-    """One advice for all caches."""
     if any(is_backward(buffer.op_name) for buffer in subject.memory.buffers):
         return  # gradients are stacked, too, and have the shapes of arguments
     stacked = _stacked_like_arguments(subject)
@@ -50,8 +47,6 @@ def advise_carry(subject: Case) -> Iterator[Advice]:
         argument=", ".join(names),
         least=saved,
         most=saved + slices,
-        method="counted",
-        confidence="medium",
         cost="none, if the cache is updated in place",
         how=_HOW,
         link=LINK,
@@ -69,14 +64,10 @@ def _stacked_like_arguments(subject: Case) -> list[tuple[Buffer, list[str]]]:
     for buffer in subject.memory.buffers:
         if buffer.opcode == "parameter" and buffer.parameter:
             name = top_level_name(buffer.parameter) or buffer.parameter
-            arguments.setdefault(_elements(buffer), []).append(name)
+            arguments.setdefault(buffer.elements, []).append(name)
     found: dict[tuple[int, int], tuple[Buffer, list[str]]] = {}
     for buffer in subject.replay.buffers:
-        names = arguments.get(_elements(buffer))
+        names = arguments.get(buffer.elements)
         if buffer.role == roles.STACKED and names and buffer.op_name:
             found.setdefault((buffer.allocation, buffer.offset), (buffer, names))
     return list(found.values())
-
-
-def _elements(buffer: Buffer) -> str:
-    return buffer.shape.partition("{")[0]

@@ -1,9 +1,7 @@
 """`checkpoint`: recompute what layers keep for the backward pass.
 
-Advises `jax.checkpoint` (flax: `nn.remat`) around a layer, and the same with a policy that saves
-matrix products. The temporaries are replayed without what the layers keep. At least: the values
-passed between layers stay, and one layer during its backward pass. At most: the layers' backward
-pass needs nothing, and the holes disappear as well.
+At least: values passed between layers stay, and one layer during its backward pass. At most: the
+backward pass of a layer needs nothing, and the holes disappear.
 """
 
 from __future__ import annotations
@@ -59,7 +57,7 @@ def _repeated(subject: Case) -> dict[ValueId, tuple[Buffer, ...]]:
 
 
 def _likeness(buffer: Buffer) -> tuple[str, str]:
-    return _NUMBER.sub("#", buffer.op_name or ""), buffer.shape.partition("{")[0]
+    return _NUMBER.sub("#", buffer.op_name or ""), buffer.elements
 
 
 def _advice(layers: Layers, least: int, most: int, policy: str) -> Advice:
@@ -74,8 +72,6 @@ def _advice(layers: Layers, least: int, most: int, policy: str) -> Advice:
         argument=policy,
         least=least,
         most=most,
-        method="counted",
-        confidence="medium",
         cost=time,
         how=_how(layers, policy),
         link=LINK,

@@ -1,8 +1,6 @@
 """`donate`: let results reuse the memory of arguments.
 
-One advice for the arguments of the function that results could reuse, as `hlomem donate` finds
-them. The program is planned with these donations, without the copies that only preserve such an
-argument. Arguments read after their result is written count only towards the upper bound.
+The program is planned with the donations, without copies that only preserve such an argument.
 """
 
 from __future__ import annotations
@@ -47,7 +45,6 @@ _IN_PLACE = re.compile(
 
 
 def advise_donate(subject: Case) -> Iterator[Advice]:
-    """One advice for all arguments that could be donated."""
     donation = build_donation(subject.memory, subject.space)
     names = _names_to_donate(donation.rows)
     chosen = [
@@ -70,10 +67,7 @@ def _name(row: Argument) -> str:
 
 
 def _names_to_donate(rows: tuple[Argument, ...]) -> list[str]:
-    """The arguments of the function whose bytes results could mostly reuse, in order.
-
-    Those read after their result is written count as well: XLA may then write it later.
-    """
+    """The arguments of the function whose bytes results could mostly reuse, in order."""
     whole: Counter[str] = Counter()
     taken: Counter[str] = Counter()
     possible: set[str] = set()
@@ -87,7 +81,6 @@ def _names_to_donate(rows: tuple[Argument, ...]) -> list[str]:
 
 
 def _may_overwrite(subject: Case, row: Argument) -> bool:
-    """Whether the instruction that writes the result may overwrite the argument it reads."""
     name = (row.result or "").partition("{")[0]
     text = subject.memory.joined.printed.get(name)
     return (
@@ -108,8 +101,6 @@ def _trial(subject: Case, rows: list[Argument], names: list[str]) -> Trial:
         rule="donate",
         title=f"donate {_listed(names, rows)}",
         argument=", ".join(names),
-        least=0,
-        most=0,
         method="re-planned",
         confidence="high",
         cost="the caller must not use the arguments afterwards",
@@ -158,7 +149,6 @@ def _spread(subject: Case, rows: list[Argument]) -> Spread:
 
 
 def _saving_copy(parameter: HloInstruction) -> HloInstruction | None:
-    """The copy that only preserves an argument, if there is one."""
     match parameter.users:
         case [copy] if copy.opcode == "copy" and copy.shape == parameter.shape:
             return None if copy.is_root else copy

@@ -1,9 +1,7 @@
 """`logits`: compute the cross-entropy chunk by chunk.
 
-Applies if values of the loss have the vocabulary (a dimension of an argument) and every position of
-the batch as dimensions, and a single product outside loops makes them. The temporaries are
-replayed with one chunk of each. At least: the loop over chunks carries the weights of the head and
-their gradient, so they are held twice more.
+At least: the loop over chunks carries the weights of the head and their gradient, so that they are
+held twice more.
 """
 
 from __future__ import annotations
@@ -36,16 +34,12 @@ _WORTH = 0.02
 
 
 class _Head(NamedTuple):
-    """The weights that produce logits."""
-
     vocabulary: int
     size: int
-    """Bytes of the weights."""
     dimensions: tuple[int, ...]
 
 
 def advise_logits(subject: Case) -> Iterator[Advice]:
-    """One advice for the largest logits."""
     heads = dict.fromkeys(_heads(subject))  # layers repeat them
     found = [(head, _logits(subject, head)) for head in heads]
     found = [(head, logits) for head, logits in found if logits]
@@ -62,7 +56,7 @@ def advise_logits(subject: Case) -> Iterator[Advice]:
     )
     least = replay.saved(few, [(0, steps, 2 * head.size)])
     most = replay.saved(many) + replay.holes
-    shape = largest.shape.partition("{")[0]
+    shape = largest.elements
     where = f" at {last_parts(largest.source)}" if largest.source else ""
     yield Advice(
         rule="logits",
@@ -70,8 +64,6 @@ def advise_logits(subject: Case) -> Iterator[Advice]:
         f" {format_bytes(largest.size)} each time",
         least=max(least, most // 4),
         most=most,
-        method="counted",
-        confidence="medium",
         cost="time: the logits are computed twice",
         how=_HOW.format(chunks=_CHUNKS),
         link=LINK,
@@ -87,7 +79,6 @@ total, _ = jax.lax.scan(chunk, 0.0, (split(hidden), split(labels)))"""
 
 
 def _heads(subject: Case) -> Iterator[_Head]:
-    """Arguments that are matrices with many rows or columns."""
     for buffer in subject.memory.buffers:
         shape = parse_shape_or_none(buffer.shape)
         is_matrix = shape is not None and len(shape.dimensions) == 2
@@ -106,9 +97,8 @@ def _logits(subject: Case, head: _Head) -> list[Buffer]:
             continue
         is_of_loss = is_forward(buffer.op_name) or is_backward(buffer.op_name)
         is_of_loss = is_of_loss and "/while/" not in (buffer.op_name or "")
-        is_weight = sorted(shape.dimensions)[-2:] == sorted(head.dimensions) and not _is_wide(
-            shape.dimensions, head
-        )
+        is_wide = prod(shape.dimensions) > prod(head.dimensions)
+        is_weight = sorted(shape.dimensions)[-2:] == sorted(head.dimensions) and not is_wide
         if is_of_loss and not is_weight:
             found.append((prod(shape.dimensions) // head.vocabulary, buffer))
     positions = Counter({number: 0 for number, _ in found})
@@ -124,14 +114,9 @@ def _logits(subject: Case, head: _Head) -> list[Buffer]:
 def _is_of_layers(values: list[Buffer]) -> bool:
     """Whether several products make equal values: it is the layers' width, not a vocabulary."""
     made = Counter(
-        buffer.shape.partition("{")[0]
+        buffer.elements
         for buffer in values
         if is_forward(buffer.op_name) and (buffer.op_name or "").endswith("/dot_general")
         if buffer.opcode not in MOVES
     )
     return any(number > 1 for number in made.values())
-
-
-def _is_wide(dimensions: tuple[int, ...], head: _Head) -> bool:
-    """Whether a value has more elements than the weights."""
-    return prod(dimensions) > prod(head.dimensions)

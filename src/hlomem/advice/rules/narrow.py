@@ -1,8 +1,6 @@
 """`narrow`: compute in a narrower type with unchanged parameters (mixed precision).
 
-Advises the type next narrower than the widest, on machines that compute in it; CPUs convert back
-and may need more. Temporaries of the forward and backward pass are replayed with half their bytes;
-arguments, results and optimizer state stay. At most: more values stay in fast memory.
+CPUs convert back and may need more. At most: more values stay in fast memory.
 """
 
 from __future__ import annotations
@@ -16,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hlomem.advice.case import Case
-    from hlomem.report.data.memory import Buffer
 
 LINK = "https://docs.jax.dev/en/latest/jax.numpy.html"
 _NARROWER = {"f64": ("f32", "float32"), "f32": ("bf16", "bfloat16")}
@@ -25,9 +22,12 @@ _MIN_SHARE, _MAX_SHARE = 0.6, 1.8
 
 
 def advise_narrow(subject: Case) -> Iterator[Advice]:
-    """One advice for the widest computed type."""
     computed = [buffer for buffer in subject.replay.buffers if "jvp(" in (buffer.op_name or "")]
-    old = next((old for old in _NARROWER if _size(computed, old)), "")
+    sizes = {
+        old: sum(one.size for one in computed if one.shape.startswith(f"{old}["))
+        for old in _NARROWER
+    }
+    old = next((old for old, size in sizes.items() if size), "")
     if not old or (subject.machine.is_host and old == "f32"):
         return
     new, numpy = _NARROWER[old]
@@ -41,14 +41,9 @@ def advise_narrow(subject: Case) -> Iterator[Advice]:
         argument=new,
         least=round(saved * _MIN_SHARE),
         most=round(saved * _MAX_SHARE),
-        method="counted",
         confidence="low",
         cost="precision; sums and the loss should stay in the wider type",
         how=f"weights = jax.tree.map(lambda w: w.astype(jnp.{numpy}), params)\n"
         f"Block(dtype=jnp.{numpy})  # flax",
         link=LINK,
     )
-
-
-def _size(buffers: list[Buffer], old: str) -> int:
-    return sum(buffer.size for buffer in buffers if buffer.shape.startswith(f"{old}["))

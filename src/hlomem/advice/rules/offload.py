@@ -1,8 +1,6 @@
 """`offload`: keep what a checkpointed loop stacks in host memory.
 
-Applies to programs whose layers are already checkpointed, on devices with their own memory. The
-temporaries are replayed without the stacked values; at least five eighths of that are saved, since
-slices in transit and in fast memory count as well.
+At least five eighths are saved: slices in transit and in fast memory count as well.
 """
 
 from __future__ import annotations
@@ -28,13 +26,12 @@ jax.checkpoint({function}, policy=policy){where}"""
 
 
 def advise_offload(subject: Case) -> Iterator[Advice]:
-    """One advice for everything the loop stacks."""
     layers = subject.layers
     if (
         layers is None
         or not layers.is_loop
         or subject.machine.is_host
-        or not _is_checkpointed(subject)
+        or not any(is_recomputed(buffer.op_name) for buffer in subject.memory.buffers)
     ):
         return
     saved = subject.replay.saved(subject.replay.without(layers.kept))
@@ -46,13 +43,7 @@ def advise_offload(subject: Case) -> Iterator[Advice]:
         f" {format_bytes(layers.size)}",
         least=round(saved * _LEAST),
         most=saved + subject.replay.holes,
-        method="counted",
-        confidence="medium",
         cost="time, if transfers to the host and back are slower than the layers",
         how=_HOW.format(function=function, where=where),
         link=LINK,
     )
-
-
-def _is_checkpointed(subject: Case) -> bool:
-    return any(is_recomputed(buffer.op_name) for buffer in subject.memory.buffers)

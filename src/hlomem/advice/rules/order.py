@@ -1,8 +1,4 @@
-"""`order`: let hlomem's pass reorder the program, if a better order is found.
-
-At least, it saves what an order found with little effort saves; at most, what the lower bound
-allows. No XLA flag is advised: its other scheduler often needs more.
-"""
+"""`order`: let hlomem's pass reorder the program; XLA's other scheduler often needs more."""
 
 from __future__ import annotations
 

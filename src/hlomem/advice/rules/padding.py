@@ -1,7 +1,6 @@
 """`padding`: choose dimensions that fill the tiles of a layout.
 
-One advice for the most padded arrays, with the dimensions to fold or to change. The temporaries are
-replayed without padding; at most, copies to unpadded layouts and holes disappear as well.
+At most, copies to unpadded layouts and holes disappear as well.
 """
 
 from __future__ import annotations
@@ -24,7 +23,6 @@ _LEAST = 0.8
 
 
 def advise_padding(subject: Case) -> Iterator[Advice]:
-    """One advice for all padding, with the fix of the worst."""
     padding = build_padding(subject.memory, subject.space)
     worst = next((row for row in padding.rows if row.fix and row.padding_at_peak), None)
     if worst is None:
@@ -33,14 +31,14 @@ def advise_padding(subject: Case) -> Iterator[Advice]:
     padded = [buffer for buffer in replay.buffers if buffer.padding]
     tight = {buffer.id: (shrunk(buffer, buffer.size - buffer.padding),) for buffer in padded}
     arguments = {
-        buffer.shape.partition("{")[0]
+        buffer.elements
         for buffer in subject.memory.buffers
         if buffer.opcode == "parameter" and not buffer.padding
     }
     without_copies = tight | {
         buffer.id: ()
         for buffer in padded
-        if buffer.opcode == "copy" or buffer.shape.partition("{")[0] in arguments
+        if buffer.opcode == "copy" or buffer.elements in arguments
     }
     saved = replay.saved(tight)
     most = max(saved, replay.saved(without_copies)) + replay.holes
@@ -51,8 +49,6 @@ def advise_padding(subject: Case) -> Iterator[Advice]:
         argument=worst.shape.partition("{")[0],
         least=round(saved * _LEAST),
         most=most,
-        method="counted",
-        confidence="medium",
         cost="changes the shapes of the model or of its activations",
         how=worst.fix,
         link=LINK,

@@ -15,8 +15,8 @@ from hlomem.base.errors import HlomemError
 from hlomem.hlo.text.stack_frames import StackFrameTables
 from hlomem.jax.compile.parent import CompileError
 from hlomem.jax.compile.placeholder import plan_module
-from hlomem.jax.compile.with_dump import cache_off, module_name
-from hlomem.jax.pass_.hook import clear_callback, register_callback
+from hlomem.jax.compile.programs import cache_off, module_name
+from hlomem.jax.pass_.hook import clear_pass, put_pass
 from hlomem.proto.edit import name_of
 from hlomem.proto.module import read_module
 
@@ -92,7 +92,7 @@ def _scheduled(lowered: Any, platform: str) -> bytes:
             found.append(bytes(proto))
             raise RuntimeError(_ENOUGH)
 
-    register_callback(extension, stop, _HOOK, platform)
+    put_pass(extension, stop, _HOOK, platform)
     try:
         with cache_off():
             lowered.compile()
@@ -100,7 +100,7 @@ def _scheduled(lowered: Any, platform: str) -> bytes:
         if _ENOUGH not in str(error):
             raise
     finally:
-        clear_callback(extension, _HOOK, platform)
+        clear_pass(extension, _HOOK, platform)
     if not found:
         raise CompileError(f"the compiler for {platform} handed its module to no pass")
     return found[0]

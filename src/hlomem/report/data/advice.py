@@ -19,13 +19,13 @@ class Advice(Record, frozen=True, kw_only=True):
     title: str
     argument: str = ""
     """The part of the program it is about (arguments, a policy), unless the rule says it."""
-    least: int
+    least: int = 0
     """A lower bound of the bytes saved."""
-    most: int
+    most: int = 0
     """An upper bound of the bytes saved."""
-    method: Method
+    method: Method = "counted"
     """`re-planned`: the difference of two plans. `counted`: live bytes replayed without them."""
-    confidence: Confidence
+    confidence: Confidence = "medium"
     cost: str
     """Its cost, and what it can break."""
     how: str

@@ -64,7 +64,6 @@ def _draw(advice: Advice, size: int, width: int) -> list[Line]:
 
 
 def _promise(advice: Advice, size: int) -> str:
-    """The saving, the method and the confidence."""
     if advice.least == advice.most:
         saves = f"{format_bytes(advice.least)} ({percent(advice.least, size)})"
     else:

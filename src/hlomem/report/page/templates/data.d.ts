@@ -62,7 +62,6 @@ export interface Bar {
   is_total: boolean;
 }
 
-/** A change of the program's source. */
 export interface CodeAdvice {
   text: string;
   code: string;
@@ -114,7 +113,6 @@ export interface Finding {
   evidence: string[];
 }
 
-/** Unreadable inputs of one kind. */
 export interface FleetError {
   kind: string;
   count: number;
@@ -158,14 +156,12 @@ export interface FleetPrograms {
   has_page: boolean[];
 }
 
-/** A program over the runs. */
 export interface FleetSeries {
   name: string;
   place: string;
   needs: number[];
 }
 
-/** An equivalent program with more or less rematerialization. */
 export interface FrontPoint {
   name: string;
   kind: "given" | "ordered" | "policy" | "recomputed";
@@ -182,17 +178,14 @@ export interface FrontPoint {
   code: string;
 }
 
-/** A dimension that padding enlarges. */
 export type GrownDimension = [number | null, number, number];
 
-/** A possible saving. */
 export interface Hint {
   size: number;
   what: string;
   command: string;
 }
 
-/** A byte range that is free at the peak. */
 export interface Hole {
   offset: number;
   size: number;
@@ -225,7 +218,6 @@ export interface NotChecked {
   reason: string;
 }
 
-/** The buffers of one padded shape. */
 export interface PaddedShape {
   shape: string;
   size: number;
@@ -294,7 +286,6 @@ export interface PageSpace {
   holes: Hole[];
 }
 
-/** Consecutive steps of one phase. */
 export interface Phase {
   name: string;
   start: number;
@@ -326,7 +317,6 @@ export interface Summit {
   instruction: string | null;
 }
 
-/** The basis of the numbers. */
 export interface Trust {
   files: string[];
   is_planned: boolean;

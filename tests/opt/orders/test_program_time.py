@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hlomem import hlo
 from hlomem.opt.constants import TRANSFER_FACTOR
-from hlomem.opt.orders.latency import ModelledTime, model_time, module_time
+from hlomem.opt.orders.cost import ModelledTime, model_time, module_time
 from hlomem.pipeline import in_text_order, start_stages
 from tests.opt.orders.test_cost import TEXT, WORK
 from tests.opt.remat.scanned import SCANNED, scanned_stages

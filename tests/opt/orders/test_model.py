@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hlomem.opt.orders.model import levels_of
-from hlomem.opt.orders.timeline import Timeline
+from hlomem.opt.orders.model import Timeline, levels_of
 from tests.opt.orders.programs import HOMES, flows_of, name_of, random_order
 
 
