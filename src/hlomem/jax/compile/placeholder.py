@@ -106,8 +106,9 @@ def program(
         made = tuple(jax.numpy.zeros(shape, name) for shape, name in interface.results)
         return made if interface.is_tuple else made[0]
 
-    wanted = name_of(proto)
-    hlomem_placeholder.__name__ = wanted.removeprefix("jit_")  # the dump's, too
+    if is_strict:  # the dump is to have the name of the program
+        hlomem_placeholder.__name__ = name_of(proto).removeprefix("jit_")
+    wanted = f"jit_{hlomem_placeholder.__name__}"
 
     def replace(given: bytes) -> bytes | None:
         if name_of(bytes(given)) != wanted:
