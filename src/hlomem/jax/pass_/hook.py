@@ -119,7 +119,7 @@ def _listen(event: str, _: float, **__: Any) -> None:
 
 
 def _has_backends() -> bool:
-    """Whether JAX has initialised its backends; no answer of this JAX is none."""
+    """Whether JAX has initialised its backends; False where this JAX does not say."""
     bridge: Any = sys.modules.get("jax._src.xla_bridge")
     ask = getattr(bridge, "backends_are_initialized", None)
     return bool(ask is not None and ask())

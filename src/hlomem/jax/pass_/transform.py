@@ -153,7 +153,7 @@ class Transform:
     def _change(
         self, found: Candidate, fits: list[Candidate], outcome: Outcome, limit: int | None
     ) -> Answer:
-        """The program in the order found, and with values computed again."""
+        """The program in the order found, and with values recomputed."""
         found, ordered = self._reorder(found, outcome)
         answer = self._recompute(found, ordered, fits, limit)
         # Else checkers were asked about all of it.
