@@ -95,7 +95,7 @@ def test_a_baseline_is_written_and_held_against(
         [
             "hlomem: needs 23.90 GiB of HBM on tpu, +9.11 GiB (+61.6%) against the baseline",
             "*+7.58 GiB  stacked by a loop",
-            "*+16.14 GiB  /tmp/prog/train.py:8",
+            "*+16.14 GiB  prog/train.py:8",
             "*23.90 GiB  tpu  test_memory.py::test_step",
         ]
     )
@@ -135,6 +135,25 @@ def test_with_the_programs_kept_a_failure_says_what_diff_says(project: pytest.Py
     )
 
 
+def test_a_marked_test_must_measure_something(project: pytest.Pytester) -> None:
+    _use(project, AFTER)
+    path = project.path / "test_memory.py"
+    path.write_text(
+        path.read_text().replace("memory = hbm.check(", "memory = (").replace("24", "1")
+    )
+    done = _run(project, "-rf")
+    done.assert_outcomes(passed=2, failed=1)
+    done.stdout.fnmatch_lines(["FAILED *test_step - Failed: hlomem: nothing was measured*"])
+
+
+def test_the_summary_of_failures_has_the_reason(project: pytest.Pytester) -> None:
+    _use(project, BEFORE)
+    path = project.path / "test_memory.py"
+    path.write_text(path.read_text().replace('"24 GiB"', '"14 GiB"'))
+    done = _run(project, "-rf")
+    done.stdout.fnmatch_lines(["FAILED *test_step - Failed: hlomem: needs 23.90 GiB*"])
+
+
 def test_a_limit_fails_and_says_by_which_lines(project: pytest.Pytester) -> None:
     _use(project, BEFORE)
     path = project.path / "test_memory.py"
@@ -144,7 +163,7 @@ def test_a_limit_fails_and_says_by_which_lines(project: pytest.Pytester) -> None
     done.stdout.fnmatch_lines(
         [
             "hlomem: needs 23.90 GiB of HBM on tpu, the limit is 14.00 GiB: 9.90 GiB too much",
-            "*16.14 GiB   67.5%  /tmp/prog/train.py:8",
+            "*16.14 GiB   67.5%  prog/train.py:8",
         ]
     )
 
@@ -200,7 +219,7 @@ def test_reviewers_get_annotations_and_a_table(
     rows = [row for row in table.splitlines() if row.startswith("| ")][1:]
     assert rows[0] == (
         "| ❌ | `test_memory.py::test_step` | tpu | 23.90 GiB | 14.79 GiB | +9.11 GiB (+61.6%) "
-        "| 24.00 GiB | `/tmp/prog/train.py:8` |"
+        "| 24.00 GiB | `prog/train.py:8` |"
     )
     assert all("| ✅ |" in row and "| none |" in row for row in rows[1:])
 

@@ -138,8 +138,13 @@ class Meter:
         self._item.user_properties.append((_PROPERTY, msgspec.to_builtins(entry)))
         if entry.problems:
             problems = "\n".join(entry.problems)
-            pytest.fail(f"{entry.key}\nhlomem: {problems}", pytrace=False)
+            pytest.fail(f"hlomem: {problems}\n{entry.key}", pytrace=False)
         return memory
+
+    @property
+    def has_measured(self) -> bool:
+        """Whether a program was checked."""
+        return bool(self._keys)
 
     def _marked(self, name: str) -> Any:
         if self._mark is None:
@@ -163,8 +168,10 @@ class Meter:
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     """Measure every program compiled by a marked test without the fixture."""
     mark = item.get_closest_marker(_MARK)
-    if mark is None or "hbm" in getattr(item, "fixturenames", ()):
+    if mark is None:
         return (yield)
+    if "hbm" in getattr(item, "fixturenames", ()):
+        return (yield from _measured(item))
     if mark.kwargs.get("target") is not None:
         pytest.fail("hlomem: a target is for programs that the fixture `hbm` compiles", False)
     from hlomem.jax.capture import captured  # noqa: PLC0415 - only when used
@@ -173,6 +180,16 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
         result = yield
     if compiles.largest is not None:
         Meter(item).check(compiles.largest.explanation)
+    return result
+
+
+def _measured(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Run a marked test that has the fixture, which must measure something."""
+    result = yield
+    meter = getattr(item, "funcargs", {}).get("hbm")
+    if isinstance(meter, Meter) and not meter.has_measured:
+        problem = "nothing was measured: the test never calls `hbm`"
+        pytest.fail(f"hlomem: {problem}, so its limit holds for nothing", pytrace=False)
     return result
 
 

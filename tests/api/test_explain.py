@@ -26,6 +26,11 @@ def test_the_numbers_are_at_hand() -> None:
     assert memory.padding.rows[0].example == memory.copies.rows[0].name == "copy.3"
     assert memory.donation.possible_size == 0
     assert memory.holes.size == 32768
+    assert memory.needs == memory.space.size
+    assert memory.peak_bytes == memory.peak.size
+    assert memory.temporaries == sum(each.size for each in memory.holes.allocations)
+    for number in (memory.needs, memory.peak_bytes, memory.temporaries):
+        assert type(number) is int
     assert {buffer.color for buffer in memory} == {0}
 
 

@@ -24,6 +24,8 @@ def test_a_script_asks_hlomem_itself(shell: str, capsys: pytest.CaptureFixture[s
 def test_an_unknown_shell_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["completion", "tcsh"]) == 2
     assert "bash" in capsys.readouterr().err
+    assert main(["completion"]) == 2
+    assert "Choose from: bash, zsh, fish" in capsys.readouterr().err
 
 
 def _completed(words: str) -> list[str]:

@@ -21,7 +21,7 @@ def test_one_screen_of_two_dumps(run: Run, goldens: Path) -> None:
     screen = result.out.decode()
     assert result.code == 0
     assert screen.startswith("memory +288.0 KiB, +19.5%\n")
-    assert "+770.0 KiB  no longer donated: params; results take memory of their own" in screen
+    assert "+642.0 KiB  no longer donated: params; results take memory of their own" in screen
     assert [line.split()[-1] for line in screen.splitlines()[1:3]] == ["before", "after"]
     assert "tools/record_pairs.py:54" in screen
 

@@ -42,3 +42,10 @@ def test_control_characters_of_a_log_do_not_reach_the_terminal(run: Run, goldens
     screen = run("oom", stdin=text.replace(b"jit(network)", b"jit(\x1b]0;x\x07)")).out
     assert b"\x1b" not in screen
     assert b"\x07" not in screen
+
+
+def test_a_message_may_be_the_argument(run: Run, goldens: Path) -> None:
+    text = (goldens / "oom/libtpu-0.0.24/temporaries.txt").read_text()
+    assert run("oom", text).out == run("oom", stdin=text.encode()).out
+    result = run("oom", "nowhere.log")
+    assert (result.code, "No such file" in result.err) == (3, True)

@@ -65,6 +65,19 @@ def test_the_largest_programs_are_listed_and_the_page_is_written(
     assert list(temporary.iterdir()) == []
 
 
+def test_small_programs_are_one_row(capfd: pytest.CaptureFixture[str]) -> None:
+    again = "".join(
+        f"\nPath(folder, 'module_000{n}.jit_init{n}.cpu_after_optimizations-buffer-assignment.txt')"
+        ".write_text(text)"
+        for n in (2, 3, 4)
+    )
+    assert _run(COMPILE + again) == 0
+    assert capfd.readouterr().err.splitlines()[1:3] == [
+        "   23.90 GiB  train_step",
+        "        36 B  in 4 smaller",
+    ]
+
+
 def test_an_error_is_explained_to_the_line_and_the_exit_code_is_the_commands(
     tmp_path: Path, temporary: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

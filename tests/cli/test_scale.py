@@ -38,6 +38,7 @@ def test_two_programs_are_shown_where_they_differ(run: Run) -> None:
     assert result.code == 3
     assert "these are two programs" in result.err
     assert "\n52 | %region_2.3 " in result.err
+    assert "`hlomem fit` compiles each" in result.err
 
 
 @pytest.mark.parametrize(

@@ -99,7 +99,8 @@ def inside_zlib(random: Random, data: bytes) -> bytes:
         whole = zlib.decompress(data)
     except zlib.error:
         return change_field(random, data)
-    return zlib.compress(random.choice([cut, change_byte, drop, insert])(random, whole))
+    kinds = [cut, change_byte, drop, insert, change_field]
+    return zlib.compress(random.choice(kinds)(random, whole))
 
 
 KINDS: list[Callable[[Random, bytes], bytes]] = [

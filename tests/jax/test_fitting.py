@@ -12,6 +12,7 @@ import hlomem.jax
 from hlomem.base.errors import CommandError
 from hlomem.jax import fitting
 from hlomem.jax.compile.messages import Facts
+from hlomem.jax.compile.parent import CompileError
 from hlomem.jax.fitting import default_cache, spec_of
 from hlomem.jax.target_kinds import parse_target
 from hlomem.report.page.fit_page import format_fit
@@ -183,3 +184,14 @@ def test_a_factory_of_a_notebook_is_refused() -> None:
     cell.__module__ = "__main__"
     with pytest.raises(CommandError, match="put it into a file"):
         spec_of(cell)
+
+
+def test_a_factory_that_cannot_have_a_value_says_how_to_choose_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise CompileError("`f` raised: TypeError: cannot reshape")
+
+    monkeypatch.setattr(fitting, "plan_unless_known", refuse)
+    with pytest.raises(CompileError, match=r"tried at \d+; --start and --step choose"):
+        hlomem.jax.fit("m:f", target="tpu-v5e:1x1", over="batch", cache=tmp_path)

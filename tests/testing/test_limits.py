@@ -36,7 +36,7 @@ def test_without_a_limit_the_targets_chip_has_one() -> None:
     [
         ("/home/me/project/src/model.py:7", "src/model.py:7"),
         ("/usr/lib/python3/site-packages/flax/core.py:8", "flax/core.py:8"),
-        ("/elsewhere/other.py:9", "/elsewhere/other.py:9"),
+        ("/elsewhere/lib/other.py:9", "lib/other.py:9"),
         ("(arguments)", "(arguments)"),
     ],
 )

@@ -104,6 +104,22 @@ class MemoryExplanation(_Screen):
         return Table(buffer for buffer in self.memory.buffers if buffer.color == self.space.color)
 
     @property
+    def needs(self) -> int:
+        """The bytes that must fit: the sum of all allocations."""
+        return self.space.size
+
+    @property
+    def peak_bytes(self) -> int:
+        """The bytes alive at the peak."""
+        return self.peak.size
+
+    @property
+    def temporaries(self) -> int:
+        """The bytes reserved for temporaries."""
+        found = self.memory.temporary_allocations(self.space.color)
+        return sum(allocation.size for allocation in found)
+
+    @property
     def timeline(self) -> Timeline | None:
         """The bytes alive at each step; None without live ranges."""
         return self.memory.timeline(self.space.color)

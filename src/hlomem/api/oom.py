@@ -90,13 +90,16 @@ def _best_advice(explanation: MemoryExplanation) -> str:
         except HlomemError:
             found = ()
         if found:
-            return _in_words(found[0])
+            return _in_words(found[0], is_exact=not memory.is_planned)
     hints = build_hints(memory, space)
     return f"up to {format_bytes(hints[0].size)}: {hints[0].what}" if hints else ""
 
 
-def _in_words(advice: Advice) -> str:
+def _in_words(advice: Advice, *, is_exact: bool) -> str:
+    """An advice in a line; what it saves is not known where the plan is not XLA's."""
+    how = advice.how.strip().partition("\n")[0]
+    if not is_exact:
+        return f"{advice.title}: {how}"
     least, most = format_bytes(advice.least), format_bytes(advice.most)
     saved = most if least == most else f"{least} to {most}"
-    how = advice.how.strip().partition("\n")[0]
     return f"{advice.title}; saves {saved} ({advice.method}): {how}"

@@ -109,5 +109,5 @@ def run(words: list[str]) -> int:
     except click.ClickException as error:
         message = io.StringIO()
         error.show(message)
-        say(message.getvalue().rstrip("\n"))
+        say(message.getvalue().rstrip("\n").replace(",\n\t", ", ").replace("\n\t", " "))
         return EXIT_USAGE

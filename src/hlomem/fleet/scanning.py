@@ -17,6 +17,7 @@ from hlomem.base.source import visible
 from hlomem.fleet.finding import UnitError, find_units
 from hlomem.fleet.known import Held, Known
 from hlomem.fleet.reading import ScanOptions, Task, UnitOutcome, encode_line, failed
+from hlomem.fleet.storage import require
 from hlomem.fleet.store import Store, check_run, make_store, now
 from hlomem.fleet.tables import Tables, merge_segments, write_segment
 from hlomem.fleet.workers import WorkerPool, open_pool, run_task
@@ -103,6 +104,7 @@ def scan(
         memory=memory,
         max_input=max_input(),
     )
+    require("duckdb", "a store")
     target = make_store(str(store))
     progress = Progress(store=str(store), run=check_run(run or day), date=day)
     with open_pool(workers or os.cpu_count() or 1, scheduler) as pool:

@@ -27,7 +27,7 @@ from hlomem.base.atomic_files import write_files
 from hlomem.base.errors import CommandError, HlomemError
 from hlomem.base.source import visible
 from hlomem.jax.compile.messages import Facts, Job
-from hlomem.jax.compile.parent import plan_unless_known
+from hlomem.jax.compile.parent import CompileError, plan_unless_known
 from hlomem.jax.target_kinds import parse_target
 from hlomem.machines.capacity import Capacity, parse_capacity
 from hlomem.report.data.fit import FitPlan, FitReport, FitRow
@@ -294,7 +294,11 @@ def _search(
             break
         words = ", ".join(f"{name}={chosen}" for name, chosen in own.items())
         words = f"{words}{': ' if words else ''}plan {len(plans) + 1} at {value}"
-        plans.append(planner.plan(own, value, partial(on_progress, words)))
+        try:
+            plans.append(planner.plan(own, value, partial(on_progress, words)))
+        except CompileError as error:
+            hint = f"it was tried at {value}; --start and --step choose the values, as in"
+            raise CompileError(f"{error}\n  {hint} --start 50 --step 50") from error
     edge = straddle({plan.value: Planned(plan.size, plan.fits) for plan in plans})
     base, per_item = _line(plans)
     return FitRow(

@@ -2,7 +2,9 @@
 
     hlomem.jax.memory(train_step, params, batch, target="tpu-v5e:2x2", jit={"donate_argnums": 0})
 
-A function or a Lowered is compiled for its dump; of a Compiled the executable has XLA's plan.
+A function or a Lowered is compiled once more, for its dump, which is read and removed; for a target
+that is not here until its plan is complete. A Compiled is not: XLA's plan is in the executable. JAX
+is used by its public functions and never changed.
 """
 
 from __future__ import annotations
@@ -46,6 +48,7 @@ def memory(
     (`hlomem.jax.targets()` lists them), by default the one JAX runs on.
     """
     stages = _stages()
+    subject = _unwrapped(subject, stages)
     chosen = None if target is None else parse_target(target)
     if isinstance(subject, stages.Compiled | stages.Lowered):
         _refuse(subject, arguments or keywords, jit, target)
@@ -53,6 +56,12 @@ def memory(
         return memory_of_compiled(subject)
     if not isinstance(subject, stages.Lowered):
         subject = lower(subject, arguments, keywords, chosen, jit)
+    if chosen is not None:
+        from hlomem.jax.compile.early_plan import plan_lowered  # noqa: PLC0415 - only for targets
+
+        early = plan_lowered(subject, chosen)
+        if early is not None:
+            return explained(early, chosen.machine, result_names(subject))
     return memory_of_lowered(subject, chosen)
 
 
@@ -95,6 +104,14 @@ def _stages() -> Any:
     except ImportError as error:
         problem = f"hlomem.jax.memory needs jax, which cannot be imported ({error})"
         raise MissingSoftwareError(f"{problem}\n  pip install 'hlomem[jax]'") from error
+
+
+def _unwrapped(subject: Any, stages: Any) -> Any:
+    """A stage of JAX's; nnx.jit and eqx.filter_jit wrap theirs."""
+    for name, kind in (("lowered", stages.Lowered), ("compiled", stages.Compiled)):
+        if isinstance(inner := getattr(subject, name, None), kind):
+            return inner
+    return subject
 
 
 def _refuse(subject: Any, arguments: Any, jit: Any, target: str | None) -> None:

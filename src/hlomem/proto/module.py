@@ -124,7 +124,10 @@ class ModuleReader:
 
     def tells_lines(self) -> bool:
         """Whether any instruction names the line it comes from."""
-        lines = parse_message("ModuleLines", self._data)
+        try:
+            lines = parse_message("ModuleLines", self._data)
+        except InputError as error:
+            raise self._links.error(error) from error
         lines.DiscardUnknownFields()
         return any(
             computation.SerializeToString().replace(_NO_LINE, b"").replace(_NO_METADATA, b"")

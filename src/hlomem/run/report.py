@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 TOP = 8
 """Limit of listed programs."""
+_WORTH_LISTING = 0.01
+"""Share of the largest program's memory below which programs are one row."""
 _MODULE = re.compile(r"module_\d+\.(.+?)(?:\.cl_\d+)?\.[\w.]*after_optimizations")
 
 
@@ -104,7 +106,9 @@ def _programs_of(outcome: RunOutcome) -> list[DumpedProgram]:
 def _draw_programs(programs: list[DumpedProgram], dropped: int) -> list[str]:
     count = plural(len(programs) + dropped, "program")
     lines = [f"{HEAD} {count} compiled, by what each reserves"]
-    lines += draw_list([program.sized for program in programs], TOP)
+    small = sum(program.size < _WORTH_LISTING * programs[0].size for program in programs)
+    most = len(programs) - small if small > 1 else len(programs)
+    lines += draw_list([program.sized for program in programs], min(TOP, most))
     if dropped:
         lines.append(f"{'':>12}  and {dropped} smaller ones, whose dumps exceeded the disk limit")
     largest, *others = programs

@@ -122,7 +122,7 @@ def measure(memory: MemoryExplanation, target: str | None, root: Path) -> Measur
 
 
 def relative_line(line: str, root: Path) -> str:
-    """A source line relative to the project, or to the installed packages."""
+    """A source line relative to the project, to the installed packages, or to its own folder."""
     for folder in ("/site-packages/", "/dist-packages/"):
         if folder in line:
             return line.rpartition(folder)[2]
@@ -132,7 +132,7 @@ def relative_line(line: str, root: Path) -> str:
     try:
         return f"{Path(path).relative_to(root).as_posix()}:{number}"
     except ValueError:
-        return line
+        return "/".join(Path(path).parts[-2:]) + f":{number}"
 
 
 def _versions(platform: str) -> dict[str, str]:

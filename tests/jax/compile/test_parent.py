@@ -15,13 +15,16 @@ import pytest
 import hlomem
 import hlomem.jax
 from hlomem.base.errors import CommandError
+from hlomem.jax.compile import parent
 from hlomem.jax.compile.messages import Facts, Job
 from hlomem.jax.compile.parent import CompileError, PlannedProgram, plan_in_child, plan_unless_known
+from hlomem.jax.compile.placeholder import plan_module
 from tests.jax import factories
 from tests.places import PACKAGE
 
 jax: Any = pytest.importorskip("jax", reason="jax is not installed; `make jax` runs these tests")
 
+hlo: Any = pytest.importorskip("jaxlib._hlo")
 HERE = "tests.jax.factories"
 
 
@@ -162,3 +165,43 @@ def test_a_child_ends_with_its_parent(tmp_path: Path, folders: Path) -> None:
     parent.send_signal(signal.SIGKILL)
     parent.wait()
     _assert_gone(running)
+
+
+def test_code_of_the_current_folder_is_imported_for_a_users_factory_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, mark = tmp_path / "here", tmp_path / "imported"
+    folder.mkdir()
+    for name in ("msgspec", "hashlib", "jax"):
+        (folder / f"{name}.py").write_text(f"open({str(mark)!r}, 'w')\n")
+    proto = bytes(hlo.hlo_module_from_text(MODULE).as_serialized_hlo_module_proto())
+    monkeypatch.setattr("sys.path", [place for place in sys.path if place])
+    monkeypatch.chdir(folder)
+    plan_module(proto, "cpu", "cpu")
+    assert not mark.exists()
+
+
+MODULE = """HloModule m, is_scheduled=true
+
+ENTRY %e {
+  %p = f32[8] parameter(0)
+  ROOT %c = f32[8] copy(%p)
+}
+"""
+
+
+def test_a_plan_whose_files_are_empty_is_not_taken(tmp_path: Path) -> None:
+    class Watched(parent._Child):
+        def __init__(self) -> None:
+            self._folder, self._mark, self._plan_sizes = tmp_path, ".mark", {}
+
+    (tmp_path / "dump").mkdir()
+    for end in (*parent._PLAN, ".mark"):
+        (tmp_path / "dump" / f"module_0001.f.{end}").touch()
+    child, facts = Watched(), Facts(module_name="f")
+    assert not child._is_planned(facts)
+    assert not child._is_planned(facts)
+    for end in parent._PLAN:
+        (tmp_path / "dump" / f"module_0001.f.{end}").write_text("whole")
+    assert not child._is_planned(facts)
+    assert child._is_planned(facts)

@@ -282,3 +282,91 @@ def _check(plain: Any, fitted: Any, outcome: log.Outcome, arguments: Any) -> Non
     for one, other in zip(expected, found, strict=True):
         scale = np.nanmax(np.abs(one), initial=0)
         np.testing.assert_allclose(other, one, rtol=0, atol=_LAST_BITS * scale)
+
+
+def _selective_scan(x: Any, weights: Any) -> Any:
+    """A state-space layer: chunks in a checkpointed scan, each an associative one."""
+
+    def mix(weights: Any) -> Any:
+        u, gate = jnp.split(x @ weights["in"], 2, -1)
+        dt = jax.nn.softplus(u @ weights["dt"])
+        into, out = jnp.split(u @ weights["bc"], 2, -1)
+        decays = jnp.exp(-dt[..., None] * jnp.exp(weights["a"]))
+        inputs = dt[..., None] * into[:, :, None] * u[..., None]
+
+        def join(left: Any, right: Any) -> Any:
+            return left[0] * right[0], left[1] * right[0] + right[1]
+
+        def chunked(part: Any) -> Any:
+            return part.reshape(2, 8, 16, 48, 8).swapaxes(0, 1)
+
+        def chunk(state: Any, parts: Any) -> Any:
+            decay, added = jax.lax.associative_scan(join, parts, axis=1)
+            states = decay * state[:, None] + added
+            return states[:, -1], states
+
+        parts = (chunked(decays), chunked(inputs))
+        _, states = jax.lax.scan(jax.checkpoint(chunk), jnp.zeros((2, 48, 8)), parts)
+        states = states.swapaxes(0, 1).reshape(2, 128, 48, 8)
+        mixed = jnp.einsum("btdn,btn->btd", states, out) * jax.nn.silu(gate)
+        return jnp.mean(jnp.square(mixed @ weights["out"] - x))
+
+    return jax.value_and_grad(mix)(weights)
+
+
+def test_a_number_that_cannot_be_met_costs_no_memory() -> None:
+    shapes = {"in": (48, 96), "dt": (48, 48), "a": (48, 8), "bc": (48, 16), "out": (48, 48)}
+    weights = {name: jnp.zeros(shape) for name, shape in shapes.items()}
+    arguments = (jnp.zeros((2, 128, 48)), weights)
+    plain = _compile(_selective_scan, arguments, ())
+    with optimize(platforms="cpu"):
+        alone = _compile(_selective_scan, arguments, ())
+    with optimize(fit=_limit(plain, 0.25), platforms="cpu"):
+        fitted = _compile(_selective_scan, arguments, ())
+    outcome = log.report().outcomes[-1]
+    assert outcome.missing
+    assert outcome.floor
+    assert outcome.after == fitted.memory_analysis().temp_size_in_bytes
+    assert outcome.after <= alone.memory_analysis().temp_size_in_bytes
+
+
+def _norm(x: Any) -> Any:
+    return x * jax.lax.rsqrt((x * x).mean(-1, keepdims=True) + 1e-6)
+
+
+def _gated(x: Any, weights: Any) -> Any:
+    x = _norm(x)
+    x = jax.nn.silu(x @ weights["up"])
+    return x @ weights["down"]
+
+
+def _scanned(weights: Any, x: Any) -> Any:
+    x, _ = jax.lax.scan(lambda x, layer: (_gated(x, layer), None), x, weights)
+    return (x**2).mean()
+
+
+def test_the_lines_of_what_a_loop_computes_again_are_the_users() -> None:
+    first = getsourcelines(_gated)[1]
+    lines = {
+        "rsqrt": getsourcelines(_norm)[1] + 1,
+        "silu": first + 2,
+        "logistic": first + 2,
+        "div": first + 2,
+    }
+    weights = {"up": jnp.zeros((4, 64, 256)), "down": jnp.zeros((4, 256, 64))}
+    with optimize(platforms="cpu", recompute=0.1) as optimization:
+        _compile(jax.grad(_scanned), (weights, jnp.zeros((8, 32, 64))), ())
+    [outcome] = optimization.report().improved
+    assert outcome.stacks
+    found = [place for place in outcome.again if any(f"{name}" in place for name in lines)]
+    assert found
+    for place in found:
+        [line] = {line for name, line in lines.items() if name in place}
+        assert place.startswith(f"test_budget.py:{line} "), outcome.again
+
+
+def test_a_number_that_nothing_helps_to_meet_is_said_with_the_reason() -> None:
+    outcome = log.Outcome("f", "cpu", "improved", 2_000_000, 1_999_900, bound=1_900_000)
+    said = str(outcome._replace(total=2_100_000, limit=1_000_000))
+    assert said.startswith("f (cpu): about as before, temporaries 1.91 MiB → 1.91 MiB")
+    assert "no order does with less than 1.81 MiB, no value whose recomputation" in said

@@ -29,3 +29,15 @@ def test_a_watcher_that_fails_does_not_end_the_compile(
     with caplog.at_level(logging.WARNING):
         hook._show("cpu", b"module")
     assert "a module of cpu was not seen: now" in caplog.text
+
+
+def test_a_program_lowered_before_somebody_watches_is_seen() -> None:
+    pytest.importorskip("jax.extend.xla", reason="this jax has no hook for passes")
+    lowered = jax.jit(lambda x: x * 2 + 1).lower(jax.ShapeDtypeStruct((8,), "float32"))
+    seen: list[hook.SeenModule] = []
+    hook.add(seen.append)
+    try:
+        lowered.compile()
+    finally:
+        hook.remove(seen.append)
+    assert [module.platform for module in seen] == ["cpu"]

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import gc
+import logging
+import subprocess
 import sys
 import threading
+import time
+import weakref
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -15,8 +20,10 @@ import pytest
 import hlomem.jax
 from hlomem import hlo
 from hlomem.base.errors import CommandError
-from hlomem.jax.pass_ import log, register
+from hlomem.jax.compile import parent
+from hlomem.jax.pass_ import hook, log, register
 from hlomem.jax.pass_.transform import Transform
+from hlomem.jax.target_kinds import parse_target
 
 jax: Any = pytest.importorskip("jax", reason="jax is not installed; `make jax` runs these tests")
 jnp: Any = pytest.importorskip("jax.numpy")
@@ -182,6 +189,86 @@ def test_the_cache_on_disk_neither_hides_the_pass_nor_outlives_it(tmp_path: Path
         cache.reset_cache()
 
 
+SECOND_PROCESS = """
+import sys, jax, hlomem.jax
+jax.config.update("jax_compilation_cache_dir", sys.argv[1])
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+hlomem.jax.optimize()
+"""
+
+
+def test_a_second_process_beside_a_cache_that_keeps_all_compiles(tmp_path: Path) -> None:
+    for _ in ("first", "second"):
+        line = [sys.executable, "-c", SECOND_PROCESS, str(tmp_path)]
+        done = subprocess.run(line, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+
+
+def test_the_key_of_the_cache_on_disk_names_where_the_pass_is_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    keys = pytest.importorskip("jax._src.cache_key")
+    seen = []
+    for platforms in ("cpu", ["cpu", "cuda"]):
+        monkeypatch.setattr(register, "_test_once", lambda *_: None)
+        monkeypatch.setattr(register, "put_pass", lambda *_: None)
+        monkeypatch.setattr(register, "clear_pass", lambda *_: None)
+        with hlomem.jax.optimize(platforms=platforms):
+            seen.append(keys.custom_hook())
+    assert seen[0] != seen[1]
+    assert "cuda" in seen[1]
+
+
+def test_what_a_compiler_may_still_hold_is_never_freed() -> None:
+    """A thread of the compiler may let the last reference to a callback go without the GIL."""
+    freed: list[str] = []
+    with hlomem.jax.optimize():
+        names = list(hook._callbacks)
+        held = hook._callbacks[names[-1]]
+        weakref.finalize(held, freed.append, "callback")
+        weakref.finalize(held.call, freed.append, "transform")
+    del held
+    gc.collect()
+    assert freed == ["transform"]
+
+
+def test_an_interrupt_inside_the_pass_is_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = _temporaries(_compile())
+    made: list[Any] = []
+
+    def interrupt(_: bytes) -> None:
+        raise KeyboardInterrupt
+
+    def work() -> None:
+        made.append(_compile())
+        time.sleep(10)
+
+    monkeypatch.setattr(hook, "_GRACE", 1.0)  # the compile is over by then
+    with hlomem.jax.optimize():
+        monkeypatch.setattr("hlomem.jax.pass_.transform.read_module", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            work()
+    assert [_temporaries(compiled) for compiled in made] == [plain]
+
+
+def test_a_handler_of_logs_that_raises_leaves_the_compile_alone() -> None:
+    class Broken(logging.Handler):
+        def emit(self, _: logging.LogRecord) -> None:
+            raise RuntimeError("no disk")
+
+    handler = Broken()
+    logging.getLogger("hlomem.jax").addHandler(handler)
+    logging.getLogger("hlomem.jax").setLevel(logging.INFO)
+    try:
+        with hlomem.jax.optimize():
+            _compile()
+    finally:
+        logging.getLogger("hlomem.jax").removeHandler(handler)
+        logging.getLogger("hlomem.jax").setLevel(logging.NOTSET)
+    assert hlomem.jax.report().improved
+
+
 def test_effects_and_donations_survive() -> None:
     def step(state: Any, x: Any) -> Any:
         hidden = [jnp.sort(state * w, axis=0) for w in (1.0, 2.0, 3.0, 4.0)]
@@ -246,6 +333,27 @@ def test_an_old_jax_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jax.extend.xla", None)
     with pytest.raises(hlomem.jax.UnsupportedJaxError, match=r"it is in jax 0\.10\.2 and later"):
         hlomem.jax.optimize()
+
+
+def test_auto_is_on_for_the_target_of_a_compile(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    monkeypatch.setenv("HLOMEM_TARGET", "tpu-v5e:2x2")
+    monkeypatch.setattr(register, "optimize", lambda **options: asked.append(options))
+    monkeypatch.delitem(sys.modules, "hlomem.jax.auto", raising=False)
+    import_module("hlomem.jax.auto")
+    del sys.modules["hlomem.jax.auto"]
+    assert asked == [{"target": "tpu-v5e:2x2"}]
+    assert parent._environment(parse_target("tpu-v5e:2x2"))["HLOMEM_TARGET"] == "tpu-v5e:2x2"
+
+
+def test_a_pass_tells_what_it_did_and_nothing_of_what_was_before() -> None:
+    with hlomem.jax.optimize() as first:
+        _compile()
+    with hlomem.jax.optimize() as second:
+        assert repr(second) == "<Optimization on for cpu: 0 improved, 0 B less>"
+        assert second.report().outcomes == ()
+    assert repr(first).startswith("<Optimization removed: 1 improved, ")
+    assert first.report() == hlomem.jax.report()
 
 
 def test_importing_auto_turns_it_on() -> None:

@@ -104,3 +104,20 @@ def test_the_roles_are_in_the_documents() -> None:
     text = (ROOT / "docs" / "cli.md").read_text()
     for role, meaning in roles.MEANING.items():
         assert f"| {role} | {meaning} |\n" in text
+
+
+@pytest.mark.parametrize(
+    ("path", "role"),
+    [
+        ("velocity", roles.ARGUMENTS),
+        ("opt_state[0].velocity", roles.OPTIMIZER),
+        ("kpages", roles.CACHE),
+        ("v_pages[3]", roles.CACHE),
+        ("frozen['layers']['w']", roles.WEIGHTS),
+        ("state['ema']['w']", roles.WEIGHTS),
+        ("state['ema_params']", roles.WEIGHTS),
+        ("table", roles.ARGUMENTS),
+    ],
+)
+def test_names_that_mislead_tell_no_role(path: str, role: str) -> None:
+    assert roles.role_of_argument(path) == role

@@ -60,6 +60,26 @@ def test_fragmentation_is_told_from_plain_lack() -> None:
     assert "MEM_FRACTION" in full.steps[0].command
 
 
+FRAGMENTED = """RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. Ran out of memory in memory space hbm. Used 46.62G of 15.48G hbm. Exceeded hbm capacity by 31.14G.
+
+Total hbm usage >= 47.14G:
+    reserved        530.00M
+    program          46.62G
+    arguments            0B
+
+Program hbm requirement 46.62G:
+    global           20.00M
+    HLO temp         46.60G (100.0% utilization: Unpadded (37.34G) Padded (37.34G), 19.9% fragmentation (9.26G))
+"""  # noqa: E501
+
+
+def test_fragmentation_is_not_padding() -> None:
+    oom = build_oom(read_oom(FRAGMENTED))
+    assert oom is not None
+    assert not any("padding" in finding for finding in oom.findings)
+    assert "9.26 GiB (19.9%) are holes between temporaries (fragmentation)" in oom.findings
+
+
 def test_no_share_of_the_device_helps_what_is_larger_than_it() -> None:
     oom = _explain("jaxlib-0.11.2-h200/one_large")
     assert not any("MEM_FRACTION" in step.command for step in oom.steps)

@@ -43,6 +43,20 @@ def test_a_compile_that_does_not_fit_says_how_much_is_missing_and_where_to_look(
     ]
 
 
+def test_a_plan_of_ours_says_xlas_number_and_promises_nothing() -> None:
+    failure = find_failure(ERROR.replace("23.90G", "24.50G"))
+    assert failure is not None
+    explained = hlomem.explain(BEFORE)
+    explained.memory.is_planned = True
+    note = describe_failure(explained, failure, "named", None).splitlines()
+    assert note[0].startswith(
+        "hlomem: train_step needs 24.50 GiB of HBM, 15.75 GiB available: 8.75"
+    )
+    assert note[1] == "  named; the plan is hlomem's own, of 23.90 GiB"
+    [advice] = [line for line in note if line.startswith("  best advice: ")]
+    assert "saves" not in advice
+
+
 def test_advice_is_tried_or_for_large_programs_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

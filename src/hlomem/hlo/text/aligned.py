@@ -49,6 +49,9 @@ class _OtherProgramError(Exception):
     """Two lines that say different things."""
 
 
+_INSTEAD = "where a compiler makes other programs for other sizes, `hlomem fit` compiles each"
+
+
 def align_texts(one: Source, other: Source) -> Iterator[Piece]:
     """The pieces of two texts, in order; tables of stack frames are those of the first."""
     header, rest = _parts(one.text)
@@ -69,7 +72,7 @@ def align_texts(one: Source, other: Source) -> Iterator[Piece]:
     if len(lines) != len(others):
         longer = one if len(lines) > len(others) else other
         start = min(position if longer is one else other_position, len(longer.text) - 1)
-        raise _refusal(longer, start, "the other program has no such line")
+        raise _refusal(longer, start, f"the other program has no such line; {_INSTEAD}")
 
 
 def _parts(text: str) -> tuple[str, int]:
@@ -92,7 +95,8 @@ def _aligned_line(
             for source, place in zip((one, other), places, strict=True)
         )
         where = f"{first} of {one.name}" if one.name != other.name else f"{first} of the first"
-        raise _refusal(other, places[1], f"{second} differs from {where}: {problem}") from None
+        said = f"{second} differs from {where}: {problem}; {_INSTEAD}"
+        raise _refusal(other, places[1], said) from None
 
 
 def _refusal(source: Source, start: int, problem: str) -> UnsupportedError:

@@ -14,6 +14,8 @@ from msgspec import Struct, field
 if TYPE_CHECKING:
     from pathlib import Path
 
+TARGET = "HLOMEM_TARGET"
+"""The variable of the child's environment that names the target of its compile."""
 FACTS, OUTCOME, OUTPUT, DUMP = "facts.json", "outcome.json", "output.txt", "dump"
 """The files and the folder of a job, in the folder it is given."""
 
@@ -29,6 +31,8 @@ class Job(Struct, frozen=True, kw_only=True):
     """Modules to import first: `hlomem.jax.auto` plans with the pass on."""
     has_fingerprint: bool = False
     """Whether facts are to have the program's fingerprint."""
+    is_from_here: bool = True
+    """Whether its modules may lie in the current folder; no code of that is imported else."""
 
 
 class Errand(Struct, frozen=True, kw_only=True):

@@ -127,15 +127,15 @@ class _Child:
         self._cpu_seconds = 0.0
         self._plan_sizes: dict[Path, int] = {}
         self._process = subprocess.Popen(  # noqa: S603 - Python itself
-            [sys.executable, "-c", _START, _PACKAGE_HOME],
+            [sys.executable, "-P", "-c", _START, _PACKAGE_HOME],
             stdin=subprocess.PIPE,
             stdout=self._output,
             stderr=subprocess.STDOUT,
-            env={**target.environment, **os.environ, **_ENVIRONMENT},
+            env=_environment(target),
             process_group=0,
         )
         assert self._process.stdin is not None
-        errand = messages.Errand(job=job, folder=str(folder), path=_search_path())
+        errand = messages.Errand(job=job, folder=str(folder), path=_search_path(job))
         with suppress(BrokenPipeError):  # it may have died already, which `wait` finds
             self._process.stdin.write(msgspec.json.encode(errand) + b"\n")
             self._process.stdin.flush()
@@ -188,7 +188,7 @@ class _Child:
         self._cpu_seconds = cpu_seconds
 
     def _is_planned(self, facts: messages.Facts) -> bool:
-        """Whether the next file is there, and those of the plan are not growing any more."""
+        """Whether the next file is there, and those of the plan are not empty and do not grow."""
         if not self._mark:
             return False
         ours = f".{facts.module_name}."
@@ -196,7 +196,8 @@ class _Child:
         marks = [path for path in found if path.name.endswith(self._mark)]
         plan = {path: path.stat().st_size for path in found if path.name.endswith(_PLAN)}
         before, self._plan_sizes = self._plan_sizes, plan
-        return bool(marks) and len(plan) == len(_PLAN) and plan == before
+        is_whole = len(plan) == len(_PLAN) and all(plan.values()) and plan == before
+        return bool(marks) and is_whole
 
     def _end(self) -> None:
         """Nothing of it runs after this."""
@@ -264,13 +265,17 @@ class _Child:
         return "".join(f"\n  {visible(line)}" for line in last)
 
 
+def _environment(target: Target) -> dict[str, str]:
+    return {**target.environment, **os.environ, **_ENVIRONMENT, messages.TARGET: target.name}
+
+
 def _kill_group(pid: int) -> None:
     with suppress(ProcessLookupError, PermissionError):  # no process is left in it
         os.killpg(pid, signal.SIGKILL)
 
 
-def _search_path() -> list[str]:
-    """The folders this process finds modules in, and the one it runs in."""
+def _search_path(job: messages.Job) -> list[str]:
+    """The folders this process finds modules in, and the one it runs in if the job may need it."""
     here = str(Path.cwd())
     path = [place or here for place in sys.path]
-    return path if here in path else [here, *path]
+    return path if here in path or not job.is_from_here else [here, *path]

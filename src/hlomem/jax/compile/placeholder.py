@@ -59,13 +59,23 @@ def interface_of(module: HloModule) -> Interface:
     )
 
 
-def plan_module(proto: bytes, target: str, platform: str) -> Dump:
-    """A compiler's plan of a module in the order it has, made in a child."""
+def plan_module(
+    proto: bytes,
+    target: str,
+    platform: str,
+    *,
+    has_same_layouts: bool = False,
+) -> Dump:
+    """A compiler's plan of a module in the order it has, made in a child.
+
+    `has_same_layouts` refuses one whose arguments or results are not in the layouts and memory that
+    the compiler gives those of a program that asks for none.
+    """
     with TemporaryDirectory(prefix="hlomem-") as folder:
         file = Path(folder) / "module.pb"
         file.write_bytes(proto)
-        settings = {"module": str(file), "platform": platform}
-        job = Job(factory=FACTORY, target=target, settings=settings)
+        settings = {"module": str(file), "platform": platform, "is_strict": has_same_layouts}
+        job = Job(factory=FACTORY, target=target, settings=settings, is_from_here=False)
         return plan_in_child(job, timeout=MAX_SECONDS).dump
 
 
@@ -82,7 +92,9 @@ def planned_bytes(target: str, platform: str, proto: bytes) -> int:
     return temporaries_of(plan_module(proto, target, platform))
 
 
-def program(devices: Sequence[Any], module: str, platform: str) -> tuple[Any, tuple[Any, ...]]:
+def program(
+    devices: Sequence[Any], module: str, platform: str, *, is_strict: bool = False
+) -> tuple[Any, tuple[Any, ...]]:
     """The factory: a function and its arguments, with the hook in place for its compile."""
     proto = Path(module).read_bytes()
     interface = interface_of(read_module(proto))
@@ -94,8 +106,16 @@ def program(devices: Sequence[Any], module: str, platform: str) -> tuple[Any, tu
         made = tuple(jax.numpy.zeros(shape, name) for shape, name in interface.results)
         return made if interface.is_tuple else made[0]
 
+    if is_strict:  # the dump is to have the name of the program
+        hlomem_placeholder.__name__ = name_of(proto).removeprefix("jit_")
+    wanted = f"jit_{hlomem_placeholder.__name__}"
+
     def replace(given: bytes) -> bytes | None:
-        return proto if name_of(bytes(given)).endswith(hlomem_placeholder.__name__) else None
+        if name_of(bytes(given)) != wanted:
+            return None
+        if is_strict and _outside(read_module(bytes(given))) != _outside(read_module(proto)):
+            raise CommandError("its arguments or results have layouts of their own")
+        return proto
 
     put_pass(import_module("jax.extend.xla"), replace, _HOOK, platform)
     sharding = _everywhere(jax, devices, interface.partitions)
@@ -104,6 +124,11 @@ def program(devices: Sequence[Any], module: str, platform: str) -> tuple[Any, tu
     )
     jitted = jax.jit(hlomem_placeholder, keep_unused=True, out_shardings=sharding)
     return jitted, arguments
+
+
+def _outside(module: HloModule) -> list[str]:
+    """The arguments and results with their layouts."""
+    return [str(part.shape) for part in (*module.entry.parameters, module.entry.root)]
 
 
 def _everywhere(jax: Any, devices: Sequence[Any], partitions: int) -> Any:

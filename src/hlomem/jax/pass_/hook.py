@@ -9,8 +9,10 @@ about to be compiled: it initialises JAX's backends, which must not happen early
 from __future__ import annotations
 
 import itertools
+import sys
+from _thread import interrupt_main
 from importlib import import_module
-from threading import RLock
+from threading import RLock, Timer
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hlomem.jax.pass_.log import logger
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
 ABOUT_TO_COMPILE = "/jax/core/compile/jaxpr_to_mlir_module_duration"
 """JAX's event after a program was lowered: what follows is the compile."""
+_GRACE = 0.1
+"""Seconds after which the compiler has surely gone on."""
 _PLUGINS = ("tpu", "cuda", "rocm")
 """Compilers that may be there without devices, for programs that run elsewhere."""
 
@@ -32,6 +36,24 @@ class SeenModule(NamedTuple):
     """A serialized HloModuleProto."""
 
 
+class _Callback:
+    """A function that a compiler calls, until it is let go."""
+
+    def __init__(self, call: Callable[[bytes], bytes | None]) -> None:
+        self.call: Callable[[bytes], bytes | None] | None = call
+
+    def __call__(self, proto: bytes) -> bytes | None:
+        call = self.call
+        try:
+            return None if call is None else call(proto)
+        except (KeyboardInterrupt, SystemExit):  # would end the compile as an error of XLA
+            _interrupt_later()
+            return None
+
+
+_callbacks: dict[tuple[str, str], _Callback] = {}
+"""By name and platform, all that were ever registered: a thread of the compiler may drop the last
+reference to one without holding Python's lock, a crash. So they live as long as the process."""
 _numbers = itertools.count(1)
 _lock = RLock()
 _watchers: tuple[Callable[[SeenModule], None], ...] = ()
@@ -40,17 +62,30 @@ _hooks: dict[str, str] = {}
 """By platform the name of the hook that is in."""
 
 
-def put_pass(extension: Any, callback: Any, name: str, platform: str) -> None:
-    """Have a platform's compiler call a function with every module it has scheduled."""
-    stage = extension.PipelineStage.POST_SCHEDULER
+def _interrupt_later() -> None:
+    """Interrupt the main thread, as Ctrl-C did, once the compiler has gone on."""
+    timer = Timer(_GRACE, interrupt_main)
+    timer.daemon = True
+    timer.start()
+
+
+def put_pass(
+    extension: Any, call: Callable[[bytes], bytes | None], name: str, platform: str
+) -> None:
+    """Let a platform's compiler call a function with every module it has scheduled."""
+    callback = _Callback(call)
+    _callbacks[name, platform] = callback
     extension.register_hlo_module_transformation(
-        callback, name=name, stage=stage, platforms=platform
+        callback, name=name, stage=extension.PipelineStage.POST_SCHEDULER, platforms=platform
     )
 
 
 def clear_pass(extension: Any, name: str, platform: str) -> None:
-    stage = extension.PipelineStage.POST_SCHEDULER
-    extension.clear_hlo_module_transformation(name, stage=stage, platforms=platform)
+    """Let it call that function no more; what it holds is let go."""
+    extension.clear_hlo_module_transformation(
+        name, stage=extension.PipelineStage.POST_SCHEDULER, platforms=platform
+    )
+    _callbacks[name, platform].call = None
 
 
 def add(watcher: Callable[[SeenModule], None]) -> None:
@@ -61,6 +96,8 @@ def add(watcher: Callable[[SeenModule], None]) -> None:
         if len(_watchers) == 1:
             monitoring: Any = import_module("jax.monitoring")
             monitoring.register_event_duration_secs_listener(_listen)
+            if _has_backends():  # a program may be lowered already
+                _put_in()
 
 
 def remove(watcher: Callable[[SeenModule], None]) -> None:
@@ -79,6 +116,13 @@ def _listen(event: str, _: float, **__: Any) -> None:
         with _lock:
             if _watchers:
                 _put_in()
+
+
+def _has_backends() -> bool:
+    """Whether JAX has initialised its backends; False where this JAX does not say."""
+    bridge: Any = sys.modules.get("jax._src.xla_bridge")
+    ask = getattr(bridge, "backends_are_initialized", None)
+    return bool(ask is not None and ask())
 
 
 def _put_in() -> None:

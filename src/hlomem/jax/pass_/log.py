@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from contextlib import suppress
 from threading import Lock
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -13,6 +14,8 @@ from hlomem.report.screens.text import percent
 logger = logging.getLogger("hlomem.jax")
 MAX_OUTCOMES = 1000
 """The latest programs that are remembered."""
+_WORTH_SAYING = 0.001
+"""Smallest share of temporaries that makes a program an improved one in words."""
 MAX_LINES = 2
 """Lines of the user's code that a report of one program names."""
 
@@ -75,8 +78,9 @@ class Outcome(NamedTuple):
         return 0 if self.limit is None else max(self.total - self.limit, 0)
 
     def __str__(self) -> str:
-        head = f"{self.program} ({self.platform}): {self.kind}"
         if self.kind == "improved":
+            word = "improved" if self._is_worth_saying else "about as before"
+            head = f"{self.program} ({self.platform}): {word}"
             saved = percent(self.before - self.after, self.before)
             sizes = f"{format_bytes(self.before)} → {format_bytes(self.after)}, -{saved}"
             has_price = self.time_ratio != 1 or self.clones or self.stacks
@@ -85,7 +89,12 @@ class Outcome(NamedTuple):
             away = f", {self._away()}" if self.moves else ""
             rest = f"{again}{away}{slower}{self._fitness()}"
             return f"{head}, temporaries {sizes}{rest}, {self.seconds:.2f} s"
+        head = f"{self.program} ({self.platform}): {self.kind}"
         return f"{head}{', ' if self.reason else ''}{self.reason}{self._fitness()}"
+
+    @property
+    def _is_worth_saying(self) -> bool:
+        return self.before - self.after >= _WORTH_SAYING * self.before
 
     def _again(self) -> str:
         share = percent(self.flops, self.program_flops)
@@ -109,8 +118,15 @@ class Outcome(NamedTuple):
             if self.limit < self.floor:
                 size = format_bytes(self.floor)
                 least = f"; recomputation cannot go below {size}, for {self.hungriest} alone"
-            return f", {sizes}: {format_bytes(self.missing)} too much{least}"
+            return f", {sizes}: {format_bytes(self.missing)} too much{least or self._why()}"
         return f", {sizes}: fits"
+
+    def _why(self) -> str:
+        """Why a program is too large that was left as it is, but for its order."""
+        if self.clones or self.stacks or self.moves:
+            return ""
+        order = f"no order does with less than {format_bytes(self.bound)}, " if self.bound else ""
+        return f"; {order}no value whose recomputation would save memory was found"
 
 
 class Report(NamedTuple):
@@ -141,6 +157,8 @@ class Report(NamedTuple):
 
 
 _outcomes: deque[Outcome] = deque(maxlen=MAX_OUTCOMES)
+_state = {"recorded": 0}
+"""How many outcomes there have been, forgotten ones included."""
 _lock = Lock()
 
 
@@ -148,14 +166,28 @@ def record(outcome: Outcome) -> None:
     """Remember what came of a program, and log it."""
     with _lock:
         _outcomes.append(outcome)
+        _state["recorded"] += 1
     level = logging.WARNING if outcome.kind == "failed" else logging.INFO
-    logger.log(level, "%s", outcome)
+    with suppress(Exception):  # of a user's handler: it would end the user's compile
+        logger.log(level, "%s", outcome)
 
 
 def report() -> Report:
     """The outcome for every program compiled since the process began, or since `forget`."""
     with _lock:
         return Report(tuple(_outcomes))
+
+
+def recorded() -> int:
+    """The number of outcomes so far."""
+    return _state["recorded"]
+
+
+def report_since(number: int) -> Report:
+    """Those after that many, as far as they are remembered."""
+    with _lock:
+        count = min(_state["recorded"] - number, len(_outcomes))
+        return Report(tuple(_outcomes)[len(_outcomes) - count :])
 
 
 def forget() -> None:

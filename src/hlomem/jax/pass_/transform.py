@@ -143,13 +143,21 @@ class Transform:
         before = program.start().temporaries
         if before < self._limits.min_bytes:
             return Answer(None, outcome._replace(before=before, after=before, reason="small"))
-        found, fits = self._find_order(program)
-        found, ordered = self._reorder(found, outcome)
-        answer = self._recompute(found, ordered, fits)
-        if answer.proto is ordered.proto:  # else checkers were asked about all of it
-            answer = _check_order(found, answer)
+        answer = self._change(*self._find_order(program), outcome, self._limits.fit)
+        if self._is_exact and answer.outcome.missing:  # then at least as good as without a number
+            plain = self._change(find_order(program, is_checked=False), [], outcome, None)
+            answer = _smaller(answer, plain, other_bytes(program.stages))
         seconds = time.thread_time() - start
         return answer._replace(outcome=answer.outcome._replace(seconds=seconds))
+
+    def _change(
+        self, found: Candidate, fits: list[Candidate], outcome: Outcome, limit: int | None
+    ) -> Answer:
+        """The program in the order found, and with values recomputed."""
+        found, ordered = self._reorder(found, outcome)
+        answer = self._recompute(found, ordered, fits, limit)
+        # Else checkers were asked about all of it.
+        return _check_order(found, answer) if answer.proto is ordered.proto else answer
 
     def _refuse(self, module: HloModule) -> Outcome | None:
         """The outcome for a module that is not looked at; None for any other."""
@@ -167,12 +175,12 @@ class Transform:
     def _find_order(self, program: Program) -> tuple[Candidate, list[Candidate]]:
         """The program in an order, not checked yet, at little cost where none fits; and fits."""
         limit = self._limits.fit
-        if limit is not None:
+        if limit is not None and self._is_exact:
             found = find_order(program, "low", is_checked=False)
             bound = None if found.order is None else found.order.bound
             if bound is not None and other_bytes(program.stages) + bound > limit:
                 return found, []
-            if found.total > limit and self._is_exact:
+            if found.total > limit:
                 fits = find_fits(found, limit)
                 made = choose_cheapest(fits, limit)
                 if made is not None and made.total <= limit and made.is_cheap:
@@ -197,9 +205,10 @@ class Transform:
         outcome = outcome._replace(kind="improved", time_ratio=ratio)
         return found, Answer(write_candidate(found), outcome)
 
-    def _recompute(self, found: Candidate, answer: Answer, fits: list[Candidate]) -> Answer:
+    def _recompute(
+        self, found: Candidate, answer: Answer, fits: list[Candidate], limit: int | None
+    ) -> Answer:
         """Fit the memory budget, if any; else recompute what is almost free."""
-        limit = self._limits.fit
         if limit is not None:
             tried = other_bytes(found.given.stages) + answer.outcome.after
             total = found.total if self._is_exact else tried
@@ -275,6 +284,18 @@ class Transform:
             time_ratio=outcome.time_ratio * model_moves(start.plan, moves),
         )
         return Answer(tried.best.written.data, outcome)
+
+
+def _smaller(fitted: Answer, plain: Answer, others: int) -> Answer:
+    """The answer without a number, told as one that misses it, where it needs less."""
+    total = others + plain.outcome.after
+    if total >= fitted.outcome.total:
+        return fitted
+    said = fitted.outcome
+    told = plain.outcome._replace(
+        total=total, limit=said.limit, floor=said.floor, hungriest=said.hungriest
+    )
+    return Answer(plain.proto, told)
 
 
 def _attempt(change: Callable[[], Answer], answer: Answer) -> Answer:

@@ -206,7 +206,7 @@ class BufferBuilder:
             if placed.allocation.parameter is None or placed.value.is_phi:
                 continue
             text = self._joined.printed.get(placed.value.name)
-            if text is not None and text.opcode == "parameter" and (name := text.op_name):
+            if text is not None and text.opcode == "parameter" and (name := _path(text.op_name)):
                 names[placed.allocation.index] = name
         return names
 
@@ -260,6 +260,11 @@ def padding_of(shape_text: str, size: int) -> int:
         return max(0, size - unpadded_size(shape))
     except HlomemError:
         return 0
+
+
+def _path(op_name: str) -> str:
+    """The name of an argument; empty for that of an operation, which a pass may have given it."""
+    return "" if op_name.startswith(("jit(", "pjit(")) and "/" in op_name else op_name
 
 
 def _parameter_number(parameter: Parameter) -> str:

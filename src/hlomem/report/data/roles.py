@@ -118,13 +118,13 @@ def is_copy(name: str, opcode: Opcode) -> bool:
 _PATH_NAME = lazy_pattern(r"[A-Za-z_]\w*")
 _ARGUMENT_NAMES = {
     OPTIMIZER: (
-        r"\w*opt(?:imizer|im)?_?states?|opt|optimizer\w*|optim|mu|nu|trace|momentum\w*|velocit\w+"
+        r"\w*opt(?:imizer|im)?_?states?|opt|optimizer\w*|optim|mu|nu|trace|momentum\w*"
         r"|exp_avg\w*|adam\w*"
     ),
-    CACHE: r"\w*cache[sd]?(?:_\w+)?|past_key\w*|kv\w*",
+    CACHE: r"\w*cache[sd]?(?:_\w+)?|past_key\w*|kv\w*|[kv]_?pages?",
     WEIGHTS: (
         r"\w*params?|parameters|\w*weights?|model|net|variables|batch_stats|kernel|bias|embedding\w*"
-        r"|theta|w[qkvoi]?\d*"
+        r"|theta|w[qkvoi]?\d*|frozen\w*|lora\w*|ema\w*|\w*_ema"
     ),
     INPUTS: (
         r"batch\w*|tokens?|\w*inputs?(?:_ids)?|[xy]s?\d*|images?|labels?|targets?|\w*mask|ids|data"

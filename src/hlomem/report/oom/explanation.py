@@ -232,7 +232,7 @@ def _about_padding(failure: Failure, log: OomLog, groups: tuple[BufferGroup, ...
         for part in breakdown.parts
         if part.unpadded is not None
     ]
-    lost = sum(part.size - (part.unpadded or 0) for part in parts)
+    lost = sum((part.padded or part.size) - (part.unpadded or 0) for part in parts)
     total = sum(part.size for part in parts)
     if not parts:
         lost, total = sum(one.padding for one in groups), sum(one.size for one in groups)

@@ -52,6 +52,10 @@ class BreakdownPart(Record, frozen=True, kw_only=True):
     size: int
     unpadded: int | None = None
     """Without padding, if known."""
+    padded: int | None = None
+    """With padding, without the holes between buffers, if known."""
+    fragmentation: int | None = None
+    """Bytes of those holes, if known."""
 
 
 class Breakdown(Record, frozen=True, kw_only=True):
@@ -298,6 +302,8 @@ _HEADS = (
 )
 _PART = re.compile(rf"\s+([A-Za-z][\w /()-]{{0,80}}?):?\s+({_SIZE}|unknown size)(.*)$")
 _UNPADDED = re.compile(rf"Unpadded \(({_SIZE})\)")
+_PADDED = re.compile(rf" Padded \(({_SIZE})\)")
+_FRAGMENTED = re.compile(rf"% fragmentation \(({_SIZE})\)")
 _TOTALS = frozenset({"total allocation", "total fragmentation", "preallocated temp fragmentation"})
 _HOLES = ("preallocated temp fragmentation", "total fragmentation")
 
@@ -319,8 +325,16 @@ def _breakdown(name: str, total: str, parts: list[BreakdownPart]) -> Breakdown:
         name=name,
         total=stated[0] if stated else None,
         parts=tuple(part for part in parts if part.name not in _TOTALS),
-        fragmentation=next((part.size for part in parts if part.name in _HOLES), None),
+        fragmentation=next(_holes(parts), None),
     )
+
+
+def _holes(parts: list[BreakdownPart]) -> Iterator[int]:
+    for part in parts:
+        if part.name in _HOLES:
+            yield part.size
+        elif part.fragmentation is not None:
+            yield part.fragmentation
 
 
 def _parts(lines: list[_Line]) -> Iterator[BreakdownPart]:
@@ -328,13 +342,19 @@ def _parts(lines: list[_Line]) -> Iterator[BreakdownPart]:
         found = _PART.match(text)
         if found is None:
             return
-        unpadded = _UNPADDED.search(found[3])
         if found[2] != "unknown size":
             yield BreakdownPart(
                 name=found[1],
                 size=parse_printed_size(found[2]),
-                unpadded=parse_printed_size(unpadded[1]) if unpadded else None,
+                unpadded=_size_in(_UNPADDED, found[3]),
+                padded=_size_in(_PADDED, found[3]),
+                fragmentation=_size_in(_FRAGMENTED, found[3]),
             )
+
+
+def _size_in(pattern: re.Pattern[str], text: str) -> int | None:
+    found = pattern.search(text)
+    return parse_printed_size(found[1]) if found else None
 
 
 _STARTS = re.compile(rf"^\s*(?:\d+\. Size: ({_SIZE})|Buffer \d+:)\s*$")

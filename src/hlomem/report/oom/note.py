@@ -37,7 +37,8 @@ class Remark(Record, frozen=True, kw_only=True):
 
 def draw_note(memory: MemoryView, space: Space, failure: Failure, remark: Remark) -> list[str]:
     lines = [f"{HEAD} {_needs(memory, space, failure)}"]
-    reason = [remark.reason, "the plan is hlomem's own" if memory.is_planned else ""]
+    own = f"the plan is hlomem's own, of {format_bytes(space.size)}" if memory.is_planned else ""
+    reason = [remark.reason, own]
     if any(reason):
         lines.append(f"  {'; '.join(filter(None, reason))}")
     lines += _roles(memory, space)
@@ -51,12 +52,14 @@ def draw_note(memory: MemoryView, space: Space, failure: Failure, remark: Remark
 
 def _needs(memory: MemoryView, space: Space, failure: Failure) -> str:
     name = short_program(memory.dump.title).removeprefix("jit_")
-    words = f"{name} needs {format_bytes(space.size)} of {space_label(space.name)}"
+    is_told = failure.moment == "compile" and failure.needed is not None and memory.is_planned
+    size = failure.needed if is_told and failure.needed is not None else space.size
+    words = f"{name} needs {format_bytes(size)} of {space_label(space.name)}"
     if memory.device_count > 1:
         words += f" on each of {memory.device_count} devices"
     if failure.moment == "compile" and failure.available is not None:
         words += f", {format_bytes(failure.available)} available"
-        missing = space.size - failure.available
+        missing = size - failure.available
         words += f": {format_bytes(missing)} too much" if missing > 0 else ""
     elif failure.needed is not None:
         words += f"; {format_bytes(failure.needed)} at once could not be allocated"

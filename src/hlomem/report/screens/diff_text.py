@@ -22,6 +22,8 @@ from hlomem.view.shapes import parse_shape_or_none
 if TYPE_CHECKING:
     from hlomem.report.data.diff import Diff, DiffRow, Side
 
+_PLACES = frozenset({"line", "holes", "results' memory"})
+"""Kinds of causes that are no changes of a program."""
 TOP_CAUSES = 5
 TOP_ROWS = 10
 _BAR = 10
@@ -49,6 +51,9 @@ def draw_diff(diff: Diff, width: int) -> list[Line]:
     if more := len(diff.causes) - len(causes):
         size = diff.delta - sum(cause.delta for cause in causes)
         lines.append([(f"  {signed(size):>11}  in {plural(more, 'other way')}", "dim")])
+    if sum(cause.kind not in _PLACES for cause in causes) > 1:
+        note = "of these changes together; one alone may save more or less"
+        lines.append([(f"  {signed(diff.delta):>11}  {note}", "dim")])
     return [*lines, *_waterfall(diff, width)]
 
 

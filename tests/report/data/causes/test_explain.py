@@ -151,13 +151,13 @@ DONATED = [each for each in CHANGES if each.kind == "donation" and each.before.s
 @pytest.mark.parametrize("change", DONATED, ids=str)
 def test_a_donation_has_the_bytes_that_jax_says_are_aliased(change: Change) -> None:
     before, after = _analysis(change, "alias_size_in_bytes")
-    assert _diff(change).causes[0].delta == before - after
+    assert _diff(change).causes[0].direct == before - after
 
 
 def test_an_offload_has_the_bytes_that_jax_says_are_on_the_host() -> None:
     (change,) = [change for change in CHANGES if change.kind == "offload"]
     before, after = _analysis(change, "host_temp_size_in_bytes")
-    assert _diff(change).causes[0].delta == before - after
+    assert _diff(change).causes[0].direct == before - after
 
 
 @each_change

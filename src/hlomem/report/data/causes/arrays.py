@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
+from hlomem.base.sizes import format_bytes
 from hlomem.report.data import roles
 from hlomem.report.data.causes.cause import Finding
 from hlomem.report.data.causes.comparison import Comparison, at_line, name_arguments
@@ -15,9 +16,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
 
     from hlomem.hlo.shape import Shape
+    from hlomem.report.data.memory import Buffer
 
 
 _CAST = "convert_element_type"
+_MOST = 0.5
+"""Share of the difference that makes a layout its cause."""
 
 
 class _Retype(NamedTuple):
@@ -209,6 +213,41 @@ def _order(shape: Shape) -> tuple[int, ...]:
 def _with_order(shape: Shape) -> str:
     order = ",".join(map(str, _order(shape)))
     return f"{shape.text_without_layout}{{{order}}}"
+
+
+def find_padding(comparison: Comparison) -> Iterator[Finding]:
+    """Arrays whose layout changed with their padding, where they have most of the difference."""
+    nets: Counter[tuple[str, str]] = Counter()
+    for entry in comparison.entries:
+        before, after = entry.change.before, entry.change.after
+        if before and after and before.padding != after.padding and _is_same_array(before, after):
+            nets[before.shape, after.shape] += entry.size
+    total = sum(entry.size for entry in comparison.entries)
+    for (old, new), size in nets.most_common() + nets.most_common()[::-1]:
+        if total and size / total >= _MOST:
+            word = f"{format_bytes(abs(size))} of padding {'more' if size > 0 else 'less'}"
+            yield Finding(
+                kind="layout",
+                text=f"another layout: {_untiled(old)} became {_untiled(new)}, {word}",
+                claims=lambda entry, key=(old, new): _shapes(entry) == key,  # type: ignore[misc]
+                adds_operations=True,
+            )
+            return
+
+
+def _is_same_array(one: Buffer, other: Buffer) -> bool:
+    return one.shape != other.shape and array_of_buffer(one) == array_of_buffer(other)
+
+
+def _shapes(entry: Entry) -> tuple[str, str] | None:
+    before, after = entry.change.before, entry.change.after
+    return (before.shape, after.shape) if before and after else None
+
+
+def _untiled(shape: str) -> str:
+    """A shape with the order of its dimensions, without tiles."""
+    head, colon, _ = shape.partition(":")
+    return f"{head}}}" if colon else head
 
 
 def _layout_finding(what: str) -> Finding:

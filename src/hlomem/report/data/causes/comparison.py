@@ -87,7 +87,7 @@ class Comparison:
         Only the first dimension of several model arguments changes, and it is a loop's trip count,
         or, where trip counts are unknown, a loop slices these arguments.
         """
-        models = [pair for pair in self.resized if is_model(pair.after)]
+        models = [p for p in self.resized if is_stored(p.after)] or self._unlike_stacks
         changes = {
             (position, *sizes)
             for pair in models
@@ -96,9 +96,40 @@ class Comparison:
         if len(changes) != 1 or len(models) == 1:
             return None
         ((position, old, new),) = changes
-        is_counted = old in self.before.trip_counts and new in self.after.trip_counts
         is_looped = any(pair.before.is_carried and pair.after.is_carried for pair in models)
-        return (old, new) if position == 0 and (is_counted or is_looped) else None
+        is_run = self._is_counted(old, new) or is_looped
+        return (old, new) if position == 0 and is_run else None
+
+    @cached_property
+    def length(self) -> tuple[int, int] | None:
+        """The steps of a loop before and after: the first dimension of what it is run over."""
+        found = {
+            pair.changed_dimensions[0]
+            for pair in self.resized
+            if 0 in pair.changed_dimensions and not is_stored(pair.after)
+        }
+        counted = [s for s in found if self._is_counted(*s) and s != self.stacked]
+        return counted[0] if len(counted) == 1 else None
+
+    @property
+    def _unlike_stacks(self) -> list[ArgumentPair]:
+        """Arguments a loop runs over that are no time series: those have a batch in common."""
+        found = [
+            pair
+            for pair in self.resized
+            if self._is_counted(*pair.changed_dimensions.get(0, (0, 0)))
+        ]
+        return found if len({pair.after.array.dimensions[1:2] for pair in found}) > 1 else []
+
+    def _is_counted(self, old: int, new: int) -> bool:
+        """Whether loops run so many times."""
+        return old in self.before.trip_counts and new in self.after.trip_counts
+
+    def leading(self, pair: ArgumentPair) -> int:
+        """The first dimension of an argument that no loop runs over."""
+        sides = zip(pair, self.programs, strict=True)
+        is_run_over = all(side.array.dimensions[0] in its.trip_counts for side, its in sides)
+        return int(is_run_over and len(pair.after.array.dimensions) > 1)
 
     @cached_property
     def is_same_text(self) -> bool:
@@ -163,7 +194,14 @@ class Comparison:
 
 
 def is_model(argument: ProgramArgument) -> bool:
-    return argument.role == roles.OPTIMIZER or _MODEL_NAME.search(argument.tree) is not None
+    """Whether an argument belongs to the model or its optimizer, by name."""
+    is_named = _MODEL_NAME.search(argument.tree) is not None
+    return is_named or argument.role in {roles.OPTIMIZER, roles.WEIGHTS}
+
+
+def is_stored(argument: ProgramArgument) -> bool:
+    """Whether it has a part for every layer: of the model, or a cache."""
+    return is_model(argument) or argument.role == roles.CACHE
 
 
 def name_arguments(wanted: Sequence[ProgramArgument], everything: Iterable[ProgramArgument]) -> str:

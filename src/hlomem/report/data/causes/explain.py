@@ -15,6 +15,7 @@ from hlomem.report.data.causes.arrays import (
     find_dtypes,
     find_inner_dtypes,
     find_layouts,
+    find_padding,
 )
 from hlomem.report.data.causes.cause import Cause, CauseKind, Finding
 from hlomem.report.data.causes.comparison import Comparison
@@ -24,14 +25,21 @@ from hlomem.report.data.causes.compilers import (
     find_recompiled,
     find_versions,
 )
-from hlomem.report.data.causes.kept import find_donation, find_offload, find_recomputation
+from hlomem.report.data.causes.kept import (
+    find_carried,
+    find_donation,
+    find_offload,
+    find_recomputation,
+)
 from hlomem.report.data.causes.ledger import Change, Entry, Ledger, SharedOut, booked
 from hlomem.report.data.causes.operations import OperationReader
 from hlomem.report.data.causes.program import ComparedProgram
 from hlomem.report.data.causes.sizes import (
+    find_arguments,
     find_dimensions,
     find_inner_dimensions,
     find_layers,
+    find_lengths,
     find_loops,
     find_sharding,
 )
@@ -43,6 +51,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 
+_MAY_EXPLAIN_ANYTHING = frozenset({"version", "backend", "offload"})
 _MINOR = 0.1
 """Fraction of the largest cause below which a finding does not precede lines."""
 
@@ -57,7 +66,6 @@ def find_causes(before: SharedOut, after: SharedOut, changes: Sequence[Change]) 
     shown = [ledger.take(finding.claims) for finding in findings]
     causes = []
     heir = _heir(findings)
-    # Donation removes results' memory, and with it the room temporaries had there.
     has_donation = any(finding.kind == "donation" for finding in findings)
     for finding, entries in zip(findings, shown, strict=True):
         rest: list[Entry] = []
@@ -70,7 +78,10 @@ def find_causes(before: SharedOut, after: SharedOut, changes: Sequence[Change]) 
             )
         extra = booked(rest).size
         if finding is heir:
-            extra += ledger.take_holes() + (0 if has_donation else ledger.take_lodged())
+            extra += ledger.take_holes()
+        if finding.kind == "donation" or (finding is heir and not has_donation):
+            # Donation removes results' memory, and with it the room temporaries had there.
+            extra += ledger.take_lodged()
         causes.append(_cause(finding, entries, extra))
     causes += iter_rest(ledger)
     delta = after.space.size - before.space.size
@@ -78,9 +89,13 @@ def find_causes(before: SharedOut, after: SharedOut, changes: Sequence[Change]) 
 
 
 def _heir(findings: Sequence[Finding]) -> Finding | None:
-    """The only finding that accounts for the rest, or another version of XLA; else None."""
+    """The finding that accounts for the remaining bytes; None if that cannot be told.
+
+    Another version of XLA may explain anything, even next to other changes; so may transfers to
+    the host that no buffer on the device shows.
+    """
     heirs = [finding for finding in findings if finding.takes_rest]
-    compilers = [finding for finding in heirs if finding.kind in {"version", "backend"}]
+    compilers = [finding for finding in heirs if finding.kind in _MAY_EXPLAIN_ANYTHING]
     return heirs[0] if len(heirs) == 1 else next(iter(compilers), None)
 
 
@@ -123,7 +138,7 @@ class Finder(NamedTuple):
 
 
 _EVERYTHING = frozenset(get_args(CauseKind))
-_SIZES = frozenset({"sharding", "loop", "layers", "batch", "sequence", "width"})
+_SIZES = frozenset({"sharding", "loop", "length", "layers", "batch", "sequence", "width"})
 
 TABLE = (
     Finder(find_backends),
@@ -131,13 +146,17 @@ TABLE = (
     Finder(find_offload),
     Finder(find_sharding),
     Finder(find_layers, frozenset({"sharding"}), of_operations=True),
+    Finder(find_lengths, frozenset({"sharding"}), of_operations=True),
     Finder(find_dimensions, frozenset({"sharding"})),
+    Finder(find_arguments, frozenset({"sharding", "layers", "backend"}), of_operations=True),
     Finder(find_dtypes, of_operations=True),
     Finder(find_casts, frozenset({"dtype", "backend"}), of_operations=True),
+    Finder(find_carried, _SIZES | {"dtype", "backend", "offload"}),
     # These claim whole roles, so they come after the more specific finders.
     Finder(find_recomputation, of_operations=True),
     Finder(find_loops, frozenset({"sharding"}), of_operations=True),
     Finder(find_layouts, _SIZES | {"dtype", "backend"}),
+    Finder(find_padding, _SIZES | {"dtype", "backend", "layout"}),
     Finder(find_versions, frozenset({"backend"})),
     Finder(find_inner_dtypes, _EVERYTHING, of_operations=True),
     Finder(find_fusions, _EVERYTHING),

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING
 from hlomem.base.sizes import format_bytes
 from hlomem.report.data import roles
 from hlomem.report.data.causes.cause import Finding
-from hlomem.report.data.causes.comparison import Comparison, at_line, listed, name_arguments
+from hlomem.report.data.causes.comparison import (
+    Comparison,
+    at_line,
+    is_model,
+    listed,
+    name_arguments,
+)
 from hlomem.report.data.causes.ledger import AFTER, BEFORE, Entry
 from hlomem.report.data.causes.program import ComparedProgram, ProgramArgument, array_of_buffer
 from hlomem.report.data.lines import Frame, users_frame
@@ -18,6 +24,7 @@ from hlomem.report.data.phases import REMATTED
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from hlomem.report.data.causes.operations import Array
     from hlomem.report.data.memory import Buffer
 
 
@@ -120,6 +127,58 @@ def _donation_finding(
     return Finding(kind="donation", text=text, claims=claims, takes_rest=False)
 
 
+def find_carried(comparison: Comparison) -> Iterator[Finding]:
+    """Arguments, such as caches, that one program updates in a loop's carry.
+
+    The other reads them as xs and stacks them again as ys, an array of the same shape.
+    """
+    if not comparison.has_same_arguments:
+        return
+    old, new = (_stacked_again(comparison, side) for side in (BEFORE, AFTER))
+    for side, names, text in (
+        (BEFORE, sorted(old.keys() - new.keys()), "updated in the carry of a loop{}, no longer"),
+        (AFTER, sorted(new.keys() - old.keys()), "no longer updated in the carry of a loop{}, but"),
+    ):
+        arrays = {(old, new)[side][name] for name in names}
+        if names:
+            line = _carried_at(comparison, 1 - side, arrays)
+            words = f"{text.format(at_line(line, ' at '))} stacked as a scan's results"
+            yield Finding(
+                kind="carry",
+                text=f"{listed(names)}: {words}",
+                claims=lambda entry, at=(side, arrays): _is_stacked_at(entry, *at),  # type: ignore[misc]
+                source=line,
+                adds_operations=True,
+            )
+
+
+def _stacked_again(comparison: Comparison, side: int) -> dict[str, Array]:
+    """The arguments, but for those of models, of whose shape a loop stacks arrays."""
+    stacked = {
+        array_of_buffer(entry.buffer)
+        for entry in comparison.entries
+        if entry.side == side and entry.buffer.role == roles.STACKED
+    }
+    arguments = comparison.programs[side].arguments.items()
+    return {
+        name: argument.array
+        for name, argument in arguments
+        if argument.array in stacked and not is_model(argument)
+    }
+
+
+def _is_stacked_at(entry: Entry, side: int, arrays: set[Array]) -> bool:
+    is_stacked = entry.side == side and entry.buffer.role == roles.STACKED
+    return is_stacked and array_of_buffer(entry.buffer) in arrays
+
+
+def _carried_at(comparison: Comparison, side: int, arrays: set[Array]) -> str | None:
+    for buffer in comparison.programs[side].memory.buffers:
+        if buffer.source and buffer.opcode != "parameter" and array_of_buffer(buffer) in arrays:
+            return buffer.source
+    return None
+
+
 def find_offload(comparison: Comparison) -> Iterator[Finding]:
     before, after = comparison.programs
     for there, here, side, text in (
@@ -127,7 +186,7 @@ def find_offload(comparison: Comparison) -> Iterator[Finding]:
         (before, after, AFTER, "no longer kept in the host's memory"),
     ):
         if moved := _only_in(there, here):
-            yield _offload_finding(moved, here, side, text)
+            yield _offload_finding(comparison, moved, side, text)
 
 
 def _only_in(one: ComparedProgram, other: ComparedProgram) -> list[Buffer]:
@@ -142,8 +201,20 @@ def _only_in(one: ComparedProgram, other: ComparedProgram) -> list[Buffer]:
     return found
 
 
-def _offload_finding(moved: list[Buffer], device: ComparedProgram, side: int, text: str) -> Finding:
+def _offload_finding(comparison: Comparison, moved: list[Buffer], side: int, text: str) -> Finding:
+    """On `side` the values are on the device.
+
+    Where none is seen there, or the program without them there needs more, the rest follows.
+    """
     waiting = Counter(map(array_of_buffer, moved))
+    is_shown = any(
+        entry.side == side and waiting[array_of_buffer(entry.buffer)]
+        for entry in comparison.entries
+    )
+    total = sum(entry.size for entry in comparison.entries)
+    is_against = total > 0 if side == BEFORE else total < 0
+    if is_against:
+        text += ", at the cost of more on the device" if side == BEFORE else ", which needs less"
 
     def claims(entry: Entry) -> bool:
         array = array_of_buffer(entry.buffer)
@@ -153,11 +224,16 @@ def _offload_finding(moved: list[Buffer], device: ComparedProgram, side: int, te
         return True
 
     line = next((buffer.source for buffer in moved if buffer.source), None)
-    line = line or _line_on_device(moved, device)
+    line = line or _line_on_device(moved, comparison.programs[side])
     size = format_bytes(sum(buffer.size for buffer in moved))
     where = f" ({short_line(line)})" if line else ""
     return Finding(
-        kind="offload", text=f"{text}: {size}{where}", claims=claims, source=line, takes_rest=False
+        kind="offload",
+        text=f"{text}: {size}{where}",
+        claims=claims,
+        source=line,
+        takes_rest=is_against or not is_shown,
+        adds_operations=is_against or not is_shown,
     )
 
 

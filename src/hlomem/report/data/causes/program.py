@@ -16,6 +16,7 @@ from hlomem.view.shapes import parse_shape_or_none
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from hlomem.hlo.ir import HloInstruction
     from hlomem.hlo.shape import Shape
     from hlomem.report.data.memory import Buffer, MemoryView
 
@@ -26,6 +27,7 @@ _COLLECTIVE = re.compile(
 _WRAPPER = re.compile(r"(?:jvp|transpose|vmap|jit|pjit|remat|checkpoint)\((.*)\)$")
 _HEAD = re.compile(r"[^\[.]+")
 _TRIP_COUNT = re.compile(r'known_trip_count"?:\{"?n"?:"?(\d+)')
+_MAX_DIGITS = 12
 FLOATS = frozenset({"f64", "f32", "f16", "bf16", "f8e4m3fn", "f8e5m2"})
 _HOST = 5
 """The memory space of the host on every backend (XLA: `Layout::kHostMemorySpace`)."""
@@ -64,6 +66,14 @@ def _unwrapped(scope: str) -> str:
     while (wrapped := _WRAPPER.match(scope)) is not None:
         scope = wrapped[1]
     return scope
+
+
+def _compared(loop: HloInstruction) -> list[str]:
+    """The constants that the root of a loop's condition reads."""
+    root = loop.called_computations[1].root if len(loop.called_computations) > 1 else None
+    operands = root.operands if root is not None and root.opcode == "compare" else ()
+    found = [one.payload for one in operands if one.opcode == "constant"]
+    return [payload for payload in found if payload.isdecimal() and len(payload) < _MAX_DIGITS]
 
 
 class ComparedProgram:
@@ -186,13 +196,15 @@ class ComparedProgram:
 
     @cached_property
     def trip_counts(self) -> frozenset[int]:
+        """As XLA notes them, else the constants that conditions compare with."""
         module = self.memory.module
-        texts = [
-            instruction.attribute_text
+        loops = [
+            instruction
             for instruction in (module.iter_outer_instructions() if module else ())
             if instruction.opcode == "while"
         ]
-        return frozenset(int(count) for text in texts for count in _TRIP_COUNT.findall(text))
+        noted = [_TRIP_COUNT.findall(loop.attribute_text) or _compared(loop) for loop in loops]
+        return frozenset(int(count) for counts in noted for count in counts)
 
     @cached_property
     def host_buffers(self) -> tuple[Buffer, ...]:

@@ -19,8 +19,11 @@ from hlomem.report.data.causes.comparison import (
     Comparison,
     at_line,
     is_model,
+    is_stored,
+    listed,
     name_arguments,
 )
+from hlomem.report.data.causes.ledger import AFTER, BEFORE
 from hlomem.report.data.causes.program import FLOATS, ComparedProgram, array_of_buffer, scopes
 from hlomem.report.screens.text import plural
 
@@ -43,29 +46,44 @@ def find_dimensions(comparison: Comparison) -> Iterator[Finding]:
     """One finding per changed dimension of the arguments."""
     groups: dict[_Resize, list[ArgumentPair]] = {}
     for pair in comparison.resized:
-        if comparison.stacked and pair.changed_dimensions == {0: comparison.stacked}:
-            continue  # more layers
-        for sizes in dict.fromkeys(pair.changed_dimensions.values()):
+        changed = dict(pair.changed_dimensions)
+        if 0 in changed and changed[0] in (comparison.stacked, comparison.length):
+            del changed[0]  # more layers, or steps
+        for sizes in dict.fromkeys(changed.values()):
             groups.setdefault(_Resize(*sizes), []).append(pair)
-    for (kind, _), resizes in _merge_factors(_merge_neighbours(groups)).items():
-        resize = min(resizes)
-        changed = {pair.after.name: pair.after for pairs in resizes.values() for pair in pairs}
-        names = name_arguments(list(changed.values()), comparison.after.arguments.values())
+    for (kind, _), resizes in _merge_factors(comparison, _merge_neighbours(groups)).items():
+        resize = _main(resizes)
+        shown = {pair.after.name: pair.after for pairs in resizes.values() for pair in pairs}
+        names = name_arguments(list(shown.values()), comparison.after.arguments.values())
         yield Finding(
             kind=kind,
             text=f"{kind} {resize.old} became {resize.new} (arguments: {names})",
-            claims=_follows(resize, frozenset(changed)),
+            claims=_follows(resize, frozenset(shown)),
             shows_count=True,
         )
 
 
+def _main(resizes: dict[_Resize, list[ArgumentPair]]) -> _Resize:
+    """The extent others are made of: a model's smallest, else what most dimensions have."""
+    models = [resize for resize, pairs in resizes.items() if any(is_model(p.after) for p in pairs)]
+    if models:
+        return min(models)
+
+    def uses(resize: _Resize) -> tuple[int, int]:
+        changed = [sizes for p in resizes[resize] for sizes in p.changed_dimensions.values()]
+        return changed.count((resize.old, resize.new)), -resize.old
+
+    return max(resizes, key=uses)
+
+
 def _merge_factors(
+    comparison: Comparison,
     groups: dict[_Resize, list[ArgumentPair]],
 ) -> dict[tuple[CauseKind, Fraction], dict[_Resize, list[ArgumentPair]]]:
     """Merges 256 → 512 with 1024 → 2048 if both are widths."""
     merged: dict[tuple[CauseKind, Fraction], dict[_Resize, list[ArgumentPair]]] = {}
     for resize, pairs in groups.items():
-        key = _kind(resize, pairs), Fraction(resize.new, max(resize.old, 1))
+        key = _kind(comparison, resize, pairs), Fraction(resize.new, max(resize.old, 1))
         merged.setdefault(key, {})[resize] = pairs
     return merged
 
@@ -96,20 +114,25 @@ def _rounded(resize: _Resize) -> _Resize:
     return less if is_shifted and larger % smaller == 0 else resize
 
 
-def _kind(resize: _Resize, pairs: Sequence[ArgumentPair]) -> CauseKind:
-    """Model dimensions and the last of features are widths; an input's first is the batch."""
+def _kind(comparison: Comparison, resize: _Resize, pairs: Sequence[ArgumentPair]) -> CauseKind:
+    """A model dimension, both sides of a square or the last dimension of features is a width.
+
+    The first dimension of inputs that no loop runs over is the batch, any other the sequence.
+    """
     models = sum(is_model(pair.after) for pair in pairs)
     if 2 * models > len(pairs):
         return "width"
-    inputs = [pair for pair in pairs if not is_model(pair.after)] or list(pairs)
+    inputs = [pair for pair in pairs if not is_stored(pair.after)]
+    if not inputs:
+        return "sequence"  # of caches
     simplest = min(inputs, key=lambda pair: len(pair.after.array.dimensions))
     positions = [
         position
         for position, sizes in simplest.changed_dimensions.items()
         if _is_near(_Resize(*sizes), resize)
     ]
-    if positions[:1] == [0]:
-        return "batch"
+    if positions[:1] == [comparison.leading(simplest)]:
+        return "batch" if len(positions) == 1 else "width"
     array = simplest.after.array
     is_last = positions[:1] == [len(array.dimensions) - 1]
     return "width" if is_last and array.dtype in FLOATS else "sequence"
@@ -157,6 +180,61 @@ def find_inner_dimensions(comparison: Comparison) -> Iterator[Finding]:
                 is_certain=False,
                 takes_rest=False,
             )
+
+
+def find_lengths(comparison: Comparison) -> Iterator[Finding]:
+    """At most one finding: a loop of more steps, or fewer."""
+    if comparison.length is None:
+        return
+    old, new = comparison.length
+    over = [p.after for p in comparison.resized if p.changed_dimensions.get(0) == (old, new)]
+    names = name_arguments(over, comparison.after.arguments.values())
+    yield Finding(
+        kind="length",
+        text=f"a loop of {old} steps became one of {new} (run over {names})",
+        claims=_is_stacked(old, new),
+    )
+
+
+def find_arguments(comparison: Comparison) -> Iterator[Finding]:
+    """Arguments of one program only, by their paths; renamed ones excluded."""
+    sides = [program.arguments for program in comparison.programs]
+    alone = [
+        [argument for name, argument in mine.items() if name not in others]
+        for mine, others in (sides, sides[::-1])
+    ]
+    arrays = [sorted(argument.array for argument in side) for side in alone]
+    is_named = not any(name.startswith("parameter ") for side in sides for name in side)
+    if arrays[0] == arrays[1] or not is_named or not sides[0].keys() & sides[1].keys():
+        return
+    for side, word in ((BEFORE, "gone"), (AFTER, "new")):
+        if alone[side]:
+            gone = frozenset(argument.name for argument in alone[side])
+            trees = _subtrees(gone, [name for name in sides[side] if name not in gone])
+            verb = "is" if len(trees) == 1 else "are"
+            count = plural(len(gone), "array")
+            yield Finding(
+                kind="arguments",
+                text=f"{listed(trees)} {verb} {word}: {count} among the arguments",
+                claims=lambda entry, gone=gone: entry.buffer.parameter in gone,  # type: ignore[misc]
+                adds_operations=True,
+            )
+
+
+_STEP = re.compile(r"^[^\[.]+|\[[^\]]*\]|\.[^\[.]+")
+
+
+def _subtrees(names: frozenset[str], others: Sequence[str]) -> list[str]:
+    """The shortest paths that lead to these names and to no other."""
+    found: dict[str, None] = {}
+    for name in sorted(names):
+        path = ""
+        for step in _STEP.findall(name):
+            path += step
+            if not any(other.startswith(path) for other in others):
+                break
+        found[path or name] = None
+    return list(found)
 
 
 _NUMBERED = re.compile(r"([A-Za-z][A-Za-z_]*?)_?(\d{1,4})$")
