@@ -9,14 +9,14 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from hlomem.advice.layers import Layers, find_layers
-from hlomem.advice.trial import Replay
+from hlomem.advice.functions import find_layers
 from hlomem.assign.footprint import footprint
 from hlomem.hlo.ir import HloModule
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from hlomem.advice.functions import LayerFunction
     from hlomem.machines.machine import Machine
     from hlomem.pipeline import Stages
     from hlomem.report.data.memory import MemoryView, Space
@@ -55,14 +55,9 @@ class Case:
         return self.memory.machine
 
     @cached_property
-    def replay(self) -> Replay:
-        """The temporaries of the space over time."""
-        return Replay(self.memory, self.space.color)
-
-    @cached_property
-    def layers(self) -> Layers | None:
-        """The repeated layers of a training step, if any."""
-        return find_layers(self.memory, self.space.color)
+    def layers(self) -> list[list[LayerFunction]]:
+        """The functions of the forward pass that repeat, outermost first."""
+        return find_layers(self.memory)
 
     def reserved(self, varied: HloModule | Stages) -> int:
         """The bytes our plan of a variation reserves in the space."""
