@@ -84,6 +84,8 @@ def _best_advice(explanation: MemoryExplanation) -> str:
 
 
 def _in_words(advice: Advice) -> str:
+    if advice.least is None or advice.most is None:
+        return f"{advice.title}; `hlomem advise FILE:FACTORY` compiles it and says what it saves"
     least, most = format_bytes(advice.least), format_bytes(advice.most)
     saved = most if least == most else f"{least} to {most}"
     how = advice.how.strip().partition("\n")[0]

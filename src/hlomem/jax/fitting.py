@@ -11,24 +11,20 @@ planned before, by the same compiler, is taken from a folder.
 from __future__ import annotations
 
 import inspect
-import os
 from collections import Counter
 from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
 from hlomem.api.fit_search import MAX_PLANS, Planned, next_value, straddle
-from hlomem.base.atomic_files import write_files
 from hlomem.base.errors import CommandError
 from hlomem.base.source import visible
-from hlomem.jax.compile.messages import Facts, Job
-from hlomem.jax.compile.parent import plan_unless_known
+from hlomem.jax.compile.messages import Job
 from hlomem.jax.forecasts import Forecasts
+from hlomem.jax.known_plans import KnownPlans, default_cache
 from hlomem.jax.target_kinds import parse_target
 from hlomem.machines.capacity import Capacity, parse_capacity
 from hlomem.report.data.fit import FitPlan, FitReport, FitRow
@@ -37,13 +33,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from hlomem.jax.target_kinds import Target
-
-
-class KnownPlan(Struct, frozen=True, kw_only=True):
-    """The part of a plan that is kept."""
-
-    size: int
-    is_refused: bool
 
 
 def fit(
@@ -105,12 +94,6 @@ def _refuse_twice(names: Sequence[str]) -> None:
             raise CommandError(f"`{visible(name)}` is given twice")
 
 
-def default_cache() -> Path:
-    """The folder of the user's cache that plans are kept in."""
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(home) / "hlomem" / "plans"
-
-
 def spec_of(factory: str | Callable[..., Any]) -> str:
     """The name by which a child can import a factory."""
     if isinstance(factory, str):
@@ -149,7 +132,7 @@ class _Planner:
     ) -> None:
         self._job = job
         self._over = over
-        self._cache = cache
+        self._known = KnownPlans(cache)
         self._timeout = timeout
         self.limit = limit
         self.forecasts = Forecasts(cache)
@@ -157,43 +140,18 @@ class _Planner:
     def plan(self, own: dict[str, Any], value: int, on_progress: Callable[[], None]) -> FitPlan:
         """XLA's plan for a value of the setting, made now or known from before."""
         job = replace(self._job, settings={**self._job.settings, **own, self._over: value})
-        done = plan_unless_known(
-            job,
-            lambda facts: self._find(facts) is not None,
-            timeout=self._timeout,
-            on_progress=lambda _: on_progress(),
-        )
-        if isinstance(done, Facts):
-            known, facts, seconds = self._find(done), done, 0.0
-            assert known is not None
-        else:
-            size = done.memory.space.size
-            known = KnownPlan(size=size, is_refused=bool(done.refusal))
-            facts, seconds = done.facts, done.cpu_seconds
-            self._keep(facts, known)
-            self.forecasts.add(facts.fingerprint, done)
-        self.forecasts.note(value, facts.fingerprint, known.size)
+        known = self._known.plan(job, self._timeout, on_progress)
+        if known.program is not None:
+            self.forecasts.add(known.facts.fingerprint, known.program)
+        facts, plan = known.facts, known.plan
+        self.forecasts.note(value, facts.fingerprint, plan.size)
         return FitPlan(
             value=value,
-            size=known.size,
-            fits=not known.is_refused and known.size <= self.limit.size,
-            cpu_seconds=round(seconds, 2),
+            size=plan.size,
+            fits=not plan.is_refused and plan.size <= self.limit.size,
+            cpu_seconds=round(known.cpu_seconds, 2),
             flops=facts.flops,
         )
-
-    def _file(self, facts: Facts) -> Path:
-        return self._cache / f"{facts.fingerprint}.json"
-
-    def _find(self, facts: Facts) -> KnownPlan | None:
-        """A plan made before; one that cannot be read is made again."""
-        try:
-            return msgspec.json.decode(self._file(facts).read_bytes(), type=KnownPlan)
-        except (OSError, msgspec.MsgspecError):
-            return None
-
-    def _keep(self, facts: Facts, plan: KnownPlan) -> None:
-        file = self._file(facts)
-        write_files(file.parent, {file.name: [msgspec.json.encode(plan)]}, force=True)
 
 
 def _search(

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from hlomem.base.errors import CommandError
+from hlomem.jax.compile.changed_sources import install
 from hlomem.jax.compile.factories import find_factory, make_program
 from hlomem.jax.compile.messages import DUMP, FACTS, OUTCOME, Errand, Facts, Outcome, write_message
 from hlomem.jax.compile.programs import result_names
@@ -81,9 +82,10 @@ def _lower(job: Job) -> tuple[FactoryProgram, Facts]:
     target = parse_target(job.target)
     devices = target.devices  # what is missing is said before anything is imported
     assert devices
+    install(job.texts)
     for name in job.imports:
         import_module(name)
-    program = make_program(find_factory(job.factory), job.settings, target)
+    program = make_program(find_factory(job.factory), job.settings, target, job.jit)
     flops = None if program.jaxpr is None else count_flops(program.jaxpr)
     versions = {name: found for name in _PACKAGES if (found := _version(name))}
     facts = Facts(
@@ -99,8 +101,9 @@ def _lower(job: Job) -> tuple[FactoryProgram, Facts]:
 
 def _fingerprint(lowered: Any, job: Job, versions: dict[str, str]) -> str:
     """A hash of all that decides what the compiler plans."""
-    rest = [job.target, job.imports, sorted(versions.items()), os.environ.get("XLA_FLAGS", "")]
-    rest.append(os.environ.get("LIBTPU_INIT_ARGS", ""))
+    ours = _version("hlomem") if job.imports else ""  # the pass may be among them
+    rest = [job.target, job.imports, ours, sorted(versions.items())]
+    rest += [os.environ.get("XLA_FLAGS", ""), os.environ.get("LIBTPU_INIT_ARGS", "")]
     digest = hashlib.sha256(msgspec.json.encode(rest))
     digest.update(lowered.as_text().encode())
     return digest.hexdigest()

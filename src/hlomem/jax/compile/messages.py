@@ -28,6 +28,10 @@ class Job(Struct, frozen=True, kw_only=True):
     settings: dict[str, Any] = field(default_factory=dict)
     imports: tuple[str, ...] = ()
     """Modules to import first: `hlomem.jax.auto` plans with the pass on."""
+    texts: dict[str, str] = field(default_factory=dict)
+    """Files to import with other texts than they have."""
+    jit: dict[str, Any] = field(default_factory=dict)
+    """Options of jax.jit for a function that the factory did not jit."""
     has_fingerprint: bool = False
     """Whether facts are to have the program's fingerprint."""
 

@@ -46,7 +46,7 @@ class Advice(Record, frozen=True, kw_only=True):
 class FittingSet(Record, frozen=True, kw_only=True):
     """Changes taken together, so that a program fits, or as near to that as was reached."""
 
-    limit: int
+    limit: int | None
     limit_name: str
     titles: tuple[str, ...]
     """What is changed; empty if the program fits as it is."""

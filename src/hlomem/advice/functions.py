@@ -1,0 +1,246 @@
+"""The functions of a model whose forward pass repeats: its layers, as the user's code names them.
+
+The call stacks of what the forward pass computes tell which functions computed it. A function
+repeats if equal values were computed below it several times, or if it runs in the body of a loop.
+One that runs once holds all layers and is no layer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+
+from hlomem.hlo.opcodes import MOVES
+from hlomem.report.data.lines import is_installed
+from hlomem.report.data.phases import is_forward, is_recomputed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from hlomem.report.data.lines import Frame
+    from hlomem.report.data.memory import Buffer, MemoryView
+
+Framework: TypeAlias = Literal["linen", "nnx", "equinox", "jax"]
+
+_SMALL = 1024
+"""Bytes up to which a value is ignored."""
+_SHARE = 0.1
+"""Smallest share of the forward pass's bytes that a layer computes."""
+_NESTED = 0.9
+"""The share of a function's bytes below another from which on it is part of that."""
+_WHILE = re.compile(r"/while(?=/|$)")
+_OURS = re.compile(r"[/\\]hlomem[/\\]jax[/\\]")
+_FRAMEWORKS: tuple[tuple[re.Pattern[str], Framework], ...] = (
+    (re.compile(r"[/\\]flax[/\\]linen[/\\]"), "linen"),
+    (re.compile(r"[/\\]flax[/\\]nnx[/\\]"), "nnx"),
+    (re.compile(r"[/\\]equinox[/\\]"), "equinox"),
+)
+
+
+class _Name(NamedTuple):
+    file: str
+    function: str
+
+
+class LayerFunction(NamedTuple):
+    """A function that repeats."""
+
+    file: str
+    name: str
+    """As Python qualifies it: `Block.__call__`, `make.<locals>.block`."""
+    line: int
+    """A line in it."""
+    caller: str
+    """A line that calls it: `gpt.py:45`; empty if unknown."""
+    calls: int
+    """How often it runs outside loops; 1 in the body of a loop."""
+    is_in_loop: bool
+    size: int
+    """Bytes of what the forward pass computes below it."""
+    framework: Framework
+
+    @property
+    def short_name(self) -> str:
+        """`Block` for `Block.__call__`, `block` for `make.<locals>.block`."""
+        name = self.name.removesuffix(".__call__")
+        return name.rpartition("<locals>.")[2]
+
+
+class Loop(NamedTuple):
+    """A loop of the forward pass that a line of the user's code asks for."""
+
+    file: str
+    function: str
+    line: int
+    size: int
+    """Bytes of what it stacks for the backward pass."""
+    length: int
+    """Iterations; 0 if unknown."""
+
+
+def find_layers(memory: MemoryView) -> list[list[LayerFunction]]:
+    """The functions that repeat, outermost first: each list lies within those before it."""
+    return _Finder(memory).levels()
+
+
+def find_loops(memory: MemoryView) -> list[Loop]:
+    """The loops that stack values for the backward pass, most bytes first."""
+    return _Finder(memory).loops()
+
+
+def is_checkpointed(memory: MemoryView) -> bool:
+    """Whether something is recomputed in the backward pass already."""
+    return any(is_recomputed(buffer.op_name) for buffer in memory.buffers)
+
+
+class _Finder:
+    def __init__(self, memory: MemoryView) -> None:
+        self._memory = memory
+        self._forward = [
+            buffer
+            for buffer in memory.buffers
+            if buffer.size > _SMALL
+            and not buffer.shape.startswith("(")
+            and is_forward(buffer.op_name)
+        ]
+        self._stacks = {buffer.id: _stack(memory.frames(buffer)) for buffer in self._forward}
+        self._around_loop: dict[str, set[_Name]] = {}
+        for buffer in self._forward:
+            name = buffer.op_name or ""
+            if name.endswith("/while"):
+                names = self._around_loop.setdefault(name, set())
+                names |= {_Name(frame.file, frame.function) for frame in self._stacks[buffer.id]}
+
+    def levels(self) -> list[list[LayerFunction]]:
+        below: dict[_Name, list[Buffer]] = {}
+        for buffer in self._forward:
+            for name in {_Name(frame.file, frame.function) for frame in self._stacks[buffer.id]}:
+                below.setdefault(name, []).append(buffer)
+        total = sum(buffer.size for buffer in self._forward)
+        found = {
+            name: layer
+            for name, buffers in below.items()
+            if sum(buffer.size for buffer in buffers) >= _SHARE * total
+            and (layer := self._layer(name, buffers)) is not None
+        }
+        levels: list[list[LayerFunction]] = []
+        while found:
+            outer = [name for name in found if not self._is_nested(name, below[name], found)]
+            outer = outer or list(found)
+            levels.append(sorted((found.pop(name) for name in outer), key=lambda one: -one.size))
+        return levels
+
+    def _layer(self, name: _Name, buffers: Sequence[Buffer]) -> LayerFunction | None:
+        is_in_loop = any(self._is_in_loop(name, buffer) for buffer in buffers)
+        calls = self._calls(name, buffers)
+        if calls < 2 and not is_in_loop:
+            return None
+        stack, place = next(
+            (stack, place)
+            for buffer in buffers
+            for stack in [self._stacks[buffer.id]]
+            for place, frame in enumerate(stack)
+            if _Name(frame.file, frame.function) == name
+        )
+        caller = stack[place + 1] if place + 1 < len(stack) else None
+        return LayerFunction(
+            file=name.file,
+            name=name.function,
+            line=stack[place].line,
+            caller=f"{last_parts(caller.file)}:{caller.line}" if caller else "",
+            calls=calls,
+            is_in_loop=is_in_loop,
+            size=sum(buffer.size for buffer in buffers),
+            framework=self._framework(name, buffers),
+        )
+
+    def _framework(self, name: _Name, buffers: Iterable[Buffer]) -> Framework:
+        """The framework whose code calls a method."""
+        if "." not in name.function.rpartition("<locals>.")[2]:
+            return "jax"
+        for buffer in buffers:
+            frames = self._memory.frames(buffer)
+            places = [n for n, frame in enumerate(frames) if (frame.file, frame.function) == name]
+            for frame in frames[max(places) + 1 : max(places) + 3]:
+                for pattern, framework in _FRAMEWORKS:
+                    if pattern.search(frame.file):
+                        return framework
+        return "jax"
+
+    def _is_in_loop(self, name: _Name, buffer: Buffer) -> bool:
+        """Whether a function runs in the body of a loop, and does not call the loop."""
+        operation = buffer.op_name or ""
+        loops = [operation[: match.end()] for match in _WHILE.finditer(operation)]
+        return any(
+            loop != operation and loop in self._around_loop and name not in self._around_loop[loop]
+            for loop in loops
+        )
+
+    def _calls(self, name: _Name, buffers: Iterable[Buffer]) -> int:
+        """How often equal values are computed below a function, summed over its callers."""
+        times: Counter[tuple[object, ...]] = Counter()
+        for buffer in buffers:
+            stack = self._stacks[buffer.id]
+            place = [_Name(frame.file, frame.function) for frame in stack].index(name)
+            if buffer.opcode not in MOVES and not _WHILE.search(buffer.op_name or ""):
+                last = (buffer.op_name or "").rpartition("/")[2]
+                times[stack[place + 1 :], stack[: place + 1], last, buffer.shape] += 1
+        most: dict[object, int] = {}
+        for (outside, *_), count in times.items():
+            most[outside] = max(most.get(outside, 0), count)
+        return sum(most.values())
+
+    def _is_nested(self, name: _Name, buffers: Iterable[Buffer], others: Iterable[_Name]) -> bool:
+        """Whether most of a function runs below another one."""
+        wanted = set(others) - {name}
+        inside = whole = 0
+        for buffer in buffers:
+            names = [_Name(frame.file, frame.function) for frame in self._stacks[buffer.id]]
+            whole += buffer.size
+            if not wanted.isdisjoint(names[names.index(name) + 1 :]):
+                inside += buffer.size
+        return inside >= _NESTED * whole
+
+    def loops(self) -> list[Loop]:
+        found: dict[tuple[str, str, int], list[Buffer]] = {}
+        for buffer in self._forward:
+            name = buffer.op_name or ""
+            match = _WHILE.search(name)
+            stack = self._stacks[buffer.id]
+            if match is None or buffer.role != "stacked by a loop":
+                continue
+            around = self._around_loop.get(name[: match.end()], set())
+            frame = next((f for f in stack if _Name(f.file, f.function) in around), None)
+            if frame is not None:
+                found.setdefault((frame.file, frame.function, frame.line), []).append(buffer)
+        loops = [Loop(*place, *_stacked(buffers)) for place, buffers in found.items()]
+        return sorted(loops, key=lambda loop: -loop.size)
+
+
+def _stacked(buffers: Iterable[Buffer]) -> tuple[int, int]:
+    """The bytes that buffers stack, and how many of them each does."""
+    sizes = {(buffer.allocation, buffer.offset): buffer.size for buffer in buffers}
+    lengths: Counter[int] = Counter()
+    for buffer in buffers:
+        first = re.match(r"\w+\[(\d+)", buffer.shape)
+        lengths[int(first[1]) if first else 0] += buffer.size
+    return sum(sizes.values()), max(lengths, key=lambda length: lengths[length])
+
+
+def _stack(frames: Iterable[Frame]) -> tuple[Frame, ...]:
+    """The frames of the user's code, innermost first; JAX may repeat them for a loop's body."""
+    found: dict[Frame, None] = {}
+    for frame in frames:
+        if _OURS.search(frame.file):
+            break
+        if frame in found:
+            break
+        if frame.function and not frame.file.startswith("<") and not is_installed(frame.file):
+            found[frame] = None
+    return tuple(found)
+
+
+def last_parts(file: str) -> str:
+    """The last two parts of a file's path."""
+    return "/".join(file.replace("\\", "/").split("/")[-2:])
