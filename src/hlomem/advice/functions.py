@@ -16,7 +16,7 @@ from hlomem.report.data.lines import is_installed
 from hlomem.report.data.phases import is_forward, is_recomputed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from hlomem.report.data.lines import Frame
     from hlomem.report.data.memory import Buffer, MemoryView
@@ -79,14 +79,20 @@ class Loop(NamedTuple):
     """Iterations; 0 if unknown."""
 
 
-def find_layers(memory: MemoryView) -> list[list[LayerFunction]]:
-    """The functions that repeat, outermost first: each list lies within those before it."""
-    return _Finder(memory).levels()
+def find_layers(
+    memory: MemoryView, calls: Mapping[str, int] | None = None
+) -> list[list[LayerFunction]]:
+    """The functions that repeat, outermost first: each list lies within those before it.
+
+    `calls` has how often functions were called, by `file::name`, where that was counted; else it is
+    inferred from what they computed.
+    """
+    return _Finder(memory, calls or {}).levels()
 
 
 def find_loops(memory: MemoryView) -> list[Loop]:
     """The loops that stack values for the backward pass, most bytes first."""
-    return _Finder(memory).loops()
+    return _Finder(memory, {}).loops()
 
 
 def is_checkpointed(memory: MemoryView) -> bool:
@@ -95,8 +101,9 @@ def is_checkpointed(memory: MemoryView) -> bool:
 
 
 class _Finder:
-    def __init__(self, memory: MemoryView) -> None:
+    def __init__(self, memory: MemoryView, calls: Mapping[str, int]) -> None:
         self._memory = memory
+        self._counted = calls
         self._forward = [
             buffer
             for buffer in memory.buffers
@@ -178,18 +185,32 @@ class _Finder:
         )
 
     def _calls(self, name: _Name, buffers: Iterable[Buffer]) -> int:
-        """How often equal values are computed below a function, summed over its callers."""
-        times: Counter[tuple[object, ...]] = Counter()
+        """How often a function is called, as counted, or as far as what it computed tells."""
+        counted = self._counted.get(f"{name.file}::{name.function}", 0)
+        if counted > 1:
+            return counted
+        is_jitted = any(f"jit({name.function.rpartition('.')[2]})" in (each.op_name or "")
+                        for each in buffers)  # fmt: skip
+        return 1 if counted and not is_jitted else self._inferred_calls(name, buffers)
+
+    def _inferred_calls(self, name: _Name, buffers: Iterable[Buffer]) -> int:
+        """The fewest times that a line of a function computed something, summed over callers.
+
+        A line that calls a layer in a loop computes more often than the function is called.
+        """
+        times: Counter[tuple[tuple[Frame, ...], tuple[Frame, ...], str, str]] = Counter()
         for buffer in buffers:
+            if buffer.opcode in MOVES or _WHILE.search(buffer.op_name or ""):
+                continue
             stack = self._stacks[buffer.id]
             place = [_Name(frame.file, frame.function) for frame in stack].index(name)
-            if buffer.opcode not in MOVES and not _WHILE.search(buffer.op_name or ""):
-                last = (buffer.op_name or "").rpartition("/")[2]
-                times[stack[place + 1 :], stack[: place + 1], last, buffer.shape] += 1
-        most: dict[object, int] = {}
-        for (outside, *_), count in times.items():
-            most[outside] = max(most.get(outside, 0), count)
-        return sum(most.values())
+            last = (buffer.op_name or "").rpartition("/")[2]
+            times[stack[place + 1 :], stack[: place + 1], last, buffer.shape] += 1
+        of_line: dict[tuple[Frame, ...], dict[int, int]] = {}
+        for (outside, inside, *_), count in times.items():
+            lines = of_line.setdefault(outside, {})
+            lines[inside[-1].line] = max(lines.get(inside[-1].line, 0), count)
+        return sum(min(lines.values()) for lines in of_line.values())
 
     def _is_nested(self, name: _Name, buffers: Iterable[Buffer], others: Iterable[_Name]) -> bool:
         """Whether most of a function runs below another one."""

@@ -14,6 +14,8 @@ import signal
 import sys
 import threading
 import traceback
+from contextlib import nullcontext
+from functools import partial
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -22,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from hlomem.base.errors import CommandError
+from hlomem.jax.compile.call_counts import counted_calls
 from hlomem.jax.compile.changed_sources import install
 from hlomem.jax.compile.factories import find_factory, make_program
 from hlomem.jax.compile.messages import DUMP, FACTS, OUTCOME, Errand, Facts, Outcome, write_message
@@ -85,7 +88,9 @@ def _lower(job: Job) -> tuple[FactoryProgram, Facts]:
     install(job.texts)
     for name in job.imports:
         import_module(name)
-    program = make_program(find_factory(job.factory), job.settings, target, job.jit)
+    calls: dict[str, int] = {}
+    tracing = partial(counted_calls, calls) if job.has_calls else nullcontext
+    program = make_program(find_factory(job.factory), job.settings, target, job.jit, tracing)
     flops = None if program.jaxpr is None else count_flops(program.jaxpr)
     versions = {name: found for name in _PACKAGES if (found := _version(name))}
     facts = Facts(
@@ -94,6 +99,7 @@ def _lower(job: Job) -> tuple[FactoryProgram, Facts]:
         flops=flops.total if flops else None,
         has_while=flops.has_while if flops else False,
         fingerprint=_fingerprint(program.lowered, job, versions) if job.has_fingerprint else "",
+        calls=calls,
         versions=versions,
     )
     return program, facts

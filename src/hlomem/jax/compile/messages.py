@@ -34,6 +34,8 @@ class Job(Struct, frozen=True, kw_only=True):
     """Options of jax.jit for a function that the factory did not jit."""
     has_fingerprint: bool = False
     """Whether facts are to have the program's fingerprint."""
+    has_calls: bool = False
+    """Whether facts are to have how often functions were called."""
 
 
 class Errand(Struct, frozen=True, kw_only=True):
@@ -58,6 +60,8 @@ class Facts(Struct, frozen=True, kw_only=True):
     """Whether a loop of unknown length is in it, which `flops` counts once."""
     fingerprint: str = ""
     """Of the lowered program and of what compiles it."""
+    calls: dict[str, int] = field(default_factory=dict)
+    """How often functions of the user were called while it was traced, by `file::name`."""
     versions: dict[str, str] = field(default_factory=dict)
 
 

@@ -109,7 +109,7 @@ def advise_job(
     known = KnownPlans(cache)
     words = f"of {source or job.factory} for {job.target}"
     planned = plan_in_child(
-        replace(job, has_fingerprint=True),
+        replace(job, has_fingerprint=True, has_calls=True),
         timeout=timeout,
         on_progress=lambda doing: on_progress(f"{doing} {words}"),
     )
@@ -122,7 +122,9 @@ def advise_job(
         timeout,
         lambda doing: on_progress(f"tries {doing} {words}"),
     )
-    changes = list(propose(memory, report, planned.target, source or job.factory))
+    changes = list(
+        propose(memory, report, planned.target, source or job.factory, planned.facts.calls)
+    )
     tried = trials.try_all(changes)
     compiled = [one for one in tried if one.found is not None]
     helpful = [one for one in compiled if _saved(trials, one) > _WORTH * report.size]

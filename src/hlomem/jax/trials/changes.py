@@ -26,7 +26,7 @@ from hlomem.base.errors import CommandError
 from hlomem.jax.trials.source_edits import Edit, SourceFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from hlomem.advice.functions import LayerFunction, Loop
     from hlomem.jax.target_kinds import Target
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _MAX_LEVELS = 3
 """Levels of nested functions that are tried."""
-_PASS = "hlomem.jax.auto"
+_OPTIMIZING = "hlomem.jax.auto"
 _LAYERS = "layers"
 _CHECKPOINTS = ("checkpoint", "remat", "filter_checkpoint")
 
@@ -65,23 +65,38 @@ class Change(NamedTuple):
 
 
 def propose(
-    memory: MemoryView, report: AdviceReport, target: Target, factory: str
+    memory: MemoryView,
+    report: AdviceReport,
+    target: Target,
+    factory: str,
+    calls: Mapping[str, int],
 ) -> Iterator[Change]:
-    """The changes of a factory's program."""
-    proposer = _Proposer(memory, target, factory)
+    """The changes of a factory's program, whose functions were called so often."""
+    proposer = _Proposer(memory, target, factory, calls)
     promised = {piece.rule: piece for piece in report.advice if piece.least is not None}
     if piece := promised.get("donate"):
         yield from proposer.donate(piece)
     if target.family == "cpu":
-        yield Change("order", order.TITLE, order.COST, order.LINK, imports=(_PASS,),
-                     code=order.HOW, sites=frozenset({"order"}), promise=promised.get("order"))  # fmt: skip
+        yield Change(
+            "order",
+            order.TITLE,
+            order.COST,
+            order.LINK,
+            imports=(_OPTIMIZING,),
+            code=order.HOW,
+            sites=frozenset({"order"}),
+            promise=promised.get("order"),
+        )
     yield from proposer.recompute()
     yield from proposer.loops(report.size)
 
 
 class _Proposer:
-    def __init__(self, memory: MemoryView, target: Target, factory: str) -> None:
+    def __init__(
+        self, memory: MemoryView, target: Target, factory: str, calls: Mapping[str, int]
+    ) -> None:
         self._memory = memory
+        self._levels = find_layers(memory, calls)
         self._target = target
         self._files: dict[str, SourceFile | None] = {}
         self._factory = _file_of(factory)
@@ -97,7 +112,7 @@ class _Proposer:
     def _own_files(self) -> list[SourceFile]:
         """The factory's file, and those whose functions compute."""
         names = [self._factory] if self._factory else []
-        for level in find_layers(self._memory):
+        for level in self._levels:
             names += [layer.file for layer in level]
         found = [self._file(name) for name in dict.fromkeys(names)]
         return [file for file in found if file is not None]
@@ -108,7 +123,8 @@ class _Proposer:
         names = piece.argument.split(", ")
         if not all(name.isidentifier() for name in names):
             return
-        function = self._memory.dump.name.rpartition("jit_")[2]
+        module = self._memory.module
+        function = "" if module is None else module.name.removeprefix("jit_")
         edits = [file.donate(function, names) for file in self._own_files()]
         edit = next((edit for edit in edits if edit is not None), None)
         yield Change(
@@ -132,7 +148,7 @@ class _Proposer:
             yield from changed
             if changed:
                 return
-        for number, layers in enumerate(find_layers(self._memory)[:_MAX_LEVELS]):
+        for number, layers in enumerate(self._levels[:_MAX_LEVELS]):
             for policy in ("", DOTS) if not number else ("",):
                 if (change := self._wrapped(layers, policy)) is not None:
                     yield change

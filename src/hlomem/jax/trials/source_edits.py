@@ -267,7 +267,7 @@ def apply(edits: Iterable[Edit]) -> dict[str, str] | None:
         by_file.setdefault(edit.file, []).append(edit)
     for file, own in by_file.items():
         text, last = Path(file).read_text(), None
-        for edit in reversed(sorted(own, key=lambda edit: (edit.start, edit.end))):
+        for edit in sorted(own, key=lambda edit: (edit.start, edit.end), reverse=True):
             if last is not None and edit.end > last:
                 return None
             text = text[: edit.start] + edit.text + text[edit.end :]

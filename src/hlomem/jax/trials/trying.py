@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from hlomem.jax.trials.source_edits import Edit
 
 _MAX_CHILDREN = 4
+_MAX_PROBLEM = 200
 
 
 class Tried(NamedTuple):
@@ -125,5 +126,5 @@ class Trials:
 
 
 def _first_line(problem: str) -> str:
-    head, _, rest = problem.partition("\n")
-    return head if len(head) < 200 else f"{head[:200]}…"
+    head = problem.partition("\n")[0]
+    return head if len(head) < _MAX_PROBLEM else f"{head[:_MAX_PROBLEM]}…"

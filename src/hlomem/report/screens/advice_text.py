@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from hlomem.base.sizes import format_bytes
@@ -25,6 +26,7 @@ TOP = 6
 _BAR = 10
 _MARGIN = 14
 _CODE = 6
+_DIFF = re.compile(r"^--- ", re.MULTILINE)
 
 
 def format_advice(report: AdviceReport) -> str:
@@ -64,8 +66,9 @@ def _draw(advice: Advice, advised: AdviceReport, width: int) -> list[Line]:
 
 
 def _draw_code(code: str) -> list[Line]:
-    """Code as it is to be pasted: lines are not wrapped."""
-    return [[(" " * _CODE + visible(line), "cyan")] for line in code.splitlines()]
+    """Code as it is to be pasted: lines are not wrapped, a diff is not indented."""
+    margin = "" if _DIFF.search(code) else " " * _CODE
+    return [[(margin + visible(line), "cyan")] for line in code.splitlines()]
 
 
 def _promise(advice: Advice, advised: AdviceReport) -> str:
