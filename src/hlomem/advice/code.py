@@ -45,12 +45,6 @@ def offloaded(body):
 '''
 OFFLOADED_IMPORT = "from jax.ad_checkpoint import checkpoint_name\n"
 
-_IMPORTS = {
-    "linen": "import flax.linen as nn",
-    "nnx": "from flax import nnx",
-    "equinox": "import equinox as eqx",
-    "jax": "import jax",
-}
 WRAPPERS = {
     "linen": ("flax.linen", "remat"),
     "nnx": ("flax.nnx", "remat"),
@@ -62,23 +56,18 @@ WRAPPERS = {
 
 def wrap_layers(layers: Iterable[LayerFunction], policy: str = "") -> str:
     """Code after the definitions of functions that has them recomputed."""
-    lines = []
-    for layer in layers:
-        lines += [_IMPORTS[layer.framework], *(["import jax"] if policy else [])]
-    lines = list(dict.fromkeys(lines))
     option = f", policy=jax.checkpoint_policies.{policy}" if policy else ""
+    imports, lines = {}, []
     for layer in layers:
         where = f"  # called at {layer.caller}" if layer.caller else ""
-        name = layer.short_name
-        match layer.framework:
-            case "linen":
-                code = f"{name} = nn.remat({name}{option})"
-            case "nnx":
-                code = f"{name}.__call__ = nnx.remat({name}.__call__{option})"
-            case "equinox":
-                variable = name.rpartition(".")[2].lower()
-                code = f"{variable} = eqx.filter_checkpoint({variable}{option})"
-            case _:
-                code = f"{name} = jax.checkpoint({name}{option})"
-        lines.append(code + where)
-    return "\n".join(lines)
+        name = layer.short_name.rpartition(".")[2]
+        if layer.is_linen:
+            imports["import flax.linen as nn"] = ""
+            lines.append(f"{name} = nn.remat({name}{option}){where}")
+        else:
+            is_module = layer.name.endswith(".__call__")
+            name = name.lower() if is_module else name  # what is called is one of its class
+            lines.append(f"{name} = jax.checkpoint({name}{option}){where}")
+        if policy or not layer.is_linen:
+            imports["import jax"] = ""
+    return "\n".join([*imports, *dict.fromkeys(lines)])

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.hlo.opcodes import MOVES
 from hlomem.report.data.lines import is_installed
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from hlomem.report.data.lines import Frame
     from hlomem.report.data.memory import Buffer, MemoryView
 
-Framework: TypeAlias = Literal["linen", "nnx", "equinox", "jax"]
-
 _SMALL = 1024
 """Bytes up to which a value is ignored."""
 _SHARE = 0.1
@@ -31,11 +29,6 @@ _NESTED = 0.9
 """The share of a function's bytes below another from which on it is part of that."""
 _WHILE = re.compile(r"/while(?=/|$)")
 _OURS = re.compile(r"[/\\]hlomem[/\\]jax[/\\]")
-_FRAMEWORKS: tuple[tuple[re.Pattern[str], Framework], ...] = (
-    (re.compile(r"[/\\]flax[/\\]linen[/\\]"), "linen"),
-    (re.compile(r"[/\\]flax[/\\]nnx[/\\]"), "nnx"),
-    (re.compile(r"[/\\]equinox[/\\]"), "equinox"),
-)
 
 
 class _Name(NamedTuple):
@@ -58,7 +51,8 @@ class LayerFunction(NamedTuple):
     is_in_loop: bool
     size: int
     """Bytes of what the forward pass computes below it."""
-    framework: Framework
+    is_linen: bool
+    """Whether it is a method of a module of flax.linen, which names its scopes."""
 
     @property
     def short_name(self) -> str:
@@ -125,12 +119,17 @@ class _Finder:
             for name in {_Name(frame.file, frame.function) for frame in self._stacks[buffer.id]}:
                 below.setdefault(name, []).append(buffer)
         total = sum(buffer.size for buffer in self._forward)
-        found = {
-            name: layer
-            for name, buffers in below.items()
-            if sum(buffer.size for buffer in buffers) >= _SHARE * total
-            and (layer := self._layer(name, buffers)) is not None
-        }
+        found: dict[_Name, LayerFunction] = {}
+        around_single: set[_Name] = set()
+        for name, buffers in below.items():
+            if sum(buffer.size for buffer in buffers) < _SHARE * total:
+                continue
+            layer = self._layer(name, buffers)
+            if layer is not None:
+                found[name] = layer
+            else:
+                around_single |= self._around(name, buffers)
+        found = {name: layer for name, layer in found.items() if name not in around_single}
         levels: list[list[LayerFunction]] = []
         while found:
             outer = [name for name in found if not self._is_nested(name, below[name], found)]
@@ -159,21 +158,16 @@ class _Finder:
             calls=calls,
             is_in_loop=is_in_loop,
             size=sum(buffer.size for buffer in buffers),
-            framework=self._framework(name, buffers),
+            is_linen=_is_linen(name.function, buffers),
         )
 
-    def _framework(self, name: _Name, buffers: Iterable[Buffer]) -> Framework:
-        """The framework whose code calls a method."""
-        if "." not in name.function.rpartition("<locals>.")[2]:
-            return "jax"
+    def _around(self, name: _Name, buffers: Iterable[Buffer]) -> set[_Name]:
+        """The callers of a function; of one that runs once, they run once."""
+        found: set[_Name] = set()
         for buffer in buffers:
-            frames = self._memory.frames(buffer)
-            places = [n for n, frame in enumerate(frames) if (frame.file, frame.function) == name]
-            for frame in frames[max(places) + 1 : max(places) + 3]:
-                for pattern, framework in _FRAMEWORKS:
-                    if pattern.search(frame.file):
-                        return framework
-        return "jax"
+            names = [_Name(frame.file, frame.function) for frame in self._stacks[buffer.id]]
+            found |= set(names[names.index(name) + 1 :])
+        return found
 
     def _is_in_loop(self, name: _Name, buffer: Buffer) -> bool:
         """Whether a function runs in the body of a loop, and does not call the loop."""
@@ -189,8 +183,8 @@ class _Finder:
         counted = self._counted.get(f"{name.file}::{name.function}", 0)
         if counted > 1:
             return counted
-        is_jitted = any(f"jit({name.function.rpartition('.')[2]})" in (each.op_name or "")
-                        for each in buffers)  # fmt: skip
+        scope = f"jit({name.function.rpartition('.')[2]})"  # jitted within: traced but once
+        is_jitted = any((buffer.op_name or "").find(scope) > 0 for buffer in buffers)
         return 1 if counted and not is_jitted else self._inferred_calls(name, buffers)
 
     def _inferred_calls(self, name: _Name, buffers: Iterable[Buffer]) -> int:
@@ -260,6 +254,16 @@ def _stack(frames: Iterable[Frame]) -> tuple[Frame, ...]:
         if frame.function and not frame.file.startswith("<") and not is_installed(frame.file):
             found[frame] = None
     return tuple(found)
+
+
+def _is_linen(function: str, buffers: Iterable[Buffer]) -> bool:
+    """Whether the scopes of operations have the name of a method's class, as linen writes them."""
+    scope, _, method = function.rpartition(".")
+    own = re.escape(scope.rpartition(".")[2])
+    if method != "__call__" or not own:
+        return False
+    named = re.compile(rf"[/(]{own}(_\d+)?[/)]|jvp\([A-Z]\w*\)/")
+    return any(named.search(buffer.op_name or "") for buffer in buffers)
 
 
 def last_parts(file: str) -> str:

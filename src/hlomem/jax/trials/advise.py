@@ -133,14 +133,15 @@ def advise_job(
         if limit is None
         else find_cheapest(trials, helpful, limit)
     )
-    got = [_as_advice(trials, one) for one in helpful]
+    shown = [one for one in compiled if one in helpful or one.changes[0].promise is not None]
+    got = [_as_advice(trials, one) for one in shown]
     got.sort(key=lambda piece: -piece.saves)
     return replace(
         report,
         advice=(*got, *_untried(report, compiled)),
         target=job.target,
         together=together,
-        notes=(*report.notes, *_notes(trials, tried, helpful)),
+        notes=(*report.notes, *_notes(trials, tried, shown)),
     )
 
 
@@ -172,14 +173,14 @@ def _untried(report: AdviceReport, compiled: Sequence[Tried]) -> list[Advice]:
     return [piece for piece in report.advice if piece.rule not in decided]
 
 
-def _notes(trials: Trials, tried: Sequence[Tried], helpful: Sequence[Tried]) -> list[str]:
+def _notes(trials: Trials, tried: Sequence[Tried], shown: Sequence[Tried]) -> list[str]:
     """What was compiled in vain, and what could not be."""
     notes = []
     for one in tried:
         title = one.changes[0].title
         if one.found is None:
             notes.append(f"could not be compiled: {title}: {one.problem}")
-        elif one not in helpful:
+        elif one not in shown:
             saved = _saved(trials, one)
             what = "saves" if saved >= 0 else "takes"
             notes.append(f"compiled: {title}: {what} {format_bytes(abs(saved))}")

@@ -17,7 +17,7 @@ from hlomem.base.errors import CommandError
 from hlomem.base.source import visible
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 Framework: TypeAlias = Literal["linen", "nnx", "equinox", "jax"]
 Callable_: TypeAlias = "ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda"
@@ -227,18 +227,31 @@ class SourceFile:
     def _is_jit(self, node: ast.expr) -> bool:
         return self._resolved(ast.unparse(node)) in {"jax.jit", "flax.nnx.jit"}
 
-    def donate(self, function: str, names: Iterable[str]) -> Edit | None:
+    def donate(self, function: str, names: Sequence[str]) -> Edit | None:
         """The arguments of a jitted function donated; None where it is not jitted here."""
-        inside = "".join(f'"{name}", ' for name in names)
-        value = f"({inside.removesuffix(' ')})" if inside.count(",") == 1 else f"({inside[:-2]})"
+        inside = ", ".join(f'"{name}"' for name in names)
+        value = f"({inside},)" if len(names) == 1 else f"({inside})"
         for node, is_call in self.jits_of(function):
-            if is_call:
-                assert isinstance(node, ast.Call)
-                return self.set_keyword(node, "donate_argnames", value)
-            start, end = self._range(node)
-            text = f"{self.text[start:end]}(donate_argnames={value})"
-            return Edit(self.file, start, end, text)
+            if not is_call:
+                start, end = self._range(node)
+                text = f"{self.text[start:end]}(donate_argnames={value})"
+                return Edit(self.file, start, end, text)
+            assert isinstance(node, ast.Call)
+            if any(keyword.arg == "donate_argnums" for keyword in node.keywords):
+                numbers = self._positions(function, names)
+                return self.set_keyword(node, "donate_argnums", numbers) if numbers else None
+            return self.set_keyword(node, "donate_argnames", value)
         return None
+
+    def _positions(self, function: str, names: Sequence[str]) -> str:
+        """The numbers of arguments; empty if the function is not in this file, or lacks some."""
+        for node in ast.walk(self._tree):
+            if isinstance(node, ast.FunctionDef) and node.name == function:
+                own = [each.arg for each in (*node.args.posonlyargs, *node.args.args)]
+                if set(names) <= set(own):
+                    numbers = ", ".join(str(own.index(name)) for name in names)
+                    return f"({numbers},)" if len(names) == 1 else f"({numbers})"
+        return ""
 
     def static_positions(self, node: Callable_) -> list[int]:
         """The arguments that are no arrays, by their annotations or defaults."""
