@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import os
 import shutil
 import subprocess
 import sys
@@ -77,7 +78,11 @@ def check_diff(program: Program, report: AdviceReport, advice: Advice) -> str:
         shutil.copytree(program.file.parent, copy)
         diff = advice.how[advice.how.index("--- a/") :] + "\n"
         done = subprocess.run(
-            ["patch", "-p1", "--quiet"], input=diff, text=True, cwd=copy, check=False
+            ["/usr/bin/env", "patch", "-p1", "--quiet"],
+            input=diff,
+            text=True,
+            cwd=copy,
+            check=False,
         )
         if done.returncode:
             return "BROKEN PATCH"
@@ -144,6 +149,8 @@ def main() -> None:
     parser.add_argument("--target", default="")
     parser.add_argument("--table", default="")
     given = parser.parse_args()
+    os.chdir(given.folder)  # diffs are relative to it
+    given.folder = Path.cwd()
     lines = head(COLUMNS, MARKS)
     print("\n".join(lines))
     counts: Counter[str] = Counter()

@@ -3,7 +3,6 @@
 import equinox as eqx
 import flax.linen as nn
 import jax
-import jax.numpy as jnp
 import optax
 from flax import nnx
 

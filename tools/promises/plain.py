@@ -198,7 +198,9 @@ def make_decode(layers=8, batch=16, length=2048, heads=8, dim=128):
             w, kv = inputs
             new = (x @ w["kv"]).reshape(batch, 1, 2, heads, dim)
             kv = jax.lax.dynamic_update_slice(kv, new, (0, position, 0, 0, 0))
-            scores = jax.nn.softmax(jnp.einsum("bhd,bkhd->bhk", x.reshape(batch, heads, dim), kv[:, :, 0]))
+            scores = jax.nn.softmax(
+                jnp.einsum("bhd,bkhd->bhk", x.reshape(batch, heads, dim), kv[:, :, 0])
+            )
             return x + jnp.einsum("bhk,bkhd->bhd", scores, kv[:, :, 1]).reshape(batch, d), kv
 
         return jax.lax.scan(layer, x, (params, cache))

@@ -1,8 +1,8 @@
 """Training steps over four devices: fully sharded, tensor parallel, and by shard_map."""
 
 import jax
-import jax.numpy as jnp
-from jax.sharding import NamedSharding, PartitionSpec as P
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
 
 S = jax.ShapeDtypeStruct
 TARGETS = ("tpu-v5e:2x2",)
@@ -77,4 +77,7 @@ def make_shard_map(devices, batch=65536, d=1024, layers=8):
         "up": S((d, 4 * d), "float32", sharding=whole),
         "down": S((4 * d, d), "float32", sharding=whole),
     }
-    return train_step, ([w] * layers, S((batch, d), "float32", sharding=NamedSharding(mesh, P("data"))))
+    return train_step, (
+        [w] * layers,
+        S((batch, d), "float32", sharding=NamedSharding(mesh, P("data"))),
+    )

@@ -27,7 +27,10 @@ _SHARE = 0.1
 """Smallest share of the forward pass's bytes that a layer computes."""
 _NESTED = 0.9
 """The share of a function's bytes below another from which on it is part of that."""
+_FEW_LINES = 2
 _WHILE = re.compile(r"/while(?=/|$)")
+_NUMBERED = re.compile(r"/[A-Za-z]\w*_?\d+/")
+"""A scope that a framework has numbered: `Block_0`, `block_3`, `enc5`."""
 _OURS = re.compile(r"[/\\]hlomem[/\\]jax[/\\]")
 
 
@@ -106,12 +109,22 @@ class _Finder:
             and is_forward(buffer.op_name)
         ]
         self._stacks = {buffer.id: _stack(memory.frames(buffer)) for buffer in self._forward}
-        self._around_loop: dict[str, set[_Name]] = {}
-        for buffer in self._forward:
+        self._around_loop = self._find_around_loops()
+        self._is_numbered = any(_NUMBERED.search(buffer.op_name or "") for buffer in self._forward)
+
+    def _find_around_loops(self) -> dict[str, set[_Name]]:
+        """The functions around each loop: those on the stacks of all that its body does."""
+        around: dict[str, set[_Name]] = {}
+        for buffer in self._memory.buffers:
             name = buffer.op_name or ""
-            if name.endswith("/while"):
-                names = self._around_loop.setdefault(name, set())
-                names |= {_Name(frame.file, frame.function) for frame in self._stacks[buffer.id]}
+            if not is_forward(name):
+                continue
+            stack = self._stacks.get(buffer.id) or _stack(self._memory.frames(buffer))
+            names = {_Name(frame.file, frame.function) for frame in stack}
+            for match in _WHILE.finditer(name) if names else ():
+                loop = name[: match.end()]
+                around[loop] = around[loop] & names if loop in around else set(names)
+        return around
 
     def levels(self) -> list[list[LayerFunction]]:
         below: dict[_Name, list[Buffer]] = {}
@@ -188,23 +201,25 @@ class _Finder:
         return 1 if counted and not is_jitted else self._inferred_calls(name, buffers)
 
     def _inferred_calls(self, name: _Name, buffers: Iterable[Buffer]) -> int:
-        """The fewest times that a line of a function computed something, summed over callers.
+        """How often the lines of a function computed something, summed over its callers.
 
-        A line that calls a layer in a loop computes more often than the function is called.
+        Where scopes are numbered, as linen does, what has the same name is the same.
         """
-        times: Counter[tuple[tuple[Frame, ...], tuple[Frame, ...], str, str]] = Counter()
+        units: dict[tuple[tuple[Frame, ...], tuple[Frame, ...], str], set[str]] = {}
         for buffer in buffers:
             if buffer.opcode in MOVES or _WHILE.search(buffer.op_name or ""):
                 continue
             stack = self._stacks[buffer.id]
             place = [_Name(frame.file, frame.function) for frame in stack].index(name)
-            last = (buffer.op_name or "").rpartition("/")[2]
-            times[stack[place + 1 :], stack[: place + 1], last, buffer.shape] += 1
+            name_of_one = buffer.op_name or ""
+            unit = name_of_one if self._is_numbered else f"{buffer.id}"
+            kind = name_of_one.rpartition("/")[2] + buffer.shape
+            units.setdefault((stack[place + 1 :], stack[: place + 1], kind), set()).add(unit)
         of_line: dict[tuple[Frame, ...], dict[int, int]] = {}
-        for (outside, inside, *_), count in times.items():
+        for (outside, inside, _), found in units.items():
             lines = of_line.setdefault(outside, {})
-            lines[inside[-1].line] = max(lines.get(inside[-1].line, 0), count)
-        return sum(min(lines.values()) for lines in of_line.values())
+            lines[inside[-1].line] = max(lines.get(inside[-1].line, 0), len(found))
+        return sum(_calls_by_line(list(lines.values())) for lines in of_line.values())
 
     def _is_nested(self, name: _Name, buffers: Iterable[Buffer], others: Iterable[_Name]) -> bool:
         """Whether most of a function runs below another one."""
@@ -233,6 +248,17 @@ class _Finder:
         return sorted(loops, key=lambda loop: -loop.size)
 
 
+def _calls_by_line(counts: list[int]) -> int:
+    """How often a function was called whose lines computed something so often.
+
+    One or two lines that repeat among others call layers in a loop; most lines of a layer repeat.
+    """
+    repeated = [count for count in counts if count > 1]
+    others = len(counts) - len(repeated)
+    is_single = len(repeated) <= others or (others and len(repeated) <= _FEW_LINES)
+    return 1 if is_single else min(repeated)
+
+
 def _stacked(buffers: Iterable[Buffer]) -> tuple[int, int]:
     """The bytes that buffers stack, and how many of them each does."""
     sizes = {(buffer.allocation, buffer.offset): buffer.size for buffer in buffers}
@@ -251,7 +277,8 @@ def _stack(frames: Iterable[Frame]) -> tuple[Frame, ...]:
             break
         if frame in found:
             break
-        if frame.function and not frame.file.startswith("<") and not is_installed(frame.file):
+        is_named = frame.function and frame.function != "<module>"
+        if is_named and not frame.file.startswith("<") and not is_installed(frame.file):
             found[frame] = None
     return tuple(found)
 
