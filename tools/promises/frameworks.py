@@ -1,3 +1,4 @@
+# mypy: ignore-errors
 """Training steps of flax.linen, flax.nnx and Equinox."""
 
 import equinox as eqx

@@ -1,3 +1,4 @@
+# mypy: ignore-errors
 """Training steps in plain JAX: layers unrolled and scanned, several ways to write them."""
 
 import jax

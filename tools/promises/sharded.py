@@ -1,3 +1,4 @@
+# mypy: ignore-errors
 """Training steps over four devices: fully sharded, tensor parallel, and by shard_map."""
 
 import jax

@@ -47,13 +47,15 @@ def test_rows_add_up_and_name_a_fix() -> None:
     assert f"{format_bytes(first.padding)} each" in " ".join(line.strip() for line in lines)
 
 
+FREE = "up to 128 instead of 64 in dimension 3 are free"
+
+
 @pytest.mark.parametrize(
     ("shape", "fix"),
     [
         (
             "bf16[8,1024,8,64]{3,2,1,0:T(8,128)(2,1)}",
-            "fold dimensions 2 and 3: x.reshape(8, 1024, 512);"
-            " up to 128 instead of 64 in dimension 3 are free",
+            f"fold dimensions 2 and 3: x.reshape(8, 1024, 512); {FREE}",
         ),
         ("f32[4,3,100]{2,1,0:T(8,128)}", "up to 8 instead of 3 in dimension 1 are free"),
         ("f32[513,128]{1,0:T(8,128)}", "up to 520 instead of 513 in dimension 0 are free"),

@@ -129,9 +129,7 @@ def advise_job(
     compiled = [one for one in tried if one.found is not None]
     helpful = [one for one in compiled if _saved(trials, one) > _WORTH * report.size]
     together = (
-        find_together(trials, helpful, job.target)
-        if limit is None
-        else find_cheapest(trials, helpful, limit)
+        find_together(trials, helpful) if limit is None else find_cheapest(trials, helpful, limit)
     )
     shown = [one for one in compiled if one in helpful or one.changes[0].promise is not None]
     got = [_as_advice(trials, one) for one in shown]

@@ -25,7 +25,7 @@ _TOGETHER = 1.25
 """How much more changes may save together than one by one."""
 
 
-def find_together(trials: Trials, tried: Sequence[Tried], target: str) -> FittingSet | None:
+def find_together(trials: Trials, tried: Sequence[Tried]) -> FittingSet | None:
     """The best change of each kind, taken together; None if there are not two."""
     chosen: list[Change] = []
     for one in sorted(tried, key=lambda one: one.size):
@@ -34,14 +34,14 @@ def find_together(trials: Trials, tried: Sequence[Tried], target: str) -> Fittin
     if len(chosen) < 2:
         return None
     found = trials.try_together(tuple(chosen[:_MAX_CHANGES]))
-    return None if found.found is None else _as_set(trials, found, 1, None, target)
+    return None if found.found is None else _as_set(trials, found, 1, None)
 
 
 def find_cheapest(trials: Trials, tried: Sequence[Tried], limit: Capacity) -> FittingSet:
     """The first set, by price, that fits; the smallest that was compiled if none does."""
     base = trials.base
     if base.plan.size <= limit.size and not base.plan.is_refused:
-        return _as_set(trials, None, 0, limit, "")
+        return _as_set(trials, None, 0, limit)
     needed = base.plan.size - limit.size
     known = {one.changes: one for one in tried}
     best: Tried | None = None
@@ -60,9 +60,9 @@ def find_cheapest(trials: Trials, tried: Sequence[Tried], limit: Capacity) -> Fi
             continue
         best = one if best is None or one.size < best.size else best
         if one.size <= limit.size and not one.is_refused:
-            return _as_set(trials, one, compiled, limit, "")
+            return _as_set(trials, one, compiled, limit)
     smallest = min(tried, key=lambda one: one.size, default=None)
-    return _as_set(trials, best or smallest, compiled, limit, "")
+    return _as_set(trials, best or smallest, compiled, limit)
 
 
 def _sets(trials: Trials, tried: Sequence[Tried]) -> Iterator[tuple[Change, ...]]:
@@ -88,13 +88,13 @@ def _excludes(one: Change, other: Change) -> bool:
 
 
 def _as_set(
-    trials: Trials, tried: Tried | None, compiled: int, limit: Capacity | None, name: str
+    trials: Trials, tried: Tried | None, compiled: int, limit: Capacity | None
 ) -> FittingSet:
     size = trials.base.plan.size if tried is None else tried.size
     refused = trials.base.plan.is_refused if tried is None else tried.is_refused
     return FittingSet(
         limit=None if limit is None else limit.size,
-        limit_name=name if limit is None else limit.name,
+        limit_name="" if limit is None else limit.name,
         titles=() if tried is None else tuple(change.title for change in tried.changes),
         size=size,
         fits=limit is not None and size <= limit.size and not refused,

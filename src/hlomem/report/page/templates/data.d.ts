@@ -14,9 +14,10 @@ export interface Advice {
   rule: string;
   title: string;
   argument: string;
-  least: number;
-  most: number;
-  method: "counted" | "re-planned";
+  least: number | null;
+  most: number | null;
+  got: number | null;
+  method: "compiled" | "possible" | "re-planned";
   confidence: "high" | "low" | "medium";
   cost: string;
   how: string;
@@ -29,6 +30,8 @@ export interface AdviceReport {
   space: string;
   size: number;
   advice: Advice[];
+  target: string;
+  together: FittingSet | null;
   notes: string[];
 }
 
@@ -104,7 +107,7 @@ export interface Copy {
   op_name: string | null;
 }
 
-/** One thing that is wrong with a plan. */
+/** One error of a plan. */
 export interface Finding {
   rule: string;
   message: string;
@@ -112,6 +115,18 @@ export interface Finding {
   values: ValueEvidence[];
   allocations: number[];
   evidence: string[];
+}
+
+/** Changes taken together, so that a program fits, or as near to that as was reached. */
+export interface FittingSet {
+  limit: number | null;
+  limit_name: string;
+  titles: string[];
+  size: number;
+  fits: boolean;
+  cost: string;
+  how: string;
+  tried: number;
 }
 
 /** Unreadable inputs of one kind. */
@@ -336,7 +351,7 @@ export interface Trust {
   notes: string[];
 }
 
-/** A value a finding is about, as the dump shows it. */
+/** A value of a finding, as in the dump. */
 export interface ValueEvidence {
   id: number;
   name: string;
@@ -348,7 +363,7 @@ export interface ValueEvidence {
   source: string;
 }
 
-/** Everything a check has to say about one plan. */
+/** The result of checking one plan. */
 export interface Verdict {
   name: string;
   findings: Finding[];
