@@ -104,7 +104,7 @@ MAY_IMPORT = {
     "api.explain": DUMPS
     | {"api.opening", "api.tables", "machines.capacity", "report", "report.page.notebook"}
     | {"api.advise", "report.page.html"},
-    "advice.rules.order": {"advice", "report", "opt.goal", "opt.orders"},
+    "advice.rules.order": {"advice", "report", "opt"},
     "advice": PLANNER | {"dump", "view", "report"},  # gets what plans as an argument
     "api.tight_packing": {"api.pack", "assign", "packer", "pipeline", "opt.orders"},
     "api.improve": PLANNER
@@ -142,7 +142,12 @@ MAY_IMPORT = {
     "jax.compile.with_dump": set[str](),
     "jax.compile.programs": {"base", "jax.target_kinds"},
     "jax.compile.factories": {"base", "jax.compile.programs", "jax.target_kinds"},
+    "jax.compile.call_counts": {"report"},
+    "jax.compile.changed_sources": set[str](),
     "jax.compile": {"assign.footprint", "base", "dump", "hlo", "api.explain", "jax", "proto"},
+    "jax.known_plans": {"assign.footprint", "base", "jax"},
+    "jax.trials.source_edits": {"base"},
+    "jax.trials": {"advice", "api.advise", "base", "jax", "machines.capacity", "report"},
     "jax.forecasts": {"base", "api.scale", "jax"},
     "jax.fitting": {"base", "api.fit_search", "jax", "machines.capacity", "report"},
     "jax.factory_front": {

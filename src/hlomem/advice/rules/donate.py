@@ -127,13 +127,13 @@ def _is_replaced(subject: Case, row: Argument) -> bool:
 def _sources(
     made: HloInstruction, index: tuple[int, ...]
 ) -> list[tuple[HloInstruction, tuple[int, ...]]]:
-    """Where an element of a value comes from, as far as its shape stays the same."""
+    """The sources of an element of a value, as far as its shape stays the same."""
     if made.opcode == "tuple" and index:
         return [(made.operands[index[0]], index[1:])]
     if made.opcode == "get-tuple-element":
         return [(made.operands[0], (made.tuple_index, *index))]
     if made.opcode == "while":
-        [body] = [each.computation for each in made.calls if each.role is CallRole.BODY]
+        [body] = [call.computation for call in made.calls if call.role is CallRole.BODY]
         return [(made.operands[0], index), (body.root, index)]
     if index or made.opcode == "parameter":
         return []

@@ -1,7 +1,7 @@
 """`logits`: compute the cross-entropy chunk by chunk; a possibility.
 
 Applies if a softmax is taken, outside loops, over the vocabulary (a dimension of an argument) at
-every position of a batch. The number of chunks divides the positions at hand.
+every position of a batch. The number of chunks divides the number of positions.
 """
 
 from __future__ import annotations
@@ -93,7 +93,8 @@ def _is_logits(subject: Case, buffer: Buffer) -> bool:
 
 
 def _matrices(subject: Case) -> list[list[int]]:
-    found = [_dimensions(each) for each in subject.memory.buffers if each.opcode == "parameter"]
+    buffers = subject.memory.buffers
+    found = [_dimensions(buffer) for buffer in buffers if buffer.opcode == "parameter"]
     return [sorted(dimensions) for dimensions in found if len(dimensions) == 2]
 
 
@@ -110,7 +111,7 @@ def _has_softmax(subject: Case, dimensions: Sequence[int]) -> bool:
             shape.is_array
             and prod(shape.dimensions) == prod(dimensions)
             and dimensions[-1] in shape.dimensions
-            for shape in (instruction.shape, *(each.shape for each in instruction.operands))
+            for shape in (instruction.shape, *(operand.shape for operand in instruction.operands))
         )
         for instruction in subject.module.iter_instructions()
     )

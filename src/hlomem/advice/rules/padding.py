@@ -65,7 +65,7 @@ def _find_culprit(subject: Case, worst: PaddedShape) -> HloInstruction | None:
     if shape is None or shape.layout is None or not shape.dimensions:
         return None
     minor = shape.layout.minor_to_major[0]
-    grown = next((each for each in worst.growths if each.dimension == minor), None)
+    grown = next((growth for growth in worst.growths if growth.dimension == minor), None)
     if grown is None or not any(size >= grown.padded_size for size in shape.dimensions):
         return None
     wanted = {(shape.dimensions, minor), (shape.dimensions[1:], minor - 1)}

@@ -172,7 +172,7 @@ def _untried(report: AdviceReport, compiled: Sequence[Tried]) -> list[Advice]:
 
 
 def _notes(trials: Trials, tried: Sequence[Tried], shown: Sequence[Tried]) -> list[str]:
-    """What was compiled in vain, and what could not be."""
+    """Notes on changes that save nothing, and on those that could not be compiled."""
     notes = []
     for one in tried:
         title = one.changes[0].title

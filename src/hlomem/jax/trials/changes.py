@@ -55,7 +55,7 @@ class Change(NamedTuple):
     """Code to write, where there is no edit."""
     argument: str = ""
     sites: frozenset[str] = frozenset()
-    """What is changed; changes of the same sites exclude each other."""
+    """Parts of the program; changes of the same sites exclude one another."""
     effort: float = 0.0
     """The share of the program's time it may add, as a guess for sorting."""
     promise: Advice | None = None
@@ -184,7 +184,7 @@ class _Proposer:
         """Nothing kept where a policy keeps something."""
         for file in self._own_files():
             for call in file.calls(_CHECKPOINTS):
-                policies = [each for each in call.keywords if each.arg == "policy"]
+                policies = [keyword for keyword in call.keywords if keyword.arg == "policy"]
                 if not policies or file.source_of(policies[0].value).endswith(NOTHING):
                     continue
                 jax, imports = file.name_of("jax")

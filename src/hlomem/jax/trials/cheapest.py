@@ -74,7 +74,9 @@ def _sets(trials: Trials, tried: Sequence[Tried]) -> Iterator[tuple[Change, ...]
         for chosen in combinations(price, count)
         if not any(_excludes(one, other) for one, other in combinations(chosen, 2))
     ]
-    yield from sorted(found, key=lambda chosen: (sum(price[each] for each in chosen), len(chosen)))
+    yield from sorted(
+        found, key=lambda chosen: (sum(price[change] for change in chosen), len(chosen))
+    )
 
 
 def _price(trials: Trials, tried: Tried) -> float:

@@ -118,7 +118,7 @@ class SourceFile:
 
     @cached_property
     def _imported(self) -> dict[str, str]:
-        """What the names that imports make stand for: `nn` for `flax.linen`."""
+        """The modules and functions by the names that imports give them: `nn` for `flax.linen`."""
         names: dict[str, str] = {}
         for node in ast.walk(self._tree):
             if isinstance(node, ast.Import):
@@ -161,7 +161,7 @@ class SourceFile:
         if isinstance(node, ast.Lambda):
             start, end = self._range(node)
             return Edit(self.file, start, end, f"{decorator}({self.text[start:end]})")
-        first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
+        first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
         position = self._line_starts[first - 1]
         indent = self.text[position : position + node.col_offset]
         return Edit(self.file, position, position, f"{indent}@{decorator}\n")
@@ -208,7 +208,7 @@ class SourceFile:
         return Edit(self.file, position, position, f"{lead}{name}={value}")
 
     def jits_of(self, function: str) -> Iterator[tuple[ast.Call | ast.expr, bool]]:
-        """Where a function is jitted: a call with options, or a bare decorator (False)."""
+        """The places that jit a function: a call with options, or a bare decorator (False)."""
         for node in ast.walk(self._tree):
             if isinstance(node, ast.FunctionDef) and node.name == function:
                 for decorator in node.decorator_list:
@@ -247,7 +247,7 @@ class SourceFile:
         """The numbers of arguments; empty if the function is not in this file, or lacks some."""
         for node in ast.walk(self._tree):
             if isinstance(node, ast.FunctionDef) and node.name == function:
-                own = [each.arg for each in (*node.args.posonlyargs, *node.args.args)]
+                own = [argument.arg for argument in (*node.args.posonlyargs, *node.args.args)]
                 if set(names) <= set(own):
                     numbers = ", ".join(str(own.index(name)) for name in names)
                     return f"({numbers},)" if len(names) == 1 else f"({numbers})"

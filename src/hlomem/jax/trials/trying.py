@@ -96,7 +96,7 @@ class Trials:
             self._job,
             texts=texts,
             jit=dict(option for change in changes for option in change.jit),
-            imports=(*self._job.imports, *(name for each in changes for name in each.imports)),
+            imports=(*self._job.imports, *(name for change in changes for name in change.imports)),
         )
         words = changes[0].title if len(changes) == 1 else f"{len(changes)} changes of"
         try:
@@ -115,8 +115,8 @@ class Trials:
         if moved := tried.found.plan.host - self.base.plan.host:
             words.append(f"{format_bytes(moved)} to the host's memory and back")
         if words:
-            words += [each.cost for each in tried.changes if not each.effort]
-        return "; ".join(dict.fromkeys(words or [each.cost for each in tried.changes]))
+            words += [change.cost for change in tried.changes if not change.effort]
+        return "; ".join(dict.fromkeys(words or [change.cost for change in tried.changes]))
 
     def more_flops(self, tried: Tried) -> float | None:
         """The matrix products that a change adds, as a share; None if they are not known."""

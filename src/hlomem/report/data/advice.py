@@ -49,7 +49,7 @@ class FittingSet(Record, frozen=True, kw_only=True):
     limit: int | None
     limit_name: str
     titles: tuple[str, ...]
-    """What is changed; empty if the program fits as it is."""
+    """The changes; empty if the program fits as it is."""
     size: int
     """Bytes of the changed program, as XLA compiled it."""
     fits: bool

@@ -135,7 +135,7 @@ def _row(members: list[Buffer], at_peak: set[ValueId]) -> PaddedShape:
 
 
 def find_fix(shape_text: str, operation: str | None = None) -> str:
-    """What the padding of the minor dimension leaves free, and how to fill it; "" if unknown.
+    """The elements that the padding of a dimension has room for, and how to fill it; "" if unknown.
 
     Folding it with the next dimension keeps the elements; a larger one takes the same memory.
     """
