@@ -156,14 +156,3 @@ def make_equinox(batch=4096, d=1024, layers=6):
         return jax.tree.map(lambda p, g: p - 0.1 * g, arrays, jax.grad(loss)(arrays))
 
     return jax.jit(train_step), (arrays, S((batch, d), "float32"))
-
-
-def make_equinox_jit(batch=4096, d=512, layers=4):
-    model = Stack(d, layers, jax.random.key(0))
-
-    @eqx.filter_jit
-    def train_step(model, x):
-        grads = eqx.filter_grad(lambda m: (m(x) ** 2).mean())(model)
-        return eqx.apply_updates(model, jax.tree.map(lambda g: -0.1 * g, grads))
-
-    return train_step, (model, S((batch, d), "float32"))

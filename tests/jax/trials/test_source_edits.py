@@ -108,13 +108,15 @@ def test_a_scan_calls_another_function_and_gets_another_body(file: SourceFile) -
 
 
 def test_arguments_are_donated_where_the_function_is_jitted(file: SourceFile) -> None:
-    assert "@partial(jax.jit, donate_argnums=(0,))" in _new(file, file.donate("step", ["ws"]))
-    assert '@jax.jit(donate_argnames=("ws",))\n    def other' in _new(
-        file, file.donate("other", ["ws"])
+    assert "@partial(jax.jit, donate_argnums=(0,))" in _new(
+        file, file.donate("make.<locals>.step", ["ws"])
     )
-    new = _new(file, file.donate("loss", ["ws", "x"]))
+    assert '@jax.jit(donate_argnames=("ws",))\n    def other' in _new(
+        file, file.donate("make.<locals>.other", ["ws"])
+    )
+    new = _new(file, file.donate("make.<locals>.loss", ["ws", "x"]))
     assert 'third = jax.jit(loss, donate_argnames=("ws", "x"))' in new
-    assert file.donate("block", ["x"]) is None
+    assert file.donate("make.<locals>.block", ["x"]) is None
 
 
 def test_a_module_is_called_what_the_file_calls_it(file: SourceFile) -> None:

@@ -126,7 +126,7 @@ def advise_job(
         propose(memory, report, planned.target, source or job.factory, planned.facts.calls)
     )
     tried = trials.try_all(changes)
-    compiled = [one for one in tried if one.found is not None]
+    compiled = trials.without_dominated([one for one in tried if one.found is not None])
     helpful = [one for one in compiled if _saved(trials, one) > _WORTH * report.size]
     together = (
         find_together(trials, helpful) if limit is None else find_cheapest(trials, helpful, limit)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 from importlib.util import find_spec
+from os.path import realpath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,6 +24,7 @@ from hlomem.advice.code import (
 from hlomem.advice.functions import find_layers, find_loops, is_checkpointed
 from hlomem.advice.rules import checkpoint, chunks, offload, order
 from hlomem.base.errors import CommandError
+from hlomem.jax.compile.call_counts import SEPARATOR
 from hlomem.jax.trials.source_edits import Edit, SourceFile
 
 if TYPE_CHECKING:
@@ -96,6 +98,7 @@ class _Proposer:
         self, memory: MemoryView, target: Target, factory: str, calls: Mapping[str, int]
     ) -> None:
         self._memory = memory
+        self._calls = calls
         self._levels = find_layers(memory, calls)
         self._target = target
         self._files: dict[str, SourceFile | None] = {}
@@ -123,9 +126,11 @@ class _Proposer:
         names = piece.argument.split(", ")
         if not all(name.isidentifier() for name in names):
             return
-        module = self._memory.module
-        function = "" if module is None else module.name.removeprefix("jit_")
-        edits = [file.donate(function, names) for file in self._own_files()]
+        edits = [
+            file.donate(name, names)
+            for file in self._own_files()
+            for name in self._jitted_names(file.file)
+        ]
         edit = next((edit for edit in edits if edit is not None), None)
         yield Change(
             "donate",
@@ -139,6 +144,17 @@ class _Proposer:
             sites=frozenset({"donate"}),
             promise=piece,
         )
+
+    def _jitted_names(self, file: str) -> list[str]:
+        """The qualified names in a file of functions that are called like the program."""
+        module = self._memory.module
+        last = "" if module is None else module.name.removeprefix("jit_")
+        names = [key.partition(SEPARATOR) for key in self._calls]
+        return [
+            name
+            for place, _, name in names
+            if realpath(place) == realpath(file) and name.rpartition(".")[2] == last
+        ]
 
     # Recomputation.
 

@@ -207,31 +207,40 @@ class SourceFile:
         position = len(inside)
         return Edit(self.file, position, position, f"{lead}{name}={value}")
 
-    def jits_of(self, function: str) -> Iterator[tuple[ast.Call | ast.expr, bool]]:
+    def _jits_of(self, name: str) -> Iterator[tuple[ast.Call | ast.expr, bool]]:
         """The places that jit a function: a call with options, or a bare decorator (False)."""
-        for node in ast.walk(self._tree):
-            if isinstance(node, ast.FunctionDef) and node.name == function:
-                for decorator in node.decorator_list:
-                    if self._is_jit(decorator):
-                        yield decorator, False
-                    elif isinstance(decorator, ast.Call) and (
-                        self._is_jit(decorator.func)
-                        or (decorator.args and self._is_jit(decorator.args[0]))
-                    ):
-                        yield decorator, True
-            elif isinstance(node, ast.Call) and self._is_jit(node.func) and node.args:
-                first = node.args[0]
-                if isinstance(first, ast.Name) and first.id == function:
-                    yield node, True
+        for node in self._definitions(name):
+            for decorator in node.decorator_list:
+                if self._is_jit(decorator):
+                    yield decorator, False
+                elif isinstance(decorator, ast.Call) and (
+                    self._is_jit(decorator.func)
+                    or (decorator.args and self._is_jit(decorator.args[0]))
+                ):
+                    yield decorator, True
+        around, _, last = name.rpartition("<locals>.")
+        places: list[ast.AST] = [*self._definitions(around.removesuffix("."))]
+        for call in (inner for place in places or [self._tree] for inner in ast.walk(place)):
+            if isinstance(call, ast.Call) and self._is_jit(call.func) and call.args:
+                first = call.args[0]
+                if isinstance(first, ast.Name) and first.id == last:
+                    yield call, True
+
+    def _definitions(self, name: str) -> list[ast.FunctionDef]:
+        found = self._functions.get(name, ())
+        return [node for node, _ in found if isinstance(node, ast.FunctionDef)]
 
     def _is_jit(self, node: ast.expr) -> bool:
         return self._resolved(ast.unparse(node)) in {"jax.jit", "flax.nnx.jit"}
 
     def donate(self, function: str, names: Sequence[str]) -> Edit | None:
-        """The arguments of a jitted function donated; None where it is not jitted here."""
+        """The arguments of a jitted function, by its qualified name, donated.
+
+        None where it is not jitted in this file.
+        """
         inside = ", ".join(f'"{name}"' for name in names)
         value = f"({inside},)" if len(names) == 1 else f"({inside})"
-        for node, is_call in self.jits_of(function):
+        for node, is_call in self._jits_of(function):
             if not is_call:
                 start, end = self._range(node)
                 text = f"{self.text[start:end]}(donate_argnames={value})"
@@ -245,12 +254,11 @@ class SourceFile:
 
     def _positions(self, function: str, names: Sequence[str]) -> str:
         """The numbers of arguments; empty if the function is not in this file, or lacks some."""
-        for node in ast.walk(self._tree):
-            if isinstance(node, ast.FunctionDef) and node.name == function:
-                own = [argument.arg for argument in (*node.args.posonlyargs, *node.args.args)]
-                if set(names) <= set(own):
-                    numbers = ", ".join(str(own.index(name)) for name in names)
-                    return f"({numbers},)" if len(names) == 1 else f"({numbers})"
+        for node in self._definitions(function):
+            own = [argument.arg for argument in (*node.args.posonlyargs, *node.args.args)]
+            if set(names) <= set(own):
+                numbers = ", ".join(str(own.index(name)) for name in names)
+                return f"({numbers},)" if len(names) == 1 else f"({numbers})"
         return ""
 
     def static_positions(self, node: Callable_) -> list[int]:

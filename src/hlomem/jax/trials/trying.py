@@ -105,6 +105,22 @@ class Trials:
             return Tried(changes, None, _first_line(str(error)))
         return Tried(changes, found, edits=edits)
 
+    def without_dominated(self, tried: Sequence[Tried]) -> list[Tried]:
+        """Changes of which no other recomputes as little or less for as much or more."""
+
+        def is_dominated(one: Tried, number: int) -> bool:
+            mine = self.more_flops(one)
+            return any(
+                other.changes[0].sites == one.changes[0].sites
+                and (other.size, place) < (one.size, number)
+                and mine is not None
+                and (theirs := self.more_flops(other)) is not None
+                and theirs <= mine
+                for place, other in enumerate(tried)
+            )
+
+        return [one for number, one in enumerate(tried) if not is_dominated(one, number)]
+
     def cost(self, tried: Tried) -> str:
         """The price: products computed again, bytes moved to the host, and words."""
         assert tried.found is not None
