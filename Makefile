@@ -40,7 +40,7 @@ DOCS_READY := $(DOCS_VENV)/.ready
 
 .PHONY: demo docs dist test lint format types js browser pytest pure coverage jax jax-orders \
 	tpu-orders cuda-orders fits tpu-fits fleet native sanitize bench parity support replay \
-	fuzz faults clean
+	fuzz faults pictures clean
 
 $(READY): pyproject.toml requirements-dev.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -184,6 +184,10 @@ bench: $(BENCH_READY)
 	    python=; test $$script != bench/bench_plan.py || python="--python $(PLAIN_VENV)/bin/python"; \
 	    $(BENCH_VENV)/bin/python -m bench.$$(basename $$script .py) --corpus $(CORPUS) $$python \
 	        || exit 1; done
+
+# The pictures of the report that the documents show, in Chromium.
+pictures: $(READY) browser
+	$(BIN)/python -m tools.make_screenshots
 
 # The site of the documents, links checked; its code blocks are run by the tests.
 $(DOCS_READY): requirements-docs.txt

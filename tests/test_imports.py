@@ -133,13 +133,11 @@ MAY_IMPORT = {
     "jax.compiled_programs": DUMPS
     | {"api.explain", "api.load", "api.plan", "api.protos", "jax", "proto", "report"},
     "jax.oom": {"api.oom", "jax", "proto", "report"},
-    "jax.function_memory": DUMPS | {"api.explain", "api.load", "api.opening", "jax", "machines"},
-    "jax.executables": DUMPS | {"api.protos"},
-    "jax.target_kinds": {"base", "machines"},
-    "jax.doctor": {"jax.target_kinds", "report"},
+    "jax.function_memory": DUMPS
+    | {"api.explain", "api.load", "api.opening", "api.protos", "jax", "machines"},
+    "jax.target_kinds": {"base", "machines", "report"},
     "jax.flops": set[str](),
     "jax.compile.messages": set[str](),
-    "jax.compile.with_dump": set[str](),
     "jax.compile.programs": {"base", "jax.target_kinds"},
     "jax.compile.factories": {"base", "jax.compile.programs", "jax.target_kinds"},
     "jax.compile.call_counts": {"report"},
@@ -148,8 +146,7 @@ MAY_IMPORT = {
     "jax.known_plans": {"assign.footprint", "base", "jax"},
     "jax.trials.source_edits": {"base"},
     "jax.trials": {"advice", "api.advise", "base", "jax", "machines.capacity", "report"},
-    "jax.forecasts": {"base", "api.scale", "jax"},
-    "jax.fitting": {"base", "api.fit_search", "jax", "machines.capacity", "report"},
+    "jax.fitting": {"base", "api.fit_search", "api.scale", "jax", "machines.capacity", "report"},
     "jax.factory_front": {
         "api.front",
         "api.improve",

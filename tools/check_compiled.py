@@ -2,7 +2,7 @@
 
     python -m tools.check_compiled TARGET [NAME...]
 
-Each program of `tools.order_programs` is compiled for TARGET once, with a dump. The plan read from
+Each program of `tools.programs.small` is compiled for TARGET once, with a dump. The plan read from
 the executable must have every value of the dump: its number, name, allocation, offset, size and
 memory space. Prints counts; the exit code is 1 when any value differs.
 """
@@ -15,12 +15,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from hlomem.jax.compile.programs import lower
-from hlomem.jax.compile.with_dump import module_name, write_dump
-from hlomem.jax.executables import dump_of
-from hlomem.jax.function_memory import read_dump
+from hlomem.jax.compile.programs import lower, module_name, write_dump
+from hlomem.jax.function_memory import dump_of, read_dump
 from hlomem.jax.target_kinds import parse_target
-from tools.order_programs import PROGRAMS
+from tools.programs.small import PROGRAMS
 
 if TYPE_CHECKING:
     from hlomem.dump.dump import Dump

@@ -33,7 +33,7 @@ from hlomem.opt.checks.edit import find_edit_problems
 from hlomem.opt.checks.equivalence import find_meaning_problems
 from hlomem.opt.search import new_findings
 from hlomem.proto.edit import name_of
-from tools.carried_programs import proto_of, text_of
+from tools.programs.carried import proto_of, text_of
 from tools.random_programs import arguments, make_program
 from tools.spoiling import spoil
 

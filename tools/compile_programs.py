@@ -3,7 +3,7 @@
     python -m tools.compile_programs FOLDER CHIP[,CHIP...] [PROGRAM...] [--of MODULE]
 
 Runs in an environment with jax and libtpu; no TPU is needed. Each program of
-`tools.production_programs`, or each that is named of another module, becomes FOLDER/CHIP/PROGRAM
+`tools.programs.production`, or each that is named of another module, becomes FOLDER/CHIP/PROGRAM
 with the module, the files of XLA's dump and `meta.json`; `tools.record_goldens` takes them from
 there. Those that are there already are left alone; those that do not compile are named.
 """
@@ -30,7 +30,7 @@ FILES = {
     "-live-range.txt": "live-range.txt",
     "-memory-usage-report.txt": "memory-usage-report.txt",
 }
-_PROGRAMS = "tools.production_programs"
+_PROGRAMS = "tools.programs.production"
 _ENVIRONMENT = {
     "XLA_FLAGS": "--xla_dump_compact_gte=false",
     # Names files from the project or the package on, whatever folder they lie in.
@@ -76,7 +76,7 @@ def main() -> int:
     parser.add_argument("--of", default=_PROGRAMS, help="default: %(default)s")
     options = parser.parse_args()
     os.environ.update(_ENVIRONMENT)
-    from tools.production_programs import PRODUCTION_PROGRAMS  # noqa: PLC0415 - needs jax
+    from tools.programs.production import PRODUCTION_PROGRAMS  # noqa: PLC0415 - needs jax
 
     failed = 0
     for name in options.program or PRODUCTION_PROGRAMS:

@@ -3,7 +3,7 @@
     python -m tools.measure_accelerator_fits --target tpu-v5e:2x2 [--share 0.5] [--only NAME …]
                                              [--json FILE] [--write docs/measurements.md]
 
-For programs of `tools.large_programs` with more than 1 GB of temporaries: those of XLA's plan, and
+For programs of `tools.programs.large` with more than 1 GB of temporaries: those of XLA's plan, and
 of the program that `hlomem.jax.optimize(fit=…)` hands over, both as the target's compiler plans
 them; whether that fits; the operations that were added, by our count; how many programs were tried.
 `--json` keeps what was measured: programs in the file are not measured again. `--write` puts the
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 MIN_BYTES = 1_000_000_000
-_FACTORY = "tools.large_programs:program"
+_FACTORY = "tools.programs.large:program"
 _TIMEOUT = 1800.0
 
 
@@ -115,7 +115,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--write", type=Path)
     given = parser.parse_args(arguments)
-    from tools.large_programs import LARGE_PROGRAMS  # noqa: PLC0415 - it needs JAX
+    from tools.programs.large import LARGE_PROGRAMS  # noqa: PLC0415 - it needs JAX
 
     rows = known(given.json, Row)
     for name in given.only or LARGE_PROGRAMS:

@@ -4,7 +4,7 @@
                                                [--effort default] [--json FILE]
                                                [--write docs/measurements.md]
 
-For every program of `tools.large_programs`: temporaries in XLA's own order and with the pass, both
+For every program of `tools.programs.large`: temporaries in XLA's own order and with the pass, both
 as the target's compiler plans them; what the order alone comes to by the pass's forecast, and what
 is computed again; whether the pass forecast the size; the time of a run by the model of
 `hlomem.opt.orders.cost`; CPU time of the search, children aside. Each compile is a child
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 MIN_BYTES = 100_000_000
 """Programs with fewer bytes of temporaries are not counted."""
-_FACTORY = "tools.large_programs:program"
+_FACTORY = "tools.programs.large:program"
 
 
 class Row(NamedTuple):
@@ -160,7 +160,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--write", type=Path)
     given = parser.parse_args(arguments)
     rows = known(given.json, Row)
-    from tools.large_programs import LARGE_PROGRAMS  # noqa: PLC0415 - it needs JAX
+    from tools.programs.large import LARGE_PROGRAMS  # noqa: PLC0415 - it needs JAX
 
     for name in given.only or LARGE_PROGRAMS:
         if name in {row.name for row in rows}:

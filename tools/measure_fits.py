@@ -2,7 +2,7 @@
 
     python -m tools.measure_fits [--share 0.5] [--only NAME …] [--write docs/measurements.md]
 
-Needs jax 0.10.2 or later. The programs are the training steps of `tools.fit_programs`. For each:
+Needs jax 0.10.2 or later. The programs are the training steps of `tools.programs.fitted`. For each:
 XLA's report of temporaries as it compiles them and with `hlomem.jax.optimize(fit=…)`, whether they
 fit, the operations added by XLA's own cost analysis and by our count, whether XLA reports what was
 planned, whether all results are equal to the bit on random inputs, the CPU time of a run divided by
@@ -25,15 +25,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import hlomem.jax
 from hlomem import hlo
 from hlomem.jax.pass_ import log
-from hlomem.opt.remat.lower_bound import find_floor
+from hlomem.opt.orders.bound import find_floor
 from hlomem.pipeline import in_text_order, start_stages
-from tools.fit_programs import FIT_PROGRAMS
+from tools.programs.fitted import FIT_PROGRAMS
 from tools.tables import put
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tools.order_programs import Program
+    from tools.programs.parts import Program
 
 jax: Any = import_module("jax")
 numpy: Any = import_module("numpy")

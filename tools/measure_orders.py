@@ -3,7 +3,7 @@
     python -m tools.measure_orders [--corpus FOLDER] [--only NAME …] [--effort default]
                                    [--json FILE] [--write docs/measurements.md]
 
-Needs jax 0.10.2 or later. Which programs, and why those, is said in `tools.order_programs`. For
+Needs jax 0.10.2 or later. Which programs, and why those, is said in `tools.programs.subjects`. For
 each: XLA's report of temporaries in its default order, in that of its memory-optimised scheduler,
 and with the pass; what the order alone comes to, and the bound below which no order goes; what is
 computed again, and its price in operations and modelled time; whether the pass forecast the size;
@@ -32,7 +32,7 @@ from tools.tables import known, put
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tools.order_programs import Subject
+    from tools.programs.subjects import Subject
 
 MAX_RUNS = 10
 MAX_SECONDS = 2.0
@@ -293,7 +293,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--write", type=Path)
     options = parser.parse_args(arguments)
     os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
-    programs = import_module("tools.order_programs")
+    programs = import_module("tools.programs.subjects")
     rows = known(options.json, Row)
     measured = {(row.group, row.name) for row in rows}
 

@@ -21,7 +21,7 @@ from importlib import import_module, metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tools import history_programs
+from tools.programs import passes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -191,7 +191,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[str, ...], tuple[tuple[Any, 
     "top_k_and_products": (top_k_and_products, ("f32 32 64", "f32 32 64"), ()),
     "sharded_top_k": (sharded_top_k, ("f32 64 64",), (("d", None),)),
     "gathers_and_scatters": (gathers_and_scatters, ("f32 32 8", "s32 6", "f32 6 8"), ()),
-    **history_programs.PROGRAMS,
+    **passes.PROGRAMS,
 }
 RECORDED = {
     "cpu": (
@@ -260,7 +260,7 @@ def compile_program(name: str, platform: str, chip: str, target: Path | None) ->
 def _mesh(sharding: Any, devices: Any, name: str) -> Any:
     """Devices in one row, or two by two."""
     row = import_module("numpy").array(devices[:_DEVICES])
-    if name in history_programs.PROGRAMS and len(row) == _DEVICES:
+    if name in passes.PROGRAMS and len(row) == _DEVICES:
         return sharding.Mesh(row.reshape(2, 2), ("x", "y"))
     return sharding.Mesh(row, ("d",))
 
@@ -304,8 +304,8 @@ def record(name: str, platform: str, chip: str, target: Path | None) -> None:
 
 
 def _home(name: str) -> str:
-    is_small = name in history_programs.PROGRAMS
-    return f"tools/{'history_programs' if is_small else 'record_rules'}.py"
+    is_small = name in passes.PROGRAMS
+    return f"tools/{'programs/passes' if is_small else 'record_rules'}.py"
 
 
 def _machine(platform: str, chip: str) -> str:

@@ -1,12 +1,15 @@
 """Plans and prints by two revisions, compared: an empty difference proves that a move is one.
 
-    python -m tools.replay BASE [--corpus ../shared] [--json FILE]
+    python -m tools.replay BASE [--corpus ../shared]
 
 Every golden, and every entry of the corpus where there is one, is read, printed back, planned,
 planned again from its dump alone, and verified, once by the package at revision BASE and once by
 the one in this working tree. What either wrote is compared by digest; what differs is shown with
-its first differing lines. The digests of BASE are kept in `.replay`, so that a second run takes
-half the time. Exits 1 where anything differs.
+its first differing lines, and all of it is listed in `.replay/differences.txt`. The digests of BASE
+are kept in `.replay`, so that a second run takes half the time. Exits 1 where anything differs.
+
+A plan is compared twice: with the lists of positions and uses sorted (`plan`), and as it is
+written (`order`), so that a change of the order of lines alone is seen to be that.
 
 Only names that both revisions are sure to have are used: `hlomem.load`, `plan`, `replan`, `verify`
 and `hlomem.hlo`. Words are not compared: an error counts by its class, a finding by its rule.
@@ -24,10 +27,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tests.parity.dumps import with_sorted_lists
 from tools.corpus import BESIDE, WORKERS, entries_in
 
 if TYPE_CHECKING:
@@ -60,10 +65,12 @@ def products(entry: Path) -> Iterator[tuple[str, Callable[[], str]]]:
     planned: list[Any] = []
 
     def plan() -> str:
-        planned.append(hlomem.plan(text, **given))
+        if not planned:
+            planned.append(hlomem.plan(text, **given))
         return "".join(planned[0].text(file) for file in planned[0].files)
 
-    yield "plan", plan
+    yield "plan", lambda: with_sorted_lists(plan())
+    yield "order", plan
     yield "verify", lambda: _rules(hlomem.verify(dump, module=hlo.parse(text)))
     yield "replan", lambda: str(hlomem.replan(dump))
 
@@ -167,13 +174,18 @@ def _compare(commit: str, base: Revision, head: Revision, corpus: Path) -> list[
     for entry, product in differing[:MAX_SHOWN]:
         path = path_of[entry]
         _show(entry, product, base.text(path, product), head.text(path, product))
+    listed = "".join(f"{product} {entry}\n" for entry, product in differing)
+    (CACHE / "differences.txt").write_text(listed, encoding="utf-8")
     added = len(found.keys() - wanted.keys())
-    sys.stdout.write(f"{len(found)} entries, {added} of them new, {len(differing)} differences\n")
+    counts = Counter(product for _, product in differing)
+    said = ", ".join(f"{count} of {product}" for product, count in counts.items()) or "none"
+    sys.stdout.write(f"{len(found)} entries, {added} of them new; differences: {said}\n")
     return differing
 
 
 def _cached(commit: str, base: Revision, corpus: Path) -> dict[str, dict[str, str]]:
-    path = CACHE / f"{commit}.json"
+    tool = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:8]
+    path = CACHE / f"{commit}-{tool}.json"
     if path.exists():
         kept: dict[str, dict[str, str]] = json.loads(path.read_text(encoding="utf-8"))
         return kept

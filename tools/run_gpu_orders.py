@@ -3,7 +3,7 @@
     python -m tools.run_gpu_orders [--only NAME …] [--effort default] [--seconds 540] [--json FILE]
                                    [--share 0.5 --target cuda-h200]
 
-Needs a GPU and jax 0.10.2 or later. For every program of `tools.large_programs`: XLA's report of
+Needs a GPU and jax 0.10.2 or later. For every program of `tools.programs.large`: XLA's report of
 temporaries in its own order and in ours; whether it is what the pass forecast; how far the results
 are apart on the same random inputs, beside how far two runs in XLA's order are; the time of a run
 in our order divided by that in XLA's, medians of runs taken in turns. No program is begun when the
@@ -59,7 +59,7 @@ def measure(name: str, effort: Any, share: float | None = None, target: str = ""
     jax: Any = import_module("jax")
     hlomem_jax: Any = import_module("hlomem.jax")
     log: Any = import_module("hlomem.jax.pass_.log")
-    program = import_module("tools.large_programs").LARGE_PROGRAMS[name]
+    program = import_module("tools.programs.large").LARGE_PROGRAMS[name]
     jitted = jax.jit(program.function, donate_argnums=program.donated)
     plain = jitted.lower(*program.arguments).compile()
     log.forget()
@@ -161,7 +161,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--share", type=float)
     parser.add_argument("--target", default="")
     given = parser.parse_args(arguments)
-    programs = import_module("tools.large_programs").LARGE_PROGRAMS
+    programs = import_module("tools.programs.large").LARGE_PROGRAMS
     start = time.monotonic()
     rows: list[Row] = []
     for name in given.only or programs:

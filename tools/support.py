@@ -283,15 +283,15 @@ def rule_table(platform: str, found: Mapping[str, Support]) -> str:
         support = found.get(f"{platform}: {rule.name}", Support([], []))
         named = ", ".join(_short(name) for name in _chosen(rule, support.goldens))
         goldens = f"{len(support.goldens)}: {named}"
-        about = (rule.name, rule.evidence.value, rule.source, _releases(rule))
+        about = (rule.name, rule.basis.evidence.value, rule.basis.source, _releases(rule))
         lines.append(row([*about, goldens, str(len(support.corpus))]))
     return "\n".join(lines)
 
 
 def _chosen(rule: Rule, goldens: list[str]) -> list[str]:
     """The one the rule names, and others with other programs."""
-    programs = {name.rpartition("/")[2]: name for name in (*reversed(goldens), rule.golden)}
-    chosen = dict.fromkeys([rule.golden, *programs.values()])
+    programs = {name.rpartition("/")[2]: name for name in (*reversed(goldens), rule.basis.golden)}
+    chosen = dict.fromkeys([rule.basis.golden, *programs.values()])
     return [name for name in chosen if name in goldens][:MAX_NAMED]
 
 
@@ -398,7 +398,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         f"{platform}: {rule.name}"
         for platform in PLATFORMS
         for rule in tables_of(platform).rules()
-        if rule.golden not in found.get(f"{platform}: {rule.name}", Support([], [])).goldens
+        if rule.basis.golden not in found.get(f"{platform}: {rule.name}", Support([], [])).goldens
     ]
     for name in idle:
         sys.stdout.write(f"the golden of this rule does not change without it: {name}\n")

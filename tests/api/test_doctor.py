@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 import hlomem
 from hlomem.api.doctor import CORE, OPTIONAL, examine
-from hlomem.jax.doctor import examine_targets
+from hlomem.jax.target_kinds import examine_targets
 from hlomem.report.screens.health_text import draw_health
 from hlomem.report.screens.text import plain
 

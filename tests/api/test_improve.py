@@ -10,7 +10,7 @@ from hlomem.base.errors import CommandError, UnsupportedError
 from hlomem.opt import search, strategies
 from hlomem.opt.candidate import start_text
 from hlomem.opt.constants import RECOMPUTE
-from hlomem.opt.orders.latency import module_time
+from hlomem.opt.orders.cost import module_time
 from hlomem.opt.orders.planned_orders import temporary_bytes
 from hlomem.opt.orders.search import Improvement, improve
 from tests.opt.orders.programs import CPU, HOMES

@@ -46,7 +46,7 @@ def test_two_programs_are_shown_where_they_differ(run: Run) -> None:
         ("2,x", "`--sizes` has no size `x`"),
         ("2,0", "`--sizes` has no size `0`"),
         ("2,4,8", "`--sizes` needs the two sizes"),
-        ("2,2", "at two sizes"),
+        ("2,2", "at two different sizes"),
     ],
 )
 def test_wrong_sizes_are_said(run: Run, sizes: str, said: str) -> None:

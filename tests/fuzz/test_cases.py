@@ -22,7 +22,7 @@ PROBLEMS = {
     "number_of_5000_digits.hlo": "",
     "runs_in_both_contexts.hlo": "`f` runs both inside this and in the flow of the program",
     "terminal_controls.txt": "this is a dump; `plan` needs the HLO module",
-    "tuple_that_only_a_fusion_calls.hlo": "the result is no tuple of 1 elements",
+    "tuple_that_only_a_fusion_calls.hlo": "the result is not a tuple of 1 elements",
     "tuple_where_an_array_was.hlo": "the result does not have the tuples of its operand",
     "unbounded_dimension.hlo": "a shape with an unbounded dimension has no size",
 }

@@ -37,25 +37,22 @@ OWN_TABLES = {
     Path("opt/checks/order.py"): "judges the search, and must not rest on what it judges",
     Path(
         "opt/orders/cost.py"
-    ): "what reads or writes a part of a buffer, by the model of time alone",
+    ): "what reads or writes a part of a buffer, and what moves elements and computes nothing",
     Path(
         "opt/orders/effects.py"
     ): "what the world outside sees and what takes no time: order alone",
     Path("opt/orders/xla_schedulers.py"): "what each scheduler of XLA treats apart",
-    Path("opt/loops/body_values.py"): "what is no value of its own in a loop's body",
+    Path("opt/loops/choice.py"): "what is no value of its own in a loop's body",
     Path(
         "opt/checks/edit.py"
     ): "judges what is computed again, and must not rest on what it judges",
     Path("opt/checks/offload.py"): "judges what is moved, and must not rest on what it judges",
-    Path(
-        "opt/remat/flops.py"
-    ): "what moves elements and computes nothing, and what counts operands",
     Path("opt/loops/fusion_edit.py"): "the products that make a fusion one of its kind",
-    Path("opt/loops/edit.py"): "what goes when nobody reads it",
+    Path("opt/loops/change.py"): "what goes when nobody reads it",
     Path(
         "opt/checks/equivalence.py"
     ): "judges what loops stack, and must not rest on what it judges",
-    Path("opt/orders/scalars.py"): "the arithmetic of counters that is worked out",
+    Path("opt/orders/trips.py"): "the arithmetic of counters that is worked out",
     Path("opt/loops/stacks.py"): "how slices of stacks are written and read",
     Path("opt/remat/state.py"): "what is free to do again, and what is never done again",
     Path("jax/pass_/register.py"): "what does not count when a program is too small to search",
@@ -77,6 +74,9 @@ def _groups(node: ast.AST) -> list[list[object]]:
             ]
         case ast.Call(func=ast.Attribute(value=ast.Constant(value=str(text)), attr="split")):
             return [list(text.split())]
+        case ast.Assign(value=ast.Constant(value=str(text))):
+            words: list[object] = list(text.split())
+            return [words] if KNOWN_OPCODES.issuperset(words) else []
     return []
 
 

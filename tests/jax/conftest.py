@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from hlomem.jax.pass_ import hook
 from hlomem.jax.pass_ import register as registration
 
 
@@ -20,12 +21,12 @@ def _traced_passes() -> Iterator[None]:
     """
     with pytest.MonkeyPatch.context() as patch:
         if threading.gettrace() is not None:
-            register = registration._register
+            register = hook.put_pass
 
             def register_traced(extension: Any, callback: Any, name: str, platform: str) -> None:
                 register(extension, _traced(callback), name, platform)
 
-            patch.setattr(registration, "_register", register_traced)
+            patch.setattr(registration, "put_pass", register_traced)
         yield
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hlomem.jax.checkpoints import Checkpoints, has_parameter
+from hlomem.jax.compile.scheduled_module import Checkpoints, has_parameter
 
 jax: Any = pytest.importorskip("jax", reason="jax is not installed")
 jnp: Any = pytest.importorskip("jax.numpy")

@@ -13,7 +13,7 @@ from tests.opt.fixtures import Fixture, edit, iter_fixtures
 jax: Any = pytest.importorskip("jax", reason="jax is not installed")
 pytest.importorskip("jax.extend.xla", reason="this jax has no hook for passes")
 np: Any = pytest.importorskip("numpy")
-carried: Any = pytest.importorskip("tools.carried_programs")
+carried: Any = pytest.importorskip("tools.programs.carried")
 
 FIXTURES = [one for one in iter_fixtures() if one.may_run]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import hlomem
 from hlomem.jax.compile.messages import Facts
 from hlomem.jax.compile.parent import PlannedProgram
-from hlomem.jax.forecasts import Forecasts
+from hlomem.jax.fitting import Forecasts
 from hlomem.jax.target_kinds import parse_target
 from tests.places import GOLDENS
 

@@ -10,7 +10,7 @@ import pytest
 
 import hlomem.jax
 from hlomem.base.errors import CommandError
-from hlomem.jax import executables
+from hlomem.jax import function_memory
 
 jax: Any = pytest.importorskip("jax", reason="jax is not installed; `make jax` runs these tests")
 jnp: Any = pytest.importorskip("jax.numpy")
@@ -91,7 +91,7 @@ def test_without_serialization_a_compiled_is_planned_from_its_text(
 ) -> None:
     compiled = jax.jit(step).lower(*_arguments()).compile()
     exact = hlomem.jax.memory(compiled)
-    monkeypatch.setattr(executables, "_serialized", lambda _: b"")
+    monkeypatch.setattr(function_memory, "_serialized", lambda _: b"")
     planned = hlomem.jax.memory(compiled)
     assert planned.space.size == exact.space.size
 

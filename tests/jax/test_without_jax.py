@@ -22,7 +22,7 @@ def test_a_missing_jax_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(_: str) -> str:
         raise PackageNotFoundError
 
-    monkeypatch.setattr("hlomem.jax.pass_.register.version", missing)
+    monkeypatch.setattr("hlomem.jax.target_kinds.version", missing)
     with pytest.raises(hlomem.jax.UnsupportedJaxError, match="jax is not installed"):
         hlomem.jax.optimize()
 

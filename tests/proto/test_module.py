@@ -97,7 +97,6 @@ def test_a_module_without_schedule_is_planned_in_the_order_of_xlas_scheduler() -
     [
         ({"entry_computation_id": 7}, "no computation is the entry"),
         ({"name": "not a name"}, "cannot be called"),
-        ({"schedule": {"sequences": [{"key": 1, "value": {}}]}}, "leaves instructions out"),
         (
             {"schedule": {"sequences": [{"key": 1, "value": {"instruction_ids": [2]}}]}},
             "is not one of it",
@@ -165,6 +164,20 @@ def _fused(changes: dict[str, object], *, scheduled: bool = False) -> bytes:
         module.schedule.sequences.add(key=1).value.instruction_ids.extend([1, 2])
     encoded: bytes = module.SerializeToString()
     return encoded
+
+
+def test_an_order_has_all_instructions_or_none() -> None:
+    message = parse_message("Module", _fused({}, scheduled=True))
+    [sequence] = message.schedule.sequences
+    del sequence.value.instruction_ids[1:]
+    with pytest.raises(InputError, match="leaves instructions out"):
+        read_module(message.SerializeToString()).open_all()
+    del sequence.value.instruction_ids[:]
+    module = read_module(message.SerializeToString())
+    fused = module.entry.root.called_computations[0]
+    assert (
+        len(fused.outline()) == len(fused.instructions) == len(message.computations[0].instructions)
+    )
 
 
 @pytest.mark.parametrize("scheduled", [False, True])
@@ -267,7 +280,9 @@ def test_shapes_that_disagree_are_refused_with_their_place() -> None:
     message = parse_message("Module", data)
     message.computations[1].instructions[1].opcode = "tuple"
     message.computations[1].instructions[1].ClearField("called_computation_ids")
-    with pytest.raises(InputError, match=r"not a program XLA could have: .*no tuple of 1 element"):
+    with pytest.raises(
+        InputError, match=r"not a program XLA could have: .*not a tuple of 1 element"
+    ):
         read_module(message.SerializeToString(), "some.pb")
 
 

@@ -25,8 +25,8 @@ from typing import Any
 
 from tools.pairs.table import NEWEST, TABLES, Row, Side, pairs
 from tools.record_oom import ENVIRONMENT
-from tools.record_trials import PROGRAMS
 
+PROGRAMS = Path(__file__).parent.parent / "programs" / "scripts"
 SIDES = ("before", "after")
 FLAGS = "--xla_dump_to={folder} --xla_dump_hlo_as_text"
 MAX_WORKERS = 2
@@ -100,7 +100,7 @@ def truth_of(name: str, row: Row, sides: dict[str, Side], folders: dict[str, Pat
         "name": name,
         "cause": row.cause,
         "change": row.says,
-        "program": f"examples/programs/{row.program}",
+        "program": f"tools/programs/scripts/{row.program}",
         "backend": sides["before"].platform,
         "options": {side: sides[side].options for side in SIDES},
         "jaxlib": {side: sides[side].version for side in SIDES},

@@ -1,4 +1,4 @@
-"""The pairs: a program of examples/programs, its options, and the one thing that is changed.
+"""The pairs: a script of tools/programs, its options, and the one thing that is changed.
 
 diff.txt is for `hlomem diff`, which has to name the cause. A row makes a pair on each of its
 platforms, named after both. The third column is the kind of change; versions are those of jaxlib

@@ -2,6 +2,7 @@
 """Training steps over four devices: fully sharded, tensor parallel, and by shard_map."""
 
 import jax
+import numpy as np
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
@@ -14,7 +15,8 @@ def layer(x, w):
 
 
 def _mesh(devices, *names):
-    return jax.make_mesh((4,) if len(names) == 1 else (2, 2), names, devices=devices[:4])
+    grid = np.array(devices[:4]).reshape((4,) if len(names) == 1 else (2, 2))
+    return jax.sharding.Mesh(grid, names)
 
 
 def make_fsdp(devices, batch=65536, d=2048, layers=8):

@@ -56,10 +56,7 @@ def advise_on(memory: MemoryView, *, space: str | None = None, era: str = "") ->
 
 
 def case_of(memory: MemoryView, *, space: str | None = None, era: str = "") -> Case:
-    """The program of a memory, and how variations of it are planned.
-
-    Without a scheduled module, the program of a dump is rebuilt on demand.
-    """
+    """The program of a memory, rebuilt on demand, and how variations of it are planned."""
     from hlomem.advice.case import Case  # noqa: PLC0415 - as above
 
     dump, module, machine = memory.dump, memory.module, memory.machine

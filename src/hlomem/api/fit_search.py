@@ -1,8 +1,4 @@
-"""The search for the largest size that fits: which size to plan next.
-
-Memory grows linearly as long as the compiler produces the same program, so a line predicts the next
-size; only plans count, until two neighbours straddle the limit.
-"""
+"""The search for the largest size that fits: memory is linear while the program is the same."""
 
 from __future__ import annotations
 
@@ -12,7 +8,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 MAX_PLANS = 6
-"""Limit of plans per row."""
 _MAX_GROWTH = 256
 """Limit of a linear guess, relative to the largest size known to fit."""
 _MAX_FORECAST = 1 << 16
@@ -50,10 +45,7 @@ def next_value(
     start: int = 0,
     forecast: Callable[[], int | None] = lambda: None,
 ) -> int | None:
-    """The value to plan next; None if the search is complete.
-
-    `forecast` may predict the largest that fits better than a line.
-    """
+    """The value to plan next, by `forecast` or a line; None if the search is complete."""
     first = max(start // step, 1) * step if start else (step if step > 1 else 2)
     if not seen:
         return first

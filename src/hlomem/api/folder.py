@@ -1,9 +1,4 @@
-"""The dumps in a folder written by XLA: listed, measured, chosen by name.
-
-Files of one dump are found by XLA's names (`X-buffer-assignment.txt`, `X-live-range.txt`, ...) or
-the short ones (`buffer-assignment.txt`, ...), each also with `.gz`. Programs of the same name are
-distinguished by their arguments.
-"""
+"""The dumps in a folder written by XLA, by the names of their files: listed, measured, chosen."""
 
 from __future__ import annotations
 
@@ -21,7 +16,6 @@ if TYPE_CHECKING:
 
 
 DUMP_FLAGS = 'XLA_FLAGS="--xla_dump_to=DIR --xla_dump_hlo_as_text"'
-"""The flags that make XLA write these files."""
 _FILE_NAMES = tuple(dict.fromkeys(FILE_NAMES.values()))
 _SNIFF_BYTES = 64
 _MAX_LISTED = 20
@@ -29,8 +23,6 @@ _MAX_SHAPES = 3
 
 
 class Module(NamedTuple):
-    """One program's dump in a folder: its name and its files."""
-
     name: str
     files: tuple[Path, ...]
 
@@ -41,18 +33,13 @@ class Module(NamedTuple):
 
 
 class ModuleSize(NamedTuple):
-    """A dump of a folder, with its size and arguments."""
-
     module: Module
     size: int | None
     """The bytes it needs; None where the file cannot be read."""
     arguments: tuple[str, ...] = ()
-    """Shapes of the program's arguments, by number."""
 
 
 class Choice(NamedTuple):
-    """One dump of a folder, and why this one."""
-
     module: Module
     reason: str = ""
     """`the largest of 3 programs`; empty if there was no choice."""
@@ -102,7 +89,6 @@ def answers_yes(question: Callable[[], bool]) -> bool:
 
 
 def list_modules(folder: Path) -> list[Module]:
-    """The dumps in a folder, by name."""
     modules, seen = [], set[Path]()
     for path in _files_in(folder):
         if path.with_name(path.name.removesuffix(".gz")) in seen or not _is_dump(path):
@@ -171,10 +157,7 @@ def _measure(module: Module, read: Callable[[Path], Source]) -> ModuleSize:
 
 
 def choose_module(folder: Path, wanted: str | None, read: Callable[[Path], Source]) -> Choice:
-    """The largest dump of a folder, or the largest of a program named `wanted`.
-
-    A name is the program's, the stem of the files, or an unambiguous part of it.
-    """
+    """The largest dump of a folder, or of a program named (in part) `wanted`."""
     modules = list_modules(folder)
     if not modules:
         raise InputError(_nothing_in(folder))
@@ -190,7 +173,6 @@ def choose_module(folder: Path, wanted: str | None, read: Callable[[Path], Sourc
 def _named(
     folder: Path, modules: list[Module], wanted: str, read: Callable[[Path], Source]
 ) -> list[Module]:
-    """The dumps of a name, all of the same program."""
     for is_meant in (
         lambda module: module.name == wanted,
         lambda module: module.title in {wanted, wanted.removeprefix("jit_")},
@@ -207,7 +189,10 @@ def _named(
 
 def draw_list(sized: Sequence[ModuleSize], most: int = _MAX_LISTED) -> list[str]:
     """One line per dump: size, name and, if names repeat, what distinguishes them."""
-    told = tell_apart(sized)
+    alike: dict[str, list[ModuleSize]] = {}
+    for entry in sized:
+        alike.setdefault(entry.module.title, []).append(entry)
+    told = [_difference(entry, alike[entry.module.title]) for entry in sized]
     lines = []
     for (module, size, _), difference in list(zip(sized, told, strict=True))[:most]:
         amount = "unreadable" if size is None else format_bytes(size)
@@ -217,14 +202,6 @@ def draw_list(sized: Sequence[ModuleSize], most: int = _MAX_LISTED) -> list[str]
         left = format_bytes(sum(entry.size or 0 for entry in rest))
         lines.append(f"{left:>12}  in {len(rest)} smaller")
     return lines
-
-
-def tell_apart(sized: Sequence[ModuleSize]) -> list[str]:
-    """The number and differing argument shapes of dumps that share a name; else empty."""
-    alike: dict[str, list[ModuleSize]] = {}
-    for entry in sized:
-        alike.setdefault(entry.module.title, []).append(entry)
-    return [_difference(entry, alike[entry.module.title]) for entry in sized]
 
 
 def _difference(one: ModuleSize, alike: list[ModuleSize]) -> str:
@@ -241,7 +218,6 @@ def _difference(one: ModuleSize, alike: list[ModuleSize]) -> str:
 
 
 def _nothing_in(folder: Path) -> str:
-    """Why a folder is rejected, by its contents."""
     names = [path.name for path in _files_in(folder)]
     where = visible(str(folder))
     problem = "no XLA memory dump in this folder"

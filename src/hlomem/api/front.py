@@ -1,7 +1,6 @@
 """Memory against operations: points of a program with more and more rematerialization.
 
-The points are the candidates of `hlomem.opt.search`, cheap rematerialization, and the one that fits
-a memory budget. If a compiler continues after the hook, its plans determine the sizes.
+Where a compiler continues after the hook, its plans determine the sizes.
 """
 
 from __future__ import annotations
@@ -37,7 +36,8 @@ def find_points(
     """
     points = [_planned(one, compiler, before) for one in find_front(found.ordered, compiler)]
     if compiler.plan is None:
-        points += _cheap(found)
+        made = found.recomputed
+        points += [] if made is None else [_recomputed(made, made.read_back, ", almost free")]
         points += [] if limit is None else find_fit(found.ordered, limit)
     return sort_front(points)
 
@@ -79,12 +79,6 @@ def _planned(candidate: Candidate, compiler: Compiler, before: int) -> FrontPoin
         return point
     size = before if point.kind == "given" else compiler.plan(compiler.write(candidate))
     return replace(point, temporaries=size, total=point.total - point.temporaries + size)
-
-
-def _cheap(found: BetterOrder) -> list[FrontPoint]:
-    """The program with cheap rematerialization, if any."""
-    made = found.recomputed
-    return [] if made is None else [_recomputed(made, made.read_back, ", almost free")]
 
 
 def _recomputed(candidate: Candidate, module: HloModule, why: str = "") -> FrontPoint:

@@ -1,9 +1,4 @@
-"""`hlomem.improve`: a program that needs less memory: another order, a few values computed again.
-
-In: a program, or a dump of one. Out: a `BetterOrder`, with the report of it. An order is found and
-checked, then values are computed again where that is almost free (`hlomem.opt.search`), as the pass
-of `hlomem.jax` does by default.
-"""
+"""`hlomem.improve`: a better order, then cheap rematerialization, as in `hlomem.jax`."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""The page of a better order: the memory of a program in both orders, beside each other.
-
-In: a `BetterOrder`. Out: the text of the page, as `hlomem html A B` makes it, with the skylines of
-the given order and of the new one. Both are plans of the same text but for the order, and for what
-is computed again. Where memory against operations was asked for it is drawn, too.
-"""
+"""The page of a better order: the memory in both orders, side by side."""
 
 from __future__ import annotations
 
@@ -28,7 +23,6 @@ GIVEN, BETTER = "as given", "better order"
 
 
 def format_orders(found: BetterOrder) -> str:
-    """The page of both orders."""
     sides = {GIVEN: found.given_text(), BETTER: found.text()}
     memories = [_memory(found, name, text) for name, text in sides.items()]
     difference = _difference(found, name_sides(build_diff(*memories), GIVEN, BETTER))
@@ -60,9 +54,7 @@ def _computed_again(found: BetterOrder, made: Waterfall, diff: Diff) -> Waterfal
     reasons.append(Reason(text=", ".join(parts), delta=diff.delta - ordered))
     answer = f"{made.answer} The instructions are in another order, and a few values are computed"
     return replace(
-        made,
-        answer=f"{answer} again.",
-        causes=tuple(reason for reason in reasons if reason.delta),
+        made, answer=f"{answer} again.", causes=tuple(reason for reason in reasons if reason.delta)
     )
 
 

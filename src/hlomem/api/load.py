@@ -1,8 +1,6 @@
 """Loads dumps and modules from files, folders, standard input and text, gzipped or not.
 
-Binary files are handled by `hlomem.api.protos`. In texts, bytes that are not UTF-8 are kept as
-surrogates, so that nothing is lost. The other files of a dump, and the HLO text of its program, are
-found next to it (`hlomem.api.folder`).
+Bytes that are not UTF-8 are kept as surrogates. Binary files are opened by `hlomem.api.protos`.
 """
 
 from __future__ import annotations
@@ -23,6 +21,7 @@ from hlomem.hlo.ir import HloModule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from contextlib import AbstractContextManager
     from gzip import GzipFile
     from pathlib import Path
 
@@ -47,23 +46,22 @@ _MODULE_START = lazy_pattern(r"\ufeff?\s*+(?://[^\n]*+\n\s*+)*+HloModule\b")
 
 
 @contextmanager
-def reading_once() -> Iterator[None]:
+def _holding(variable: ContextVar[Any], value: object) -> Iterator[None]:
+    before = variable.set(value)
+    try:
+        yield
+    finally:
+        variable.reset(before)
+
+
+def reading_once() -> AbstractContextManager[None]:
     """Within the block, equal texts are parsed once and share their records."""
-    before = _seen.set({})
-    try:
-        yield
-    finally:
-        _seen.reset(before)
+    return _holding(_seen, {})
 
 
-@contextmanager
-def limited_to(size: int) -> Iterator[None]:
+def limited_to(size: int) -> AbstractContextManager[None]:
     """Within the block, inputs of more than `size` bytes, unpacked, are rejected."""
-    before = _max_bytes.set(size)
-    try:
-        yield
-    finally:
-        _max_bytes.reset(before)
+    return _holding(_max_bytes, size)
 
 
 def max_input() -> int:
@@ -114,10 +112,7 @@ def _unpack(name: str, data: bytes) -> bytes:
 
 
 def _read_limited(
-    name: str,
-    file: BinaryIO | GzipFile,
-    packed: BinaryIO | None = None,
-    piece: int = _PIECE,
+    name: str, file: BinaryIO | GzipFile, packed: BinaryIO | None = None, piece: int = _PIECE
 ) -> bytes:
     """All of a file, rejected if it is too long or its compression ratio too high."""
     limit, pieces, size = max_input(), list[bytes](), 0
@@ -163,10 +158,7 @@ def load(path_or_text: str | Path, *, module: str | None = None) -> Dump:
 def load_any(
     path_or_text: str | Path, *, module: str | None = None, as_program: bool = False
 ) -> Dump | HloModule:
-    """The dump that `load` returns, or the HLO module if the file or text is one.
-
-    `as_program` ignores the plan of a file that contains both.
-    """
+    """The dump that `load` returns, or the HLO module; `as_program` ignores a plan."""
     if isinstance(path_or_text, str) and is_given_as_text(path_or_text):
         return _read_any(Source("<string>", path_or_text), None)
     path = None if str(path_or_text) == "-" else os.fspath(path_or_text)
@@ -256,8 +248,7 @@ def _parse_dump(name: str, sources: Sequence[Source]) -> Dump:
     parts = [_parse_once(source, partial(parse_part, source)) for source in sources]
     # An equal text read before has the name of another file.
     return join_parts(
-        name,
-        [part._replace(name=source.name) for part, source in zip(parts, sources, strict=True)],
+        name, [part._replace(name=source.name) for part, source in zip(parts, sources, strict=True)]
     )
 
 
@@ -275,7 +266,6 @@ def _parse_once(source: Source, parse: Callable[[], _Parsed]) -> _Parsed:
 
 
 def is_module_text(text: str) -> bool:
-    """Whether a text is an HLO module rather than a dump."""
     return _MODULE_START.match(text) is not None
 
 
@@ -285,7 +275,6 @@ def load_module(module: Module) -> Dump:
 
 
 def _with_program(dump: Dump, path: Path) -> Dump:
-    """A dump with the program whose text is next to its file."""
     from msgspec.structs import replace  # noqa: PLC0415 - not for modules
 
     from hlomem.api.folder import program_beside  # noqa: PLC0415
@@ -295,12 +284,10 @@ def _with_program(dump: Dump, path: Path) -> Dump:
 
 
 def find_program(path: str | Path, module: str | None = None) -> HloModule | None:
-    """The program of a dump, if its text is next to it."""
     return load(path, module=module).module
 
 
 def load_program(path: str | Path) -> HloModule:
-    """The HLO module in a file."""
     loaded = load_any(path, as_program=True)
     if not isinstance(loaded, HloModule):
         raise InputError(f"{visible(str(path))}: this is a dump; an HLO module is needed here")

@@ -34,12 +34,9 @@ class Compiled(Protocol):
 
 
 Subject: TypeAlias = "str | Path | Dump | Plan | HloModule | Compiled"
-"""Any supported input."""
 
 
 class OpenedSubject(NamedTuple):
-    """A dump with its program, or a program without a plan."""
-
     dump: Dump | None
     program: HloModule | None
     machine: Machine | None = None

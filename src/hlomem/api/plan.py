@@ -204,8 +204,6 @@ def _undecided(module: HloModule, guess: MachineCandidates) -> CommandError:
 
 
 class _Planner(Struct, frozen=True):
-    """Plans one module, on any machine."""
-
     module: HloModule
     era: str
     like: Dump | None
@@ -262,12 +260,9 @@ def find_order(name: str) -> OrderLists:
 
 _ORDERS = {"xla": infer_order, "text": in_text_order}
 ORDERS = tuple(_ORDERS)
-"""The orders of lists, by name."""
 
 
 class Stopwatch:
-    """CPU time between laps."""
-
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
         self._last = time.process_time()
@@ -357,7 +352,6 @@ def preset_of(module: HloModule, dump: Dump, machine: Machine) -> Preset:
 
 
 def _check_all_placed(stages: Stages, dump: Dump) -> None:
-    """Check that a preset covers everything in fast memory."""
     color = stages.options.machine.preset_color
     for allocation in stages.assignment.allocations:
         names = [(value.instruction.name, value.index) for value in allocation.slices]

@@ -39,9 +39,7 @@ class ProtoProgram(Struct, frozen=True, dict=True):
     module_name: str
     """XLA's name for it, with `jit_`."""
     where: str
-    """Its file."""
     module: bytes
-    """The HloModuleProto."""
     assignment: Any
     """The BufferAssignmentProto; None without a plan."""
 
@@ -88,10 +86,7 @@ def programs_in(data: bytes, name: str, limit: int) -> list[ProtoProgram]:
 def programs_in_folder(
     folder: Path, read: Callable[[Path], bytes], limit: int
 ) -> list[ProtoProgram]:
-    """The programs of a compilation cache, of a profile's folder or of a folder of protos.
-
-    Unreadable files are skipped, unless no program is found at all.
-    """
+    """The programs of a folder of protos, profiles or cache entries, unreadable ones skipped."""
     found: list[ProtoProgram] = []
     problem: InputError | None = None
     for path in _files_in(folder):
@@ -127,16 +122,14 @@ def _numbered(programs: list[ProtoProgram]) -> list[ProtoProgram]:
     """Largest first; repeated names get a number."""
     counts: dict[str, int] = {}
     numbered = []
-    for program in sorted(programs, key=_by_size, reverse=True):
+    for program in sorted(
+        programs, key=lambda one: -1 if one.size is None else one.size, reverse=True
+    ):
         name = author_name(program.module_name)
         counts[name] = counts.get(name, 0) + 1
         shown = name if counts[name] == 1 else f"{name}#{counts[name]}"
         numbered.append(replace(program, name=shown))
     return numbered
-
-
-def _by_size(program: ProtoProgram) -> int:
-    return -1 if program.size is None else program.size
 
 
 def choose_program(
@@ -156,7 +149,6 @@ def choose_program(
 
 
 def list_programs(programs: Sequence[ProtoProgram]) -> list[str]:
-    """One line per program, with its size."""
     lines = []
     for program in programs[:_MAX_LISTED]:
         amount = "no plan" if program.size is None else format_bytes(program.size)

@@ -1,8 +1,6 @@
 """`hlomem.replan`: plans the program of a dump again.
 
-The program is rebuilt from the dump (`hlomem.rebuild`), with values as listed there; aliasing, live
-ranges, colors and allocations are planned as by `hlomem.plan`. Only the offsets of memory-space
-assignment, which runs before buffer assignment, are kept.
+Values are the dump's, and so are the offsets of memory-space assignment; the rest is planned.
 """
 
 from __future__ import annotations
@@ -12,14 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from hlomem.api.plan import (
-    Plan,
-    Stopwatch,
-    both_given,
-    files_of,
-    preset_of,
-    unknown_era,
-)
+from hlomem.api.plan import Plan, Stopwatch, both_given, files_of, preset_of, unknown_era
 from hlomem.assign.preset import NO_PRESET, Preset
 from hlomem.base.errors import InputError
 from hlomem.base.gc_pause import collector_off
@@ -116,8 +107,6 @@ def _releases(machine: Machine, era: str, like: Dump) -> Iterator[tuple[Release,
 
 
 class _Replanner(Struct, frozen=True, eq=False):
-    """Plans the program of one dump as several releases."""
-
     joined: JoinedDump
     pack: Pack | None
     name: str

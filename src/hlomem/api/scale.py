@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from hlomem.machines.machine import Machine
 
 MAX_PLANS = 64
-"""Limit of plans in the search for the largest size."""
 
 
 def scale(

@@ -1,9 +1,4 @@
-"""The bytes the best packing of a program's temporaries would need, in the order it has.
-
-In: the stages of a plan. Out: a `TightHeap`: bytes, a bound and what is known about less. The
-buffers are those that XLA packs, placed by `hlomem.packer` instead. XLA packs by rules of its own
-and takes no offsets from outside: this can be known, and not be run.
-"""
+"""The bytes of a program's temporaries in the best packing found; XLA cannot be told to use it."""
 
 from __future__ import annotations
 
@@ -29,11 +24,9 @@ class TightHeap(NamedTuple):
     """The temporaries of an order in the best packing that was found."""
 
     size: int
-    """Bytes."""
     bound: int
     """Bytes that no packing of this order can do without."""
     is_proven: bool
-    """Whether no packing of this order is smaller."""
 
 
 def pack_tightly(stages: Stages) -> TightHeap:

@@ -17,10 +17,15 @@ if TYPE_CHECKING:
 
 
 def check_against_module(joined: JoinedDump, program: TracedProgram) -> Iterator[Finding]:
-    """Every rule that compares the dump's lists and headers with the module."""
     yield from _check_flow(joined, program)
     if joined.dump.values is not None:
-        yield from _check_applied(joined, program)
+        for computation in program.iter_applied():
+            for instruction in computation.instructions:
+                # Compact text omits get-tuple-elements, see below.
+                is_named = instruction.opcode != "get-tuple-element"
+                if is_named and instruction.name not in joined.indices_at:
+                    message = f"{instruction.name} of {computation.name} is not a value of the dump"
+                    yield Finding("flow/no-value", message)
     yield from _check_headers(joined, program)
     for alias in program.module.input_output_alias:
         yield from _check_donation(alias, joined, program)
@@ -34,8 +39,7 @@ def _check_flow(joined: JoinedDump, program: TracedProgram) -> Iterator[Finding]
     for value in flow.positions_of:
         if value not in known and value[0] in time_of:
             yield Finding(
-                rule="flow/no-value",
-                message=f"{_show(value)} of the module is not a value of the dump",
+                "flow/no-value", f"{_show(value)} of the module is not a value of the dump"
             )
     for placed in joined.placed:
         if placed.value.name not in time_of or placed.used is None:
@@ -52,17 +56,6 @@ def _check_flow(joined: JoinedDump, program: TracedProgram) -> Iterator[Finding]
             yield value_finding(placed, "flow/shape-differs", problem)
         yield from _check_positions(placed, value, joined, program)
         yield from _check_uses(placed, value, joined, program)
-
-
-def _check_applied(joined: JoinedDump, program: TracedProgram) -> Iterator[Finding]:
-    """The values of reducers and comparators are listed, too."""
-    for computation in program.iter_applied():
-        for instruction in computation.instructions:
-            # Compact text omits get-tuple-elements, see below.
-            is_named = instruction.opcode != "get-tuple-element"
-            if is_named and instruction.name not in joined.indices_at:
-                message = f"{instruction.name} of {computation.name} is not a value of the dump"
-                yield Finding(rule="flow/no-value", message=message)
 
 
 def _check_positions(
@@ -123,7 +116,7 @@ def _check_headers(joined: JoinedDump, program: TracedProgram) -> Iterator[Findi
     for number, index in sorted(wanted ^ given):
         there = "has no allocation" if (number, index) in wanted else "is not one of the module's"
         message = f"parameter {number} at {{{','.join(map(str, index))}}} {there}"
-        yield Finding(rule="ownership/parameter", message=message)
+        yield Finding("ownership/parameter", message)
     output = parts_of[entry.root][()]
     returned = set(parts_of[entry.root].values())
     for allocation in joined.allocations:
@@ -139,7 +132,7 @@ def _check_headers(joined: JoinedDump, program: TracedProgram) -> Iterator[Findi
         else:
             continue
         message = f"allocation {allocation.index} {problem}"
-        yield Finding(rule="ownership/output", message=message, allocations=(allocation.index,))
+        yield Finding("ownership/output", message, allocations=(allocation.index,))
 
 
 def _check_donation(
@@ -160,7 +153,7 @@ def _check_donation(
         values = as_evidence(argument, output)
         lost = f"; {output.value.size} bytes more are needed" if is_lost else ""
         yield Finding(
-            rule="alias/lost-donation" if is_lost else "alias/donation-differs",
+            "alias/lost-donation" if is_lost else "alias/donation-differs",
             severity="warning" if may else "error",
             message=f"{values[1].name} is not in {values[0].name}, which was donated for it{lost}",
             values=values,

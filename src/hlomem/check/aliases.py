@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 
 def join_fusions(joined: JoinedDump, program: TracedProgram, families: AliasClasses) -> None:
-    """Join the operands that fusions update in place with their results."""
     for name in joined.printed:
         fusion = program.instruction_by_name.get(name)
         if fusion is None or fusion.opcode != "fusion" or not fusion.called_computations:
@@ -29,8 +28,7 @@ def join_fusions(joined: JoinedDump, program: TracedProgram, families: AliasClas
                 value for index, value in joined.read_by.get((name, operand), ()) if not index
             ]
             families.join(
-                [*written, *joined.values_at.get((name, output), ())],
-                f"updated inside {name}",
+                [*written, *joined.values_at.get((name, output), ())], f"updated inside {name}"
             )
 
 
@@ -45,8 +43,8 @@ def check_aliases(joined: JoinedDump, families: AliasClasses) -> Iterator[Findin
             if placed.slice != usual:
                 values = as_evidence(_neighbour(placed, family), placed)
                 yield Finding(
-                    rule="alias/torn",
-                    message=f"{values[0].name} and {values[1].name} must share storage, but do not",
+                    "alias/torn",
+                    f"{values[0].name} and {values[1].name} must share storage, but do not",
                     values=values,
                     allocations=tuple(dict.fromkeys((usual[0], placed.allocation.index))),
                     evidence=(f"{values[1].name}: {families.reason[placed]}",),
@@ -62,7 +60,6 @@ def _neighbour(placed: PlacedValue, family: list[PlacedValue]) -> PlacedValue:
 
 
 def _gap(one: PlacedValue, two: PlacedValue) -> float:
-    """The number of steps between two live ranges."""
     if one.life is None or two.life is None:
         return math.inf
     first, second = sorted((one.life, two.life), key=lambda life: (life.start, life.end))

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 
 def check_completeness(joined: JoinedDump) -> Iterator[Finding]:
-    """Every rule about missing and repeated entries."""
     yield from _check_allocation_numbers(joined)
     yield from _check_slices(joined)
     if joined.dump.values is not None:
@@ -34,8 +33,8 @@ def _check_allocation_numbers(joined: JoinedDump) -> Iterator[Finding]:
     for expected, allocation in enumerate(joined.allocations):
         if allocation.index != expected:
             yield Finding(
-                rule="completeness/allocation-number",
-                message=f"allocation {allocation.index} is listed where {expected} should be",
+                "completeness/allocation-number",
+                f"allocation {allocation.index} is listed where {expected} should be",
                 allocations=(allocation.index,),
             )
             return
@@ -49,8 +48,8 @@ def _check_slices(joined: JoinedDump) -> Iterator[Finding]:
         other = first.setdefault(placed.id, placed)
         if other is not placed:
             yield Finding(
-                rule="completeness/two-places",
-                message=f"value {placed.id} ({display_name(placed.value)}) has two places",
+                "completeness/two-places",
+                f"value {placed.id} ({display_name(placed.value)}) has two places",
                 values=as_evidence(other, placed),
                 allocations=(other.allocation.index, placed.allocation.index),
             )
@@ -59,8 +58,8 @@ def _check_slices(joined: JoinedDump) -> Iterator[Finding]:
         elder = elders.setdefault((placed.value.name, placed.index), placed)
         if elder is not placed:
             yield Finding(
-                rule="completeness/two-values-of-one-name",
-                message=f"{display_name(placed.value)} is the name of two values",
+                "completeness/two-values-of-one-name",
+                f"{display_name(placed.value)} is the name of two values",
                 values=as_evidence(elder, placed),
                 allocations=(placed.allocation.index,),
             )
@@ -77,14 +76,14 @@ def _check_used_values(joined: JoinedDump) -> Iterator[Finding]:
         shown = ValueEvidence(id=value.id, name=display_name(value))
         if value.id not in placed_ids:
             yield Finding(
-                rule="completeness/no-place",
-                message=f"{shown.name} (value {value.id}) has no place in any allocation",
+                "completeness/no-place",
+                f"{shown.name} (value {value.id}) has no place in any allocation",
                 values=(shown,),
             )
         if counts.get(value.id, 1) > 1:
             yield Finding(
-                rule="completeness/listed-twice",
-                message=f"value {value.id} ({shown.name}) is listed twice among the used values",
+                "completeness/listed-twice",
+                f"value {value.id} ({shown.name}) is listed twice among the used values",
                 values=(shown,),
             )
     yield from _check_headings(joined)
@@ -131,13 +130,10 @@ def _check_listed_ranges(joined: JoinedDump, live: LiveRanges) -> Iterator[Findi
         name = key[0] + "{" + ",".join(map(str, key[1])) + "}"
         if key not in known and joined.dump.assignment is not None:
             yield Finding(
-                rule="completeness/no-place",
-                message=f"{name} is alive, but has no place in any allocation",
+                "completeness/no-place", f"{name} is alive, but has no place in any allocation"
             )
         if count > 1:
-            yield Finding(
-                rule="completeness/listed-twice", message=f"{name} has {count} live ranges"
-            )
+            yield Finding("completeness/listed-twice", f"{name} has {count} live ranges")
 
 
 def _check_sequence(joined: JoinedDump) -> Iterator[Finding]:
@@ -146,21 +142,17 @@ def _check_sequence(joined: JoinedDump) -> Iterator[Finding]:
     for name, count in Counter(live.sequence).items():
         if count > 1:
             yield Finding(
-                rule="completeness/listed-twice",
-                message=f"{name} appears {count} times in the sequence",
+                "completeness/listed-twice", f"{name} appears {count} times in the sequence"
             )
     if live.end != len(live.sequence):
         yield Finding(
-            rule="totals/sequence-length",
-            message=f"the sequence has {len(live.sequence)} steps, its head says {live.end}",
+            "totals/sequence-length",
+            f"the sequence has {len(live.sequence)} steps, its head says {live.end}",
         )
 
 
 def check_texts(joined: JoinedDump, known: Container[str]) -> Iterator[Finding]:
-    """The printed instructions agree with the listed shapes, uses and positions.
-
-    `known` instructions are compared with the module instead.
-    """
+    """Instructions that are not `known` to the module agree with the listed shapes and uses."""
     listed: dict[int, set[tuple[str, int | None, ShapeIndex]]] = {}
     time_of, indices_at, values_at = joined.time_of, joined.indices_at, joined.values_at
     texts = {name: text for name, text in joined.printed.items() if name not in known}
@@ -172,7 +164,7 @@ def check_texts(joined: JoinedDump, known: Container[str]) -> Iterator[Finding]:
         for number, operand in enumerate(text.operands):
             if operand in time_of and operand not in indices_at:
                 message = f"{operand} is operand {number} of {name}, but no value is there"
-                yield Finding(rule="flow/no-value", message=message)
+                yield Finding("flow/no-value", message)
             for index in indices_at.get(operand, ()):
                 wanted = (name, None, (number, *index)) if is_tuple else (name, number, index)
                 for placed in values_at[operand, index]:
@@ -196,7 +188,6 @@ def _check_shape(placed: PlacedValue, text: PrintedInstruction) -> Iterator[Find
 
 
 def _is_only_use(used: UsedValue | None, wanted: tuple[str, int | None, ShapeIndex]) -> bool:
-    """Whether the wanted use is the only one."""
     uses = used.uses if used is not None else None
     if not uses or len(uses) > 1:
         return False
@@ -204,7 +195,6 @@ def _is_only_use(used: UsedValue | None, wanted: tuple[str, int | None, ShapeInd
 
 
 def _listed(used: UsedValue) -> set[tuple[str, int | None, ShapeIndex]]:
-    """The positions of a value, and its uses with their operand numbers."""
     positions = {(position.instruction, None, position.index or ()) for position in used.positions}
     uses = {(use.instruction, use.operand, use.index or ()) for use in used.uses or ()}
     return positions | uses

@@ -14,16 +14,14 @@ if TYPE_CHECKING:
 
 
 def as_evidence(*values: PlacedValue) -> tuple[ValueEvidence, ...]:
-    """Values as the evidence of a finding."""
     return tuple(_as_evidence(value) for value in values)
 
 
 def value_finding(placed: PlacedValue, rule: str, problem: str, *evidence: str) -> Finding:
-    """A finding about one value."""
     values = as_evidence(placed)
     return Finding(
-        rule=rule,
-        message=f"{values[0].name} {problem}",
+        rule,
+        f"{values[0].name} {problem}",
         values=values,
         allocations=(placed.allocation.index,),
         evidence=evidence,

@@ -44,7 +44,7 @@ class ValueEvidence(Struct, frozen=True, kw_only=True):
         return " ".join(words)
 
 
-class Finding(Struct, frozen=True, kw_only=True):
+class Finding(Struct, frozen=True):
     """One error of a plan."""
 
     rule: str
@@ -60,7 +60,7 @@ class Finding(Struct, frozen=True, kw_only=True):
         return f"{self.severity}: {self.message} [{self.rule}]"
 
 
-class NotChecked(Struct, frozen=True, kw_only=True):
+class NotChecked(Struct, frozen=True):
     """A family of rules that could not be checked, and why."""
 
     rules: str

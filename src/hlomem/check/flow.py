@@ -39,15 +39,12 @@ Forwarded: TypeAlias = "Mapping[Opcode, Callable[[HloInstruction, PartsOf], Part
 
 
 class Flow(Struct, eq=False, dict=True):
-    """The values of scheduled instructions."""
-
     parts_of: PartsOf
     callers: Mapping[HloComputation, list[HloInstruction]]
     _uses: dict[Position, Sequence[FlowUse]] = {}
 
     @cached_property
     def positions_of(self) -> dict[Position, list[tuple[HloInstruction, Index]]]:
-        """The positions of each value, in the order of the program."""
         found: dict[Position, list[tuple[HloInstruction, Index]]] = {}
         for instruction, parts in self.parts_of.items():
             for index, value in parts.items():
@@ -87,12 +84,10 @@ class Flow(Struct, eq=False, dict=True):
 
     @cached_property
     def roots(self) -> set[HloInstruction]:
-        """The roots of computations."""
         return {parent.root for parent in {instruction.parent for instruction in self.parts_of}}
 
     @cached_property
     def _takers(self) -> dict[HloInstruction, list[tuple[HloInstruction, int]]]:
-        """The users of each instruction, with operand numbers."""
         found: dict[HloInstruction, list[tuple[HloInstruction, int]]] = {}
         for user in self.parts_of:
             for number, operand in enumerate(user.operands):
@@ -101,7 +96,6 @@ class Flow(Struct, eq=False, dict=True):
 
     @cached_property
     def _whole_reads(self) -> dict[HloInstruction, list[FlowUse]]:
-        """The uses of the top level of each result."""
         return {
             instruction: [
                 (user, number, ()) for user, number in takers if user.opcode not in READS_NOTHING
@@ -145,10 +139,7 @@ def trace(
 def iter_running(
     entry: HloComputation, time_of: Mapping[str, int] | None = None
 ) -> Iterator[HloInstruction]:
-    """Every scheduled instruction, callees first (`HloLiveRange::FlattenSchedule`).
-
-    Within a computation they are in the order of the text, or of the given times.
-    """
+    """Every scheduled instruction, callees first (`HloLiveRange::FlattenSchedule`)."""
     seen = {entry}
     pending = [_in_order(entry, time_of)]
     waiting: list[HloInstruction] = []
@@ -250,7 +241,6 @@ def _argument(
 
 
 def _same_in_all(branches: list[Parts]) -> Parts:
-    """The values that every branch returns at the same index."""
     first, *others = branches
     return {
         index: value
@@ -360,7 +350,6 @@ def _async_start(start: HloInstruction, parts_of: PartsOf) -> Parts:
 
 
 def is_update(start: HloInstruction) -> bool:
-    """Whether an asynchronous operation is a dynamic-update-slice."""
     wrapped = start.async_wrapped_computation
     return wrapped is not None and wrapped.root.opcode == "dynamic-update-slice"
 

@@ -39,8 +39,6 @@ class Window(NamedTuple):
 
 
 class StrayRead(NamedTuple):
-    """A read of elements other than the one being written."""
-
     instruction: str
     opcode: str
     detail: str = ""
@@ -85,10 +83,7 @@ def find_stray_read(
 
 
 def form_of(fusion: HloInstruction) -> Form | None:
-    """The form of a fusion's body without metadata, on which all reads depend.
-
-    None for a body without text, or with nested fusions.
-    """
+    """The form of a fusion's body without metadata; None without text, or with nested fusions."""
     text = fusion.called_computations[0].body_text
     if text is None or " fusion(" in text:
         return None
@@ -179,7 +174,6 @@ def _moved_back(
 
 
 def _reads_of_fusion(fusion: HloInstruction, operands: list[set[Read]], depth: int) -> set[Read]:
-    """The stray reads inside a nested fusion."""
     if depth == _MAX_NESTED or fusion.shape.is_tuple:
         return {_stray(fusion)}
     numbers = [number for number, read in enumerate(operands) if read]
@@ -255,10 +249,7 @@ def _dimensions_of_operand(instruction: HloInstruction) -> dict[int, int] | None
 
 
 def _starts(instruction: HloInstruction, first_index: int) -> tuple[object, ...]:
-    """The starts of a slice or update in its operand's dimensions larger than 1.
-
-    Each is a number or the instruction that computes it.
-    """
+    """The starts, numbers or instructions, of a slice in its operand's dimensions larger than 1."""
     dimensions = instruction.operands[0].shape.dimensions
     starts: list[object]
     if instruction.opcode == "slice":

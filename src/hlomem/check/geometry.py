@@ -18,12 +18,11 @@ if TYPE_CHECKING:
 
 
 def check_geometry(joined: JoinedDump, guess: MachineGuess) -> Iterator[Finding]:
-    """Every rule about one value and its allocation."""
     for allocation in joined.allocations:
         if allocation.size < 0:
             yield Finding(
-                rule="geometry/negative-size",
-                message=f"allocation {allocation.index} has {allocation.size} bytes",
+                "geometry/negative-size",
+                f"allocation {allocation.index} has {allocation.size} bytes",
                 allocations=(allocation.index,),
             )
     sound: set[tuple[str, ByteCount, Color | None]] = set()
@@ -48,13 +47,6 @@ def check_geometry(joined: JoinedDump, guess: MachineGuess) -> Iterator[Finding]
 
 
 def _check_value(placed: PlacedValue, guess: MachineGuess) -> Iterator[Finding]:
-    yield from _check_bounds(placed)
-    yield from _check_alignment(placed, guess)
-    yield from _check_size(placed, guess)
-    yield from _check_color(placed)
-
-
-def _check_bounds(placed: PlacedValue) -> Iterator[Finding]:
     offset, size, room = placed.value.offset, placed.value.size, placed.allocation.size
     if offset < 0 or size < 0:
         rule = "geometry/negative-size" if size < 0 else "geometry/negative-offset"
@@ -62,6 +54,9 @@ def _check_bounds(placed: PlacedValue) -> Iterator[Finding]:
     elif offset + size > room:
         problem = f"ends {offset + size - room} bytes past its allocation of {room}"
         yield value_finding(placed, "geometry/out-of-bounds", problem)
+    yield from _check_alignment(placed, guess)
+    yield from _check_size(placed, guess)
+    yield from _check_color(placed)
 
 
 def _check_alignment(placed: PlacedValue, guess: MachineGuess) -> Iterator[Finding]:
@@ -91,10 +86,7 @@ def _check_size(placed: PlacedValue, guess: MachineGuess) -> Iterator[Finding]:
 
 
 def _check_color(placed: PlacedValue) -> Iterator[Finding]:
-    """A value has the color of its allocation, unless that lists it as reused across colors.
-
-    `BufferAssigner::MaybeAssignBuffer`.
-    """
+    """Colors agree, unless reused across colors (`BufferAssigner::MaybeAssignBuffer`)."""
     value, allocation = placed.value, placed.allocation
     guests = {guest.id for guest in allocation.reused_across_colors or ()}
     if value.color != allocation.color and value.id not in guests:

@@ -1,14 +1,10 @@
 """Two values that are live at the same time must not share bytes.
 
-Live ranges include both ends, so an operand and its user meet at one step; they may share bytes,
-at exactly one slice, only if the user may write in place:
-
     a  [4, 7]  bytes [0, 64)        a is read for the last time at 7,
     b  [7, 9]  bytes [0, 64)        where b overwrites it, element by element
 
-Pieces of a `ConcatBitcast` are inside its result, each at its own offset. Values of two branches of
-one conditional are never both live, and a branch may overwrite a value after its last read in it,
-if nothing reads it later.
+An operand and its user meet at one step: they may share exactly one slice. Pieces of a
+`ConcatBitcast` are inside its result. Branches of one conditional exclude each other.
 """
 
 from __future__ import annotations
@@ -60,7 +56,6 @@ class Interference:
         self._form_of: dict[HloInstruction, Form | None] = {}
 
     def check(self) -> Iterator[Finding]:
-        """Check every pair of values that share bytes while both are live."""
         by_allocation: dict[AllocationIndex, list[PlacedValue]] = {}
         for placed in self.joined.placed:
             if placed.value.size > 0:
@@ -91,8 +86,8 @@ class Interference:
         first, last = later.life.start, min(earlier.life.end, later.life.end)
         low, high = max(earlier.start, later.start), min(earlier.end, later.end)
         yield Finding(
-            rule=rule,
-            message=f"{values[0].name} and {values[1].name} live in the same {high - low} bytes",
+            rule,
+            f"{values[0].name} and {values[1].name} live in the same {high - low} bytes",
             values=values,
             allocations=(earlier.allocation.index,),
             evidence=(
@@ -129,10 +124,7 @@ class Interference:
         return is_late and not self.structure.are_exclusive(time, moment)
 
     def _done_at(self, name: str) -> Step:
-        """The latest step at which a started operation is done; `NEVER` for other instructions.
-
-        Only its done or update reads the tuple that a start returns.
-        """
+        """The step at which a started operation is done; `NEVER` for other instructions."""
         text = self.joined.printed.get(name)
         if text is None or not text.opcode.endswith("-start"):
             return NEVER
@@ -183,10 +175,7 @@ class Interference:
         return text if text is not None and is_part and text.opcode.endswith("-start") else None
 
     def _check_touching(self, earlier: PlacedValue, later: PlacedValue) -> tuple[str, str]:
-        """The rule for two values that meet at one step, and why it is broken.
-
-        The reason is empty if they may share bytes.
-        """
+        """The rule for two values that meet at one step, and why it is broken, if it is."""
         name = later.value.name
         numbers = earlier.operand_numbers(name)
         text = self.joined.printed.get(name)
@@ -247,10 +236,7 @@ class Interference:
         return stray
 
     def _is_piece(self, piece: PlacedValue, whole: PlacedValue) -> bool:
-        """Whether an operand of a concatenation is at its offset in the result.
-
-        Operands may be in any order; the slices that made them determine the order.
-        """
+        """Whether an operand of a concatenation is at its offset, which slices determine."""
         pieces: list[tuple[tuple[int, ...], int, PlacedValue]] = []
         text = self.joined.printed[whole.value.name]
         for number in range(len(text.operands)):

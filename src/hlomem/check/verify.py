@@ -1,7 +1,4 @@
-"""Checking a dump, against its module if there is one.
-
-Findings are ordered by family: rules for one value, completeness, sums, rules for two values.
-"""
+"""Checking a dump, against its module if there is one; findings are ordered by family."""
 
 from __future__ import annotations
 
@@ -56,7 +53,6 @@ def verify(
 def verify_joined(
     joined: JoinedDump, *, module: HloModule | None = None, machine: Machine | None = None
 ) -> Verdict:
-    """`verify` for a joined dump."""
     guess = choose_machine(joined, machine)
     program, why_not = _matching_program(joined, module)
     structure = program.structure if program is not None else find_structure(joined)
@@ -85,7 +81,7 @@ def verify_joined(
         findings=tuple(finding for found in findings for finding in found),
         not_checked=(
             *_not_checked(joined, guess, structure),
-            *([NotChecked(rules=_BY_MODULE, reason=why_not)] if why_not else ()),
+            *([NotChecked(_BY_MODULE, why_not)] if why_not else ()),
             *(_left_out(found) for found in findings if len(found) == MAX_FINDINGS),
         ),
         assumed=(f"a plan for {guess.machine.name}, because {guess.reason}",)
@@ -120,7 +116,7 @@ _BY_MODULE = "live ranges, uses and order by the module, in-place fusions, donat
 
 def _left_out(found: list[Finding]) -> NotChecked:
     family = found[-1].rule.partition("/")[0]
-    return NotChecked(rules=f"more of {family}", reason=f"stopped after {len(found)} findings")
+    return NotChecked(f"more of {family}", f"stopped after {len(found)} findings")
 
 
 def _not_checked(
@@ -129,28 +125,28 @@ def _not_checked(
     """The rules for which the dump lacks data."""
     dump = joined.dump
     if dump.assignment is None:
-        yield NotChecked(rules="everything about offsets", reason="the dump has no allocations")
+        yield NotChecked("everything about offsets", "the dump has no allocations")
         return
     if dump.values is None:
         reason = "the dump has no values (positions and uses)"
-        yield NotChecked(rules="alias, order, in-place", reason=reason)
+        yield NotChecked("alias, order, in-place", reason)
     if dump.live_ranges is None:
-        yield NotChecked(rules="interference, live", reason="the dump has no live ranges")
+        yield NotChecked("interference, live", "the dump has no live ranges")
     if dump.report is None:
-        yield NotChecked(rules="totals/report", reason="the dump has no usage report")
+        yield NotChecked("totals/report", "the dump has no usage report")
     if not guess.explains_sizes:
         reason = f"most sizes are not those of {guess.machine.name}; give the backend"
-        yield NotChecked(rules="geometry/size-not-of-shape", reason=reason)
+        yield NotChecked("geometry/size-not-of-shape", reason)
     if guess.machine.default_alignment is None:
         colors = {allocation.color for allocation in joined.allocations}
         unknown = sorted(color for color in colors if guess.machine.alignment(color) is None)
         if unknown:
             shown = ", ".join(map(str, unknown))
             reason = f"the alignment of color {shown} of {guess.machine.name} is not known"
-            yield NotChecked(rules="geometry/misaligned", reason=reason)
+            yield NotChecked("geometry/misaligned", reason)
     if kept := in_registers(joined):
         reason = f"scalars of pipelined loops are assumed to stay in registers, {len(kept)} of them"
-        yield NotChecked(rules="their offsets and live ranges", reason=reason)
+        yield NotChecked("their offsets and live ranges", reason)
     for name in structure.unknown:
         reason = f"the dump does not show the parts of {name}"
-        yield NotChecked(rules="alias", reason=reason)
+        yield NotChecked("alias", reason)

@@ -78,7 +78,6 @@ def _run_plainly(words: list[str]) -> int | None:
 
 
 def _explain(error: BaseException) -> int:
-    """Print an error message and return the exit code."""
     match error:
         case KeyboardInterrupt():
             return EXIT_INTERRUPTED

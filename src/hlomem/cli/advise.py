@@ -35,13 +35,7 @@ from hlomem.report.screens.advice_text import draw_advice
     metavar="SIZE|CHIP",
     help="Find the cheapest changes of a FACTORY that fit this memory, as in 15.75GiB or v5e.",
 )
-@WHICH_DUMP
-@HLO_TEXT
-@BACKEND
-@CHIP
-@MODULE_ERA
-@SPACE
-@with_options(REPORT)
+@with_options((WHICH_DUMP, HLO_TEXT, BACKEND, CHIP, MODULE_ERA, SPACE, *REPORT))
 def command(
     path: str,
     target: str,
@@ -49,10 +43,7 @@ def command(
     fit: str | None,
     module: str | None,
     hlo: str | None,
-    backend: str | None,
-    chip: str | None,
     era: str | None,
-    space: str | None,
     **shown: Any,
 ) -> int:
     """Show changes that would reduce memory, by how much, and at what cost.
@@ -66,6 +57,7 @@ def command(
     again; the rest is named as possible, without bytes. Without its HLO module, the program of a
     DUMP is rebuilt first.
     """
+    backend, chip, space = (shown.pop(name) for name in ("backend", "chip", "space"))
     if target or settings or fit or is_factory(path):
         given = {"--module": module, "--hlo": hlo, "--backend": backend, "--chip": chip}
         for option, value in {**given, "--era": era, "--space": space}.items():

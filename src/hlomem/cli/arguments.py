@@ -8,15 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from hlomem.api import opening
 from hlomem.api.load import load, load_program, reading_once
-from hlomem.cli.options import (
-    BACKEND,
-    CHIP,
-    HLO_TEXT,
-    MODULE_ERA,
-    REPORT,
-    SPACE,
-    WHICH_DUMP,
-)
+from hlomem.cli.options import BACKEND, CHIP, HLO_TEXT, MODULE_ERA, REPORT, SPACE, WHICH_DUMP
 from hlomem.cli.parameters import argument, option
 from hlomem.cli.process import keep, say
 from hlomem.report.data.lookup import find_space
@@ -35,18 +27,10 @@ SUBJECT = (
     MODULE_ERA,
     option("--schedule", metavar="DUMP", help="Take a MODULE's instruction order from DUMP."),
 )
-"""The options of `open_memory` in addition to a path."""
-MEMORY = (
-    argument("path", metavar="DUMP|MODULE"),
-    *SUBJECT,
-    SPACE,
-    *REPORT,
-)
-"""The parameters of `with_memory`."""
+MEMORY = (argument("path", metavar="DUMP|MODULE"), *SUBJECT, SPACE, *REPORT)
 
 
 def about_memory(command: Callable[..., int]) -> Callable[..., int]:
-    """Add the common arguments to a click command."""
     return with_options(MEMORY)(with_memory(command))
 
 
@@ -54,18 +38,9 @@ def with_memory(command: Callable[..., int]) -> Callable[..., int]:
     """Replace the common arguments of a command by `memory` and `space`."""
 
     @wraps(command)
-    def run(
-        path: str,
-        module: str | None,
-        hlo: str | None,
-        backend: str | None,
-        chip: str | None,
-        era: str | None,
-        schedule: str | None,
-        space: str | None,
-        **others: Any,
-    ) -> int:
-        memory = open_memory(path, module, hlo, backend, chip, era, schedule)
+    def run(path: str, space: str | None, **others: Any) -> int:
+        subject = {option.keyword: others.pop(option.keyword) for option in SUBJECT}
+        memory = open_memory(path, **subject)
         keep(memory)
         return command(memory=memory, space=find_space(memory, space), **others)
 

@@ -36,8 +36,11 @@ def command(
     store: str,
     question: str,
     names: tuple[str, ...],
-    as_json: bool,
-    **options: Any,
+    run: str | None,
+    since: str | None,
+    capacity: str | None,
+    limit: int,
+    **shown: Any,
 ) -> int:
     """Query a store of `scan` about all its programs at once.
 
@@ -50,8 +53,8 @@ def command(
     if question in QUESTIONS:
         if names and question != "together":
             raise CommandError(f"`{question}` takes no names; `together` does")
-        found = answer(store, question, names, **options)
-        return write("answer", found, draw_answer, as_json=as_json)
+        found = answer(store, question, names, run=run, since=since, capacity=capacity, limit=limit)
+        return write("answer", found, draw_answer, **shown)
     if names:
         raise CommandError("give one query: put SQL in quotes")
     columns, rows = _ask(store, question)
@@ -60,7 +63,7 @@ def command(
     return write_report(
         lambda: msgspec.to_builtins(content, enc_hook=str),
         lambda: _draw(columns, rows),
-        as_json=as_json,
+        **shown,
     )
 
 

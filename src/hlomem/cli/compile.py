@@ -80,7 +80,6 @@ def command(
 
 
 def _check_outputs(output: Path | None, html: Path | None, *, force: bool) -> None:
-    """Reject outputs that could not be written later."""
     if output is not None and output.exists() and not force:
         if not output.is_dir():
             raise CommandError(f"{visible(str(output))} is not a folder")
@@ -121,7 +120,6 @@ def _content(job: Job, planned: PlannedProgram, summary: Summary) -> dict[str, A
 
 
 def _draw_compile(planned: PlannedProgram, columns: int) -> list[Line]:
-    """The compiler's versions and CPU time, and XLA's error if it rejects the program."""
     packages = ", ".join(f"{name} {found}" for name, found in planned.facts.versions.items())
     how = "stopped once its plan was complete" if planned.is_stopped else "fully compiled"
     how = "rejected once it was planned" if planned.refusal else how

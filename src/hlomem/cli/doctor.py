@@ -10,7 +10,7 @@ from hlomem.api.doctor import examine
 from hlomem.cli.arguments import with_options
 from hlomem.cli.options import REPORT
 from hlomem.cli.screen import write
-from hlomem.jax.doctor import examine_targets
+from hlomem.jax.target_kinds import examine_targets
 from hlomem.report.screens.health_text import draw_health
 
 

@@ -43,7 +43,6 @@ _MAX_INPUT = click.Option(
     callback=_limit_input,
     help="Reject larger files, unpacked.  [default: 4GiB]",
 )
-"""An option of every command."""
 
 
 class _Commands(click.Group):
@@ -97,7 +96,6 @@ def commands() -> None:
 
 
 def run(words: list[str]) -> int:
-    """Run a command line with click and print its errors."""
     if wish := os.environ.get(COMPLETE):
         return shell_complete(commands, {}, "hlomem", COMPLETE, wish)
     try:

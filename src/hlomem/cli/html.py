@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -66,14 +66,14 @@ def command(
     docs/reading-the-report.md. For a STORE made by `scan`, one page for all programs, and pages for
     the largest.
     """
-    if _is_store(path):
+    if "://" in path or Path(path, MARKER).is_file():  # remote paths are always stores
         if other is not None or any(subject.values()):
             raise CommandError("a store has one page for all programs; give it alone")
-        written = _write_store(path, output, force, capacity, run, pages, program, fetch)
-        return _finish(written, opens=opens)
+        options = {"force": force, "run": run, "count": pages, "fetch": fetch}
+        return _finish(_write_store(path, output, program, capacity, **options), opens=opens)
     if run is not None or program is not None or fetch is not None:
-        options = "`--run`, `--program` and `--fetch`"
-        raise CommandError(f"{options} are for a store; {visible(path)} is not one")
+        words = "`--run`, `--program` and `--fetch` are for a store"
+        raise CommandError(f"{words}; {visible(path)} is not one")
     if other is not None and subject["hlo"] is not None:
         raise CommandError("`--hlo` is for one dump; of two, each text is next to its dump")
     given = parse_capacity(capacity) if capacity else None
@@ -104,32 +104,18 @@ def _compared(before: MemoryView, after: MemoryView, path: str, other: str) -> W
     return build_waterfall(name_sides(build_diff(before, after), path, other))
 
 
-def _is_store(path: str) -> bool:
-    """Whether a path is a store; remote paths always are."""
-    return "://" in path or Path(path, MARKER).is_file()
-
-
 def _write_store(
-    path: str,
-    output: Path,
-    force: bool,
-    capacity: str | None,
-    run: str | None,
-    pages: int,
-    program: str | None,
-    fetch: str | None,
+    path: str, output: Path, program: str | None, capacity: str | None, **options: Any
 ) -> Path:
     from hlomem.fleet.page import write_fleet, write_program  # noqa: PLC0415 - an extra
     from hlomem.fleet.store import forget_copies  # noqa: PLC0415 - as above
 
     click.get_current_context().call_on_close(forget_copies)
     if program is not None:
-        return write_program(path, output, program, run=run, fetch=fetch)
+        return write_program(path, output, program, run=options["run"], fetch=options["fetch"])
     size = parse_capacity(capacity) if capacity else None
     say_new_folder(output.parent)
-    written = write_fleet(
-        path, output, run=run, capacity=size, count=pages, force=force, fetch=fetch
-    )
+    written = write_fleet(path, output, capacity=size, **options)
     for problem in written.problems:
         say(f"note: no page of a program: {visible(problem)}")
     return written.page

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 Front: TypeAlias = "tuple[tuple[FrontPoint, ...], tuple[str, ...]]"
 """Points of memory against operations, and notes on them."""
 _TIMEOUT = 1800.0
-"""Seconds after which a compile is aborted."""
 
 
 @click.command("improve")
@@ -95,11 +94,6 @@ def command(
     path: str,
     target: str,
     settings: tuple[str, ...],
-    module: str | None,
-    hlo: str | None,
-    backend: str | None,
-    chip: str,
-    era: str | None,
     effort: Effort,
     reorder_collectives: bool,
     max_slowdown: float,
@@ -128,22 +122,23 @@ def command(
     With --target the program of a FACTORY is compiled for another machine, as `hlomem compile`
     does. For a TPU several orders are tried, each planned by libtpu itself.
     """
+    subject = {name: shown.pop(name) for name in ("module", "hlo", "backend", "chip", "era")}
     rules = Rules(effort, reorder_collectives, max_slowdown, recompute)
     if fit is not None and not pareto:
         raise CommandError("`--fit` needs `--pareto`")
     limit = None if fit is None else parse_capacity(fit).size
     front: Front = ((), ())
     if target:
-        given = {"--module": module, "--hlo": hlo, "--backend": backend, "--chip": chip}
-        for option, value in {**given, "--era": era}.items():
+        for option, value in subject.items():
             if value:
-                raise CommandError(f"`{option}` is for a dump or module, `--target` for a factory")
+                words = f"`--{option}` is for a dump or module, `--target` for a factory"
+                raise CommandError(words)
         found, front = _of_factory(path, target, settings, rules, limit, has_front=pareto)
     else:
         if settings:
             raise CommandError("`--set` is for a factory; `--target` says which machine it is for")
         needs_text = output is not None or page is not None
-        found = _of_file(path, module, hlo, backend, chip, era, rules, needs_text=needs_text)
+        found = _of_file(path, rules, needs_text=needs_text, **subject)
         if pareto:
             front = _front(found, limit), ()
     if pareto:
@@ -193,14 +188,12 @@ def _of_factory(
 
 def _of_file(
     path: str,
-    module: str | None,
-    hlo: str | None,
-    backend: str | None,
-    chip: str,
-    era: str | None,
     rules: Rules,
     *,
     needs_text: bool,
+    module: str | None,
+    hlo: str | None,
+    **machine: str | None,
 ) -> BetterOrder:
     loaded = load_any(path, module=module)
     program = None
@@ -213,9 +206,9 @@ def _of_file(
         return improve(
             loaded,
             module=program,
-            backend=backend or "",
-            chip=chip,
-            era=era or "",
+            backend=machine["backend"] or "",
+            chip=machine["chip"] or "",
+            era=machine["era"] or "",
             effort=rules.effort,
             may_reorder_collectives=rules.may_reorder_collectives,
             max_slowdown=rules.max_slowdown,

@@ -1,12 +1,9 @@
 """The parameters of a command, declared without click.
 
-In: the words of a command line. Out: what they mean, if they are of the plain kind: known options
-with a value each, flags, arguments. For all else, help and mistakes among them, `Command.to_click`
-has click read the words. The commands that are called in loops do without it: with click the plan
-of a small module (10 kB, jaxlib-0.12.0.1/cpu/nested_while) executes 389 million instructions, not
-346 (+12.6 %), and takes 87 ms of CPU time, not 80.
-
-A parameter is also a decorator for commands that are click's.
+Plain words (options with a value each, flags, arguments) are read here, all else by click. Commands
+that are called in loops do without click: with it the plan of a small module (10 kB,
+jaxlib-0.12.0.1/cpu/nested_while) executes 389 million instructions, not 346 (+12.6 %), and takes 87
+ms of CPU time, not 80. A parameter is also a decorator for commands of click.
 """
 
 from __future__ import annotations
@@ -28,10 +25,9 @@ class Parameter:
 
     def __init__(
         self,
-        names: tuple[str, ...],
-        metavar: str | None,
+        *names: str,
+        metavar: str | None = None,
         help: str | None = None,  # noqa: A002 - as click calls it
-        *,
         is_flag: bool = False,
         default: str | None = None,
         choices: Sequence[str] = (),
@@ -64,7 +60,6 @@ class Parameter:
         return not self.choices or value in self.choices
 
     def __call__(self, run: Run) -> Run:
-        """Adds the parameter to a command of click's."""
         import click  # noqa: PLC0415 - takes as long as planning a small module
 
         if not self.is_option:
@@ -81,24 +76,8 @@ class Parameter:
         )(run)
 
 
-def argument(name: str, metavar: str) -> Parameter:
-    """A word that must be there."""
-    return Parameter((name,), metavar)
-
-
-def option(
-    *names: str,
-    help: str,  # noqa: A002 - as click calls it
-    metavar: str | None = None,
-    is_flag: bool = False,
-    default: str | None = None,
-    choices: Sequence[str] = (),
-    convert: Callable[[str], Any] = str,
-) -> Parameter:
-    """A parameter with a name; help shows the default of a choice."""
-    return Parameter(
-        names, metavar, help, is_flag=is_flag, default=default, choices=choices, convert=convert
-    )
+argument = option = Parameter
+"""A word that must be there, and a parameter with a name, whose help shows a default choice."""
 
 
 class Command:
@@ -112,7 +91,6 @@ class Command:
         self.run = run
 
     def to_click(self) -> click.Command:
-        """The same command, read by click."""
         import click  # noqa: PLC0415 - as above
 
         run = self.run

@@ -49,11 +49,7 @@ _PROTO_ENDING = ".hlo.pb"
         metavar="DIR",
         help="Write XLA's files into DIR, with --proto an HloProto as well; X.hlo.pb only that.",
     ),
-    option(
-        "--proto",
-        is_flag=True,
-        help="Write an HloProto; for a text MODULE this needs jaxlib.",
-    ),
+    option("--proto", is_flag=True, help="Write an HloProto; for a text MODULE this needs jaxlib."),
     option("--force", is_flag=True, help="Overwrite files in DIR."),
     option("--json", "as_json", is_flag=True, help="All records as JSON (schema hlomem/1)."),
     option("--verify", is_flag=True, help="Check the plan; if it is wrong, write nothing."),

@@ -28,6 +28,5 @@ def say(message: str) -> None:
 
 
 def say_new_folder(folder: str | os.PathLike[str]) -> None:
-    """Announce that an output's folder will be created."""
     if not os.path.exists(folder):  # noqa: PTH110 - starts without pathlib
         say(f"creating folder {visible(os.fspath(folder))}")

@@ -13,9 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _REDRAWN = 0.2
-"""Seconds between updates."""
 _PATIENCE = 1.0
-"""Seconds before the first update."""
 
 
 @contextmanager

@@ -98,7 +98,6 @@ def _encode(made: Plan, differences: list[Difference] | None) -> bytes:
 
 
 def draw_check(dump: Dump, differences: list[Difference], columns: int) -> list[Line]:
-    """The verdict on whether a plan equals the dump's, with differences."""
     assert dump.values is not None
     assert dump.assignment is not None
     count = len(dump.assignment.allocations)

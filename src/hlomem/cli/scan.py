@@ -44,12 +44,7 @@ _MEMORY = "4GiB"
 @click.option("--retry", is_flag=True, help="Retry inputs that ended in an error.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON, with progress on standard error.")
 def command(
-    paths: tuple[str, ...],
-    store: str,
-    timeout: float,
-    memory: str,
-    as_json: bool,
-    **options: Any,
+    paths: tuple[str, ...], store: str, timeout: float, memory: str, as_json: bool, **options: Any
 ) -> int:
     """Scan many programs into a store for `ask` and `html`.
 

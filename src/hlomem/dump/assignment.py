@@ -1,8 +1,6 @@
 """`*-buffer-assignment.txt`: reader and writer of allocations and their values.
 
-Mirrors BufferAssignment::ToString and BufferAllocation::ToString of XLA's
-service/buffer_assignment.cc. Headers of allocations also appear in usage reports, with a rounded
-size.
+Mirrors BufferAssignment::ToString and BufferAllocation::ToString of service/buffer_assignment.cc.
 """
 
 from __future__ import annotations
@@ -65,15 +63,18 @@ VALUE_PIECES = (
     (">", "`>`, the end of a value"),
 )
 
+_FLAGS = {
+    "is_constant": ", constant",
+    "is_thread_local": ", thread-local",
+    "maybe_live_out": ", maybe-live-out",
+    "is_preallocated_temp": ", preallocated-temp",
+}
 _ATTRIBUTES: Mapping[str, str] = {
     "color": rf", color (?!0[,:])({INT64})",
     "page": rf", page ({INT64})",
     "parameter": rf", parameter ({INT64}), shape \|([^|\n]*)\| at ShapeIndex ({INDEX})",
     "output_shape": r", output shape is \|([^|\n]*)\|",
-    "is_constant": "(, constant)",
-    "is_thread_local": "(, thread-local)",
-    "maybe_live_out": "(, maybe-live-out)",
-    "is_preallocated_temp": "(, preallocated-temp)",
+    **{name: f"({word})" for name, word in _FLAGS.items()},
 }
 _NAMES = list(_ATTRIBUTES)
 _UNKNOWN = Form((r", (?:\|[^|\n]*\||[^|\n,:]|:(?!\n)|,(?! ))+", "an attribute"))
@@ -127,35 +128,14 @@ def _parse_natively(text: str, start: int, end: int) -> tuple[list[Allocation], 
     """The allocations from `start` up to the first unusual one, and its offset."""
     assert _read_natively is not None
     rows, cursor = _read_natively(text, start, end)
-    return [
-        Allocation(
-            index=index,
-            size=size,
-            color=color,
-            page=page,
-            parameter=parameter
-            and Parameter(number=parameter[0], shape=parameter[1], index=parameter[2]),
-            output_shape=output,
-            is_constant=is_constant,
-            is_thread_local=is_thread_local,
-            maybe_live_out=maybe_live_out,
-            is_preallocated_temp=is_temp,
-            values=_assigned_values(values),
-        )
-        for (
-            index,
-            size,
-            color,
-            page,
-            parameter,
-            output,
-            is_constant,
-            is_thread_local,
-            maybe_live_out,
-            is_temp,
-            values,
-        ) in rows
-    ], cursor
+    allocations = []
+    for row in rows:
+        fields = dict(zip(("index", "size", *_NAMES, "values"), row, strict=True))
+        if (held := fields["parameter"]) is not None:
+            fields["parameter"] = Parameter(number=held[0], shape=held[1], index=held[2])
+        fields["values"] = _assigned_values(fields["values"])
+        allocations.append(Allocation(**fields))
+    return allocations, cursor
 
 
 def parse_headers(source: Source, end: int) -> list[Allocation]:
@@ -179,7 +159,6 @@ def _parse_allocation(source: Source, start: int, end: int) -> tuple[Allocation,
 
 
 def _parse_header(source: Source, start: int, end: int) -> tuple[dict[str, Any], int]:
-    """The fields of an allocation's first line, and its end."""
     match = _HEADER.match(source.text, start, end)
     if match is not None:
         number, size, *groups = match.groups()
@@ -201,10 +180,7 @@ def parse_number(source: Source, start: int, end: int) -> tuple[AllocationIndex,
 
 
 def parse_attributes(source: Source, start: int, end: int) -> tuple[AllocationAttributes, int]:
-    """The attributes of a header up to the end of its line; unknown ones are kept as text.
-
-    A repeated known attribute, or one out of XLA's order, is an error.
-    """
+    """The attributes of a header up to the end of its line; unknown ones are kept as text."""
     cursor, latest = start, -1
     found: dict[str, re.Match[str]] = {}
     unknown: list[UnknownAttribute] = []
@@ -233,7 +209,6 @@ def _attribute_patterns() -> dict[str, re.Pattern[str]]:
 
 
 def _known_at(source: Source, cursor: int, end: int) -> tuple[str, re.Match[str] | None]:
-    """The known attribute at `cursor`, if any."""
     for name, pattern in _attribute_patterns().items():
         match = pattern.match(source.text, cursor, end)
         if match is not None:
@@ -242,20 +217,17 @@ def _known_at(source: Source, cursor: int, end: int) -> tuple[str, re.Match[str]
 
 
 def _attribute_fields(groups: list[Any]) -> dict[str, Any]:
-    color, page, number, shape, index, output, constant, thread_local, live_out, temp = groups
+    color, page, number, shape, index, output, *flags = groups
+    parameter = None
+    if number is not None:
+        number, index = parse_parameter_number(number), parse_index(index) or ()
+        parameter = Parameter(number=number, shape=shape, index=index)
     return {
         "color": parse_color(color or "0"),
         "page": None if page is None else int(page),
-        "parameter": None
-        if number is None
-        else Parameter(
-            number=parse_parameter_number(number), shape=shape, index=parse_index(index) or ()
-        ),
+        "parameter": parameter,
         "output_shape": output,
-        "is_constant": constant is not None,
-        "is_thread_local": thread_local is not None,
-        "maybe_live_out": live_out is not None,
-        "is_preallocated_temp": temp is not None,
+        **{name: flag is not None for name, flag in zip(_FLAGS, flags, strict=True)},
     }
 
 
@@ -313,7 +285,6 @@ def _parse_reuse(source: Source, start: int, end: int) -> tuple[tuple[Value, ...
 
 
 def value_of(groups: Sequence[Any]) -> Value:
-    """The value of the groups of `VALUE_PIECES`."""
     id_, name, index, phi, color = groups
     return Value(
         id=parse_value_id(id_),
@@ -355,16 +326,11 @@ def format_assigned_value(name: str, slice_: tuple[Offset, ByteCount], shape: st
 
 
 def format_value(value: Value) -> str:
-    """`format_name` of a record."""
     return format_name(value.id, value.name, value.index, value.is_phi, value.color)
 
 
 def format_name(
-    id_: ValueId,
-    name: str,
-    index: ShapeIndex | None,
-    is_phi: bool,
-    color: Color | None,
+    id_: ValueId, name: str, index: ShapeIndex | None, is_phi: bool, color: Color | None
 ) -> str:
     """`<12 while.5{1} (phi) @0>` (XLA: HloValue::ToShortString)."""
     if index is None and not is_phi and color is not None:  # the usual case
@@ -388,14 +354,7 @@ def format_attributes(attributes: AllocationAttributes, *, pages: bool = True) -
         )
     if attributes.output_shape is not None:
         known.append(f", output shape is |{attributes.output_shape}|")
-    if attributes.is_constant:
-        known.append(", constant")
-    if attributes.is_thread_local:
-        known.append(", thread-local")
-    if attributes.maybe_live_out:
-        known.append(", maybe-live-out")
-    if attributes.is_preallocated_temp:
-        known.append(", preallocated-temp")
+    known += [word for name, word in _FLAGS.items() if getattr(attributes, name)]
     for passed, unknown in enumerate(attributes.unknown):
         known.insert(unknown.position + passed, f", {unknown.text}")
     return "".join(known)

@@ -1,8 +1,4 @@
-"""Two dumps of one program → the first line that differs in each stage.
-
-Orders that only reflect a hash map, like that of rows of equal size in old usage reports, are not
-differences.
-"""
+"""Two dumps of one program → the first line that differs in each stage, hash orders aside."""
 
 from __future__ import annotations
 

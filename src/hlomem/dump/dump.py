@@ -1,7 +1,4 @@
-"""`Dump`: the records of all files XLA wrote about one program's memory.
-
-`to_text` prints them back byte for byte.
-"""
+"""`Dump`: the records of all files XLA wrote about one program's memory."""
 
 from __future__ import annotations
 
@@ -200,7 +197,6 @@ def _allocations(contents: Contents) -> Iterable[Allocation | ReportedAllocation
 
 
 def _missing(dump: Dump) -> list[Note]:
-    """The missing files of a split dump."""
     kinds = {kind for part in dump.parts for kind in _kinds_in(part)}
     return [
         Note(kind="missing", text=f"no {_WORDS[kind]} next to {dump.name}")
@@ -210,7 +206,6 @@ def _missing(dump: Dump) -> list[Note]:
 
 
 def _contradictions(dump: Dump) -> list[Note]:
-    """Lines of a dump that contradict each other."""
     texts = []
     if dump.eras[0].letter == "?":
         texts.append(f"{describe(dump.eras)}; read and printed unchanged")

@@ -1,8 +1,6 @@
-"""The versions (eras) of the dump format and their differences, as data.
+"""The versions (eras) of the dump format as data; evidence is in docs/dump-format.md.
 
-A text may match several eras. One with a combination of features that no known XLA writes is of era
-"?", which still reads and writes it. Evidence: docs/dump-format.md; releases:
-`hlomem.machines.releases`.
+A text that no known XLA writes is of era "?", which still reads and writes it.
 """
 
 from __future__ import annotations
@@ -81,7 +79,6 @@ class Era(Record, frozen=True):
 
     @property
     def style(self) -> Style:
-        """The style in which values are printed."""
         return Style(
             space_before_instruction=self.features.space_before_instruction is not False,
             newline_after_instruction=self.features.newline_after_instruction is not False,
@@ -139,10 +136,8 @@ _K = replace(_J, pages=True)
 _FEATURES = (_A, _B, _C, _D, _E, _F, _G, _H, _I, _J, _K)
 
 ERAS: tuple[Era, ...] = tuple(
-    [
-        Era(era.letter, features, era.jaxlib, era.libtpu)
-        for era, features in zip(ERA_RELEASES, _FEATURES, strict=True)
-    ]
+    Era(era.letter, features, era.jaxlib, era.libtpu)
+    for era, features in zip(ERA_RELEASES, _FEATURES, strict=True)
 )
 NEWEST = ERAS[-1]
 
@@ -169,6 +164,5 @@ def era_of(release: Release) -> Era:
 
 
 def releases_of(era: Era, package: str) -> list[Release]:
-    """`releases_of_era` for an era of the format."""
     assert era.jaxlib is not None
     return releases_of_era(EraReleases(era.letter, era.jaxlib, era.libtpu), package)

@@ -1,8 +1,4 @@
-"""XLA's files about a program's memory, and the program's name in theirs.
-
-`FilenameFor` of xla/service/dump.cc composes file names of the module number, its JAX name, on TPU
-a change list, and the stage.
-"""
+"""XLA's files about a program's memory (`FilenameFor` of xla/service/dump.cc), and its name."""
 
 from __future__ import annotations
 
@@ -17,8 +13,6 @@ Kind = Literal["combined", "assignment", "values", "live-range", "report"]
 
 
 class FileName(NamedTuple):
-    """The name of one of XLA's files."""
-
     suffix: str
     """After the module's name."""
     short: str
@@ -49,5 +43,4 @@ def program_name(name: str) -> str:
 
 
 def author_name(module_name: str) -> str:
-    """A module's name without JAX's prefix."""
     return _TRANSFORMED.sub("", module_name, count=1)

@@ -1,8 +1,7 @@
 """The grammar of a dump's lines, numbers and indices.
 
-A form is a sequence of pieces, each a regular expression with a description. Joined, they match a
-whole line or block at once; tried one after another, they find the column of an error. No piece has
-nested repetition, so matching is linear.
+A form is a sequence of described patterns: joined they match a block at once, one after another
+they find the column of an error. No pattern nests repetition, so that matching is linear.
 """
 
 from __future__ import annotations
@@ -68,7 +67,6 @@ def _any_digits(like: str) -> str:
 
 # Digits are spelled [0-9] everywhere: \d also matches those of other scripts.
 INT64 = rf"(?:0|-?(?:[1-9][0-9]{{0,17}}|{_at_most(str(_INT64_MAX))}))(?![0-9])"
-"""A 64-bit number."""
 
 SPACED_INT64 = (
     r"(?:0|-?(?:[1-9][0-9]{0,2}(?: [0-9]{3}){0,5}"
@@ -81,7 +79,6 @@ NAME = r"[^\s{}<>:,()|]++"
 
 _STEP = "(?:0|[1-9][0-9]{0,8})"
 INDEX = rf"\{{(?:{_STEP}(?:,{_STEP})*)?\}}"
-"""A shape index in braces."""
 
 _CUT_OFF = "the text is cut off: was the disk full, or the program stopped while writing?"
 _DIGITS = "-?[0-9]+(?: [0-9]{3})*"
@@ -96,12 +93,10 @@ class Form:
 
     @cached_property
     def match(self) -> Callable[..., re.Match[str] | None]:
-        """The match of the whole form at an offset, if any."""
         return re.compile(self._pattern).match
 
     @cached_property
     def findall(self) -> Callable[..., list[Any]]:
-        """The fields of every line of this form."""
         return re.compile(f"(?m:^){self._pattern}").findall
 
     def require(self, source: Source, start: int, end: int | None = None) -> re.Match[str]:
@@ -113,7 +108,6 @@ class Form:
         return match
 
     def explain(self, source: Source, start: int, end: int | None = None) -> ParseError:
-        """The error at the first piece that does not match."""
         end = len(source.text) if end is None else end
         cursor, wanted = start, self._pieces[-1][1]
         for pattern, expected in self._pieces:
@@ -135,7 +129,6 @@ class Form:
 
 
 def unexpected(source: Source, offset: int, wanted: str) -> ParseError:
-    """The error at `offset`, where `wanted` was expected."""
     if offset >= len(source.text):
         problem = f"the text ends here; expected {wanted}"
         return ParseError(source, Span(offset, offset), problem, _CUT_OFF)

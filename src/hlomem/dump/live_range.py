@@ -1,7 +1,6 @@
 """`*-live-range.txt`: reader and writer of the flattened schedule, live ranges and the peak.
 
-Mirrors HloLiveRange::ToString of XLA's hlo/utils/hlo_live_range.cc, and for the stack-trace
-breakdown hlo/utils/hlo_stack_trace.cc. Up to jaxlib 0.9 this text ends the combined file.
+Mirrors HloLiveRange::ToString of hlo/utils/hlo_live_range.cc, and hlo_stack_trace.cc.
 """
 
 from __future__ import annotations
@@ -253,18 +252,15 @@ def format(  # noqa: A001 - the opposite of parse
 
 
 def format_sequence(end: int, names: Iterable[str]) -> str:
-    """The flattened schedule up to the title of the live ranges."""
     steps = "".join([f"    {time}:{name}\n" for time, name in enumerate(names)])
     return f"{TITLE}{end}):\n  InstructionSequence:\n{steps}  BufferLiveRange:\n"
 
 
 def format_range(name: str, index: ShapeIndex, start: Step, end: Step) -> str:
-    """The line of a value's live range."""
     return f"    {name}{format_index(index)}:{start}-{end}\n"
 
 
 def format_peak(peak: Peak | None, *, index: bool, cumulative: bool, stack_trace: bool) -> str:
-    """The buffers that are live at the peak."""
     if peak is None:
         return _UNBOUNDED
     parts = [f"  Live ranges at {peak.moment} (peak):\n"]

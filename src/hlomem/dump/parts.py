@@ -1,8 +1,6 @@
 """One of XLA's files: its kind, its records, and the text around them.
 
-Up to jaxlib 0.9 XLA writes one combined file, since then four; the beginning of a text tells which.
-Line ends, a byte-order mark and interspersed log lines are kept, so that printing restores every
-byte.
+Line ends, a byte-order mark and log lines are kept, so that printing restores every byte.
 """
 
 from __future__ import annotations
@@ -44,8 +42,6 @@ class ForeignLine(Record, frozen=True, kw_only=True):
 
 
 class Wrapping(Record, frozen=True, kw_only=True):
-    """The text around the dump."""
-
     has_bom: bool = False
     has_crlf: bool = False
     foreign_lines: tuple[ForeignLine, ...] = ()
@@ -53,7 +49,6 @@ class Wrapping(Record, frozen=True, kw_only=True):
     """The first line with bytes that are not UTF-8, which are kept as surrogates."""
 
     def restore(self, text: str) -> str:
-        """`text` with its wrapping."""
         if self.foreign_lines:
             lines, wrapped = iter(text.split("\n")), list[str]()
             for foreign in self.foreign_lines:
@@ -66,15 +61,12 @@ class Wrapping(Record, frozen=True, kw_only=True):
 
 
 class Contents(NamedTuple):
-    """The records of a text."""
-
     assignment: Assignment | None = None
     values: Values | None = None
     live_ranges: LiveRanges | None = None
     report: UsageReport | None = None
 
     def of_file(self, kind: Kind) -> Contents:
-        """The records of one of XLA's files."""
         if kind == "combined":
             return self._replace(report=None)
         field = "live_ranges" if kind == "live-range" else kind
@@ -82,8 +74,6 @@ class Contents(NamedTuple):
 
 
 class Part(NamedTuple):
-    """One of XLA's files."""
-
     name: str
     kind: Kind
     contents: Contents
@@ -104,10 +94,7 @@ def parse_part(source: Source) -> Part:
 
 
 def parse_headers(source: Source) -> list[Allocation]:
-    """The allocations of a text without their values: for one that is only measured.
-
-    Log lines in between do no harm; a text without allocations has none.
-    """
+    """The allocations of a text without their values: for one that is only measured."""
     plain, _ = _unwrap(source)
     end = plain.text.find(_VALUES_START)
     return assignment.parse_headers(plain, len(plain.text) if end < 0 else end + 1)
@@ -187,7 +174,6 @@ def _parse_plain(source: Source, wrapping: Wrapping) -> Part:
 
 
 def kind_of(source: Source) -> Kind:
-    """The kind of file, from its beginning."""
     text = source.text
     if text.startswith(assignment.TITLE):
         return "combined" if _VALUES_START in text else "assignment"
@@ -251,7 +237,6 @@ def _features_of_values(source: Source, start: int, end: int, *, newline: bool |
 
 
 def _features_of(contents: Contents) -> Features:
-    """The features that the records show."""
     seen = Features()
     if contents.assignment is not None and contents.assignment.allocations:
         pages = any(allocation.page is not None for allocation in contents.assignment.allocations)
@@ -281,7 +266,6 @@ def _has_operand_shapes(used: Values) -> bool | None:
 
 
 def format_part(kind: Kind, contents: Contents, era: Era) -> str:
-    """The text of one of XLA's files in the format of `era`."""
     allocations, used, live, report = contents
     if kind == "report":
         assert report is not None

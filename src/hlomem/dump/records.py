@@ -44,8 +44,6 @@ class Value(Record, frozen=True, kw_only=True):
 
 
 class AssignedValue(Value, frozen=True, kw_only=True):
-    """A value and its slice of an allocation."""
-
     size: ByteCount
     offset: Offset
     shape: str
@@ -53,8 +51,6 @@ class AssignedValue(Value, frozen=True, kw_only=True):
 
 
 class Parameter(Record, frozen=True, kw_only=True):
-    """The entry parameter an allocation holds."""
-
     number: ParameterNumber
     shape: str
     """Without layout."""
@@ -62,8 +58,6 @@ class Parameter(Record, frozen=True, kw_only=True):
 
 
 class UnknownAttribute(Record, frozen=True, kw_only=True):
-    """An attribute that no known XLA prints."""
-
     text: str
     position: int
     """The number of known attributes before it."""
@@ -116,13 +110,10 @@ class Use(Record, frozen=True):
 
 
 class UsedValue(Value, frozen=True, kw_only=True):
-    """A value with its positions and uses."""
-
     positions: tuple[Position, ...] = ()
     uses: tuple[Use, ...] | None = ()
     """None if XLA had not computed them."""
     instruction: str = ""
-    """The text of the defining instruction."""
 
 
 class Values(Record, frozen=True, kw_only=True):
@@ -141,7 +132,6 @@ class LiveRange(Record, frozen=True, kw_only=True):
     end: Step
 
     def is_live_at(self, moment: Step) -> bool:
-        """Whether the value is live at a step."""
         return self.start <= moment <= self.end
 
 
@@ -254,8 +244,6 @@ class AllocationReport(Record, frozen=True, kw_only=True):
 
 
 class MemorySpace(Record, frozen=True, kw_only=True):
-    """The allocations of one memory space."""
-
     name: str
     color: Color
     total_bytes: int

@@ -1,8 +1,6 @@
 """`*-memory-usage-report.txt`: reader and writer of both its shapes.
 
-Mirrors BufferAssignment::MemoryUsageReport and BufferAllocation::MemoryUsageReport of XLA's
-service/buffer_assignment.cc: allocations sorted by size (up to jaxlib 0.9.1), or tables grouped by
-memory space.
+Mirrors the two MemoryUsageReport of service/buffer_assignment.cc.
 """
 
 from __future__ import annotations
@@ -228,16 +226,6 @@ def format(report: UsageReport) -> str:  # noqa: A001 - the opposite of parse
     """XLA's text."""
     if isinstance(report, SpaceReport):
         return "".join(map(_format_space, report.spaces))
-    return _format_by_allocation(report)
-
-
-def _format_space(space: MemorySpace) -> str:
-    total = f"{space.total_bytes} ({human_bytes(space.total_bytes)})"
-    tables = "".join([_format_table(table, "  ") + "\n" for table in space.tables])
-    return f"{BY_SPACE}{space.name} (color={space.color})\nTotal bytes: {total}\n{tables}\n"
-
-
-def _format_by_allocation(report: AllocationReport) -> str:
     total = report.total_bytes
     parts = [f"Total bytes used: {total} ({human_bytes(total)}){BY_ALLOCATION}\n{_ROWS_TITLE}"]
     for row in report.rows:
@@ -253,6 +241,12 @@ def _format_by_allocation(report: AllocationReport) -> str:
     return "".join(parts)
 
 
+def _format_space(space: MemorySpace) -> str:
+    total = f"{space.total_bytes} ({human_bytes(space.total_bytes)})"
+    tables = "".join([_format_table(table, "  ") + "\n" for table in space.tables])
+    return f"{BY_SPACE}{space.name} (color={space.color})\nTotal bytes: {total}\n{tables}\n"
+
+
 def _format_allocation(allocation: ReportedAllocation) -> str:
     return format_header(allocation.index, allocation.size, format_attributes(allocation))
 
@@ -261,10 +255,8 @@ def _format_table(table: UsageTable, prefix: str) -> str:
     parts = [_TABLE_TITLE.format(prefix)]
     for row in table.rows:
         shapes = ", ".join(
-            [
-                shape.shape if shape.count == 1 else f"{shape.count}×{shape.shape}"
-                for shape in row.shapes
-            ]
+            shape.shape if shape.count == 1 else f"{shape.count}×{shape.shape}"
+            for shape in row.shapes
         )
         parts.append(
             f"{prefix}{row.cumulative:>9}({row.percent:>3}%); {row.size:>10}; "

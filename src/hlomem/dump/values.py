@@ -1,7 +1,6 @@
 """`*-buffer-assignment-values.txt`: reader and writer of totals and used values.
 
-Mirrors BufferAssignment::ValuesToString of XLA's service/buffer_assignment.cc and
-HloValue::ToString of service/hlo_value.cc. Up to jaxlib 0.9 this text is part of the combined file.
+Mirrors BufferAssignment::ValuesToString and HloValue::ToString.
 """
 
 from __future__ import annotations
@@ -62,14 +61,9 @@ _NOT_COMPUTED = " uses are not initialized yet.\n"
 
 
 class Style(Record, frozen=True):
-    """The style of printed values."""
-
     space_before_instruction: bool = True
-    """`from instruction: %x`, not `from instruction:%x`."""
     newline_after_instruction: bool = True
-    """The next value begins on its own line."""
     says_none: bool = True
-    """A value without uses says `(none)`."""
 
 
 # An attribute may be JSON on several lines. No look-ahead in the repeated group: Python 3.11.2 does
@@ -207,8 +201,6 @@ def format(values: Values, style: Style) -> str:  # noqa: A001 - the opposite of
 
 
 class Layout:
-    """The text between the lines of a value."""
-
     def __init__(self, style: Style) -> None:
         self._no_uses = " uses:\n" + (_NO_USES if style.says_none else "")
         self._from = " from instruction:" + (" " if style.space_before_instruction else "")
@@ -224,7 +216,6 @@ class Layout:
 
 
 def format_total(total: int) -> str:
-    """The lines before the values."""
     return f"\nTotal bytes used: {total} ({human_bytes(total)})\n\nUsed values:\n"
 
 

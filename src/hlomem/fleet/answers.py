@@ -58,7 +58,7 @@ def draw_table(
 ) -> list[Line]:
     """Rows below the names of their columns; texts are shortened to fit."""
     cells = [[_cell(row.get(name), is_size=name in sizes) for name in names] for row in rows]
-    numeric = [_is_numeric([row.get(name) for row in rows]) for name in names]
+    numeric = [all(isinstance(row.get(name), int | float | None) for row in rows) for name in names]
     widths = [max(map(len, column)) for column in zip(names, *cells, strict=True)]
     _fit(widths, numeric, columns)
     made: list[Line] = [[(_row(list(names), names, widths, numeric), "dim")]]
@@ -74,10 +74,6 @@ def _cell(value: object, *, is_size: bool) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
     return visible(str(value))
-
-
-def _is_numeric(values: list[object]) -> bool:
-    return all(isinstance(value, int | float) for value in values if value is not None)
 
 
 def _fit(widths: list[int], numeric: list[bool], columns: int) -> None:

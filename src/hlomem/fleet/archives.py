@@ -1,8 +1,4 @@
-"""Unpacks tar and zip archives into a temporary folder.
-
-Archives are hostile: only plain files are unpacked, under safe names, none larger than the input
-limit, and together no more than a hundred times the archive.
-"""
+"""Unpacks tar and zip archives, which may be hostile, into a temporary folder."""
 
 from __future__ import annotations
 

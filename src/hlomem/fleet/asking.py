@@ -1,8 +1,4 @@
-"""`hlomem.fleet.ask`: SQL over a store, and over nothing else.
-
-DuckDB is restricted to the store's files, without extensions and with locked settings; only a
-single query is accepted, in a read-only transaction.
-"""
+"""`hlomem.fleet.ask`: one SQL query over a store's files, and over nothing else."""
 
 from __future__ import annotations
 
@@ -46,7 +42,6 @@ class LockedTables:
             self._connection.execute(setting)
 
     def _start_again(self) -> None:
-        """Recover from a failed query."""
         self._connection.execute("ROLLBACK")
         self._connection.execute(_READ_ONLY)
 

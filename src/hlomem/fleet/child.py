@@ -1,7 +1,6 @@
 """The worker process that reads units: `python -m hlomem.fleet.child`.
 
-Reads tasks from standard input and writes `READY` and outcomes to standard output, as msgpack with
-a length of four bytes. It ends with its input, or by itself if a unit takes much too long.
+Tasks and outcomes are msgpack with a length of four bytes, after `READY`.
 """
 
 from __future__ import annotations
@@ -61,7 +60,6 @@ def _read(task: Task) -> UnitOutcome:
 
 
 def _limit_memory(size: int) -> None:
-    """Limit the address space of this process, if the system can."""
     try:
         import resource  # noqa: PLC0415 - not on Windows
     except ImportError:

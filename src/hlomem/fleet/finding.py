@@ -1,8 +1,4 @@
-"""Finds the units below the paths of a scan, inside archives as well.
-
-Units of an archive carry their bytes, since workers cannot reach the unpacked files. An archive
-that is already in the store is not opened.
-"""
+"""Finds the units below the paths of a scan; those of archives carry their bytes to workers."""
 
 from __future__ import annotations
 

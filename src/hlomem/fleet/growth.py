@@ -1,8 +1,6 @@
 """Growth from one run to another, and its causes.
 
-Programs of both runs are paired by path below the scanned one, with or without XLA's numbers, by
-folder, name and arguments, by name and arguments, or by a name that is unique in both. The causes
-are those of `hlomem diff` on the reopened sources, or the roles that grew if these are gone.
+Programs are paired by path, folder, name and arguments; roles replace causes of lost sources.
 """
 
 from __future__ import annotations
@@ -77,7 +75,6 @@ def _programs(tables: LockedTables, run: str) -> list[dict[str, Any]]:
 
 
 def pair_programs(old: list[dict[str, Any]], new: list[dict[str, Any]]) -> Iterator[Pair]:
-    """Pairs of the same program in two runs."""
     taken_old, taken_new = set[str](), set[str]()
     for way in _WAYS:
         groups = _groups(old, taken_old, way)

@@ -14,23 +14,23 @@ if TYPE_CHECKING:
     from hlomem.fleet.units import Unit
 
 _COLUMNS = (
-    "run, segment, unit, source, archive, is_archive, stamp, key, names, bytes, modules, errors"
+    "run, key, names, bytes, segment, unit, source, stamp, archive, is_archive, modules, errors"
 )
 
 
-class Held(Struct, frozen=True, kw_only=True):
+class Held(Struct, frozen=True):
     """A unit whose rows are in the store, and the unit that reuses them."""
 
+    is_of_this_run: bool
+    new_unit: str
     segment: str
     unit: str
-    is_of_this_run: bool
-    is_archive: bool
-    modules: int
-    errors: int
-    new_unit: str
     source: str
     stamp: str
     archive: str | None
+    is_archive: bool
+    modules: int
+    errors: int
     place: str | None = None
     """None to keep the stored one."""
 
@@ -62,16 +62,9 @@ class Known:
             if not (retry and row[-1]):
                 self._add(*row)
 
-    def _add(
-        self, run: str, segment: str, unit: str, source: str, archive: str | None,
-        is_archive: bool, stamp: str, key: str | None, names: str, size: int,
-        modules: int, errors: int,
-    ) -> None:  # fmt: skip
-        held = Held(
-            segment=segment, unit=unit, is_of_this_run=run == self._run, is_archive=is_archive,
-            modules=modules, errors=errors, new_unit=unit, source=source, stamp=stamp,
-            archive=archive,
-        )  # fmt: skip
+    def _add(self, run: str, key: str | None, names: str, size: int, *row: Any) -> None:
+        held = Held(run == self._run, row[1], *row)
+        unit, stamp, archive = held.unit, held.stamp, held.archive
         before = self._by_stamp.get((unit, stamp))
         if before is None or not before.is_of_this_run:
             self._by_stamp[unit, stamp] = held
@@ -89,7 +82,6 @@ class Known:
         return held is not None and held.is_of_this_run
 
     def held(self, unit: Unit) -> Held | None:
-        """The rows of an unchanged unit, in any run."""
         return self._by_stamp.get((unit.id, unit.stamp))
 
     def keys(self, unit: Unit) -> tuple[str, ...]:

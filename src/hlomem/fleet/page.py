@@ -105,9 +105,7 @@ def _series(tables: LockedTables, runs: list[str]) -> tuple[FleetSeries, ...]:
     )
     return tuple(
         FleetSeries(
-            name=row["name"],
-            place=row["place"],
-            needs=[row["by_run"].get(run, -1) for run in runs],
+            name=row["name"], place=row["place"], needs=[row["by_run"].get(run, -1) for run in runs]
         )
         for row in rows
     )
@@ -119,7 +117,6 @@ _MAIN = "fleet"
 class Written(NamedTuple):
     page: Path
     made: list[str]
-    """The ids of programs with a new page."""
     problems: list[str]
 
 
@@ -133,10 +130,7 @@ def write_fleet(
     force: bool = False,
     fetch: str | None = None,
 ) -> Written:
-    """Write the page of a store, and those of its `count` largest programs.
-
-    Remote programs are read again below the address `fetch`, by default the store's host.
-    """
+    """Write the page of a store, and those of its `count` largest programs, read below `fetch`."""
     tables = LockedTables(store)
     wanted = choose_run(tables, run)
     folder = output.parent / f"{output.stem}.pages"

@@ -27,8 +27,6 @@ LIMIT = 20
 
 
 class Asked(Struct, frozen=True, kw_only=True):
-    """The arguments of a question."""
-
     tables: LockedTables
     run: str
     names: tuple[str, ...] = ()
@@ -38,7 +36,6 @@ class Asked(Struct, frozen=True, kw_only=True):
 
     @property
     def is_run(self) -> str:
-        """The SQL condition for rows of the run."""
         return f"run = {literal(self.run)}"
 
     def rows(self, sql: str) -> tuple[dict[str, Any], ...]:
@@ -216,10 +213,6 @@ def _grown(asked: Asked) -> Answer:
     return grown(asked.tables, asked.since, asked.run, asked.limit)
 
 
-def _together(asked: Asked) -> Answer:
-    return together(asked.tables, asked.run, asked.names)
-
-
 QUESTIONS: dict[str, Callable[[Asked], Answer]] = {
     "top": _top,
     "over": _over,
@@ -227,5 +220,5 @@ QUESTIONS: dict[str, Callable[[Asked], Answer]] = {
     "padding": _padding,
     "donations": _donations,
     "lines": _lines,
-    "together": _together,
+    "together": lambda asked: together(asked.tables, asked.run, asked.names),
 }

@@ -1,8 +1,6 @@
 """Reads one unit: its programs as rows, or an error row instead.
 
-Rows are JSON lines by table. Every exception becomes a row; crashes are handled by
-`hlomem.fleet.workers`. Remote files are first copied into a temporary folder, so that the readers
-are those of the commands.
+Remote files are copied into a temporary folder, so that the readers are those of the commands.
 """
 
 from __future__ import annotations
@@ -73,7 +71,6 @@ class Task(Struct, frozen=True, kw_only=True):
     known: tuple[str, ...] = ()
     """Content keys in the store: a unit with one of them is not read."""
     counts: bool = False
-    """Whether to only count the programs."""
 
 
 class UnitOutcome(Struct, frozen=True, kw_only=True):
@@ -86,7 +83,6 @@ class UnitOutcome(Struct, frozen=True, kw_only=True):
     ran_out: bool = False
     """Whether memory ran out; the process must not be reused."""
     tables: dict[str, bytes] = {}
-    """Rows as JSON lines."""
 
 
 def read_unit(task: Task) -> UnitOutcome:
@@ -123,7 +119,6 @@ def local_files(unit: Unit, stack: ExitStack) -> list[Path]:
 
 
 def key_of(unit: Unit, files: list[Path], recipe: str) -> str:
-    """A hash of content, names, version and options."""
     made = blake2b(digest_size=16)
     number = "" if unit.program is None else str(unit.program)
     for text in (recipe, unit.kind, unit.name, number):
@@ -164,10 +159,7 @@ def list_programs(unit: Unit, files: list[Path]) -> list[UnitProgram]:
 
 
 def open_memory(loaded: Dump | HloModule, name: str, chip: str = "") -> MemoryView:
-    """The memory of a dump, or of a program as it would be planned.
-
-    `chip` counts where the program's text does not tell it.
-    """
+    """The memory of a dump or of a program; `chip` counts where its text does not tell it."""
     try:
         return opening.open_memory(loaded, name=name)
     except CommandError:

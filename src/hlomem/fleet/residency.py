@@ -1,8 +1,6 @@
 """The memory of several programs that are resident at once.
 
-Arguments of all programs stay in memory, shared between programs or not if path, shape and size
-agree: both sums are given. Temporaries, results and constants count for the program that needs
-most. Code is resident, too, if its size is known.
+Arguments of all stay, equal ones shared or not; the rest counts for the program that needs most.
 """
 
 from __future__ import annotations
@@ -66,7 +64,6 @@ def _notes(totals: dict[str, int], unknown: int) -> tuple[str, ...]:
 
 
 def _find(tables: LockedTables, run: str, names: Sequence[str]) -> list[dict[str, Any]]:
-    """The programs of names or patterns."""
     if not names:
         raise CommandError("`together` needs names of programs, or patterns such as `decode*`")
     known = tables.rows(
@@ -87,7 +84,6 @@ def _is_meant(program: dict[str, Any], name: str) -> bool:
 
 
 def _arguments(tables: LockedTables, run: str, ids: list[str]) -> list[dict[str, Any]]:
-    """The arguments in the main memory space of each program."""
     chosen = ", ".join(map(literal, ids))
     return tables.rows(
         "SELECT a.id, a.parameter, a.shape, a.size FROM allocations a"
@@ -104,7 +100,6 @@ def _identity(row: dict[str, Any]) -> tuple[str, str, int] | None:
 
 
 def _shared_size(arguments: list[dict[str, Any]]) -> int:
-    """Bytes of arguments, with equal ones counted once."""
     named = {identity for row in arguments if (identity := _identity(row)) is not None}
     own = sum(int(row["size"]) for row in arguments if _identity(row) is None)
     return own + sum(size for _, _, size in named)

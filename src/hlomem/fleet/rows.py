@@ -188,7 +188,6 @@ def _buffers(memory: MemoryView, space: Space) -> Iterator[Row]:
 
 
 def _picked(space: str, found: Iterable[Record], columns: dict[str, str]) -> list[Row]:
-    """Rows of some fields, by column."""
     return [
         {"space": space, **{name: getattr(row, field) for name, field in columns.items()}}
         for row in found

@@ -1,8 +1,6 @@
 """`hlomem.fleet.scan`: from paths to a store of tables.
 
-Units the store already has are skipped, or carried over into the new run; the others are read by
-workers (`hlomem.fleet.workers`). Outcomes become segments of the store every few seconds, so that a
-killed scan loses no more than that and continues when it is started again.
+Outcomes become segments every few seconds: a killed scan continues when it is started again.
 """
 
 from __future__ import annotations
@@ -37,7 +35,6 @@ if TYPE_CHECKING:
 _MAX_PENDING = 1000
 """Units that become a segment before the time is up."""
 _AHEAD = 3
-"""Tasks queued per worker."""
 _TICK = 0.2
 
 
@@ -60,7 +57,6 @@ class Progress(Struct, kw_only=True):
     segments: int = 0
     seconds: float = 0.0
     is_listed: bool = False
-    """Whether all units were found."""
 
     @property
     def done(self) -> int:
@@ -379,7 +375,6 @@ class _Scanner:
 
 
 def describe(progress: Progress) -> str:
-    """A scan in one line."""
     parts = [plural(progress.modules, "program")]
     if progress.errors:
         parts.append(f"{progress.errors} of them with an error")

@@ -5,7 +5,11 @@ Changing the meaning of a column requires a new `SCHEMA`; a new column reads as 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 MARKER = "fleet.json"
 """The file that marks a folder as a store."""
@@ -46,205 +50,149 @@ COMMON = (
 )
 """Of every table but `units`."""
 
-_SPACE = Column("space", "VARCHAR", "the memory space: hbm, vmem, host, …")
+_TEXT = """
+modules: one row per program, and one for every unreadable input
+  status VARCHAR `ok` or `error`
+  error_kind VARCHAR `unreadable`, `unsupported`, `timeout`, `memory`, `crash` or `bug`; NULL if ok
+  error VARCHAR the message; NULL if ok
+  source VARCHAR the first file: a path or an address; `ARCHIVE!/MEMBER`
+  program VARCHAR its name in a file of several programs; else NULL
+  place VARCHAR the source relative to the scanned path: joins runs
+  kind VARCHAR `dump`, `module` (text, planned by hlomem) or `proto`
+  key VARCHAR hash of the content, of hlomem's version and of the options
+  input_bytes BIGINT bytes of all its files on disk
+  is_planned BOOLEAN whether hlomem made the plan, not XLA
+  has_module BOOLEAN whether the HLO module was found
+  backend VARCHAR cpu, gpu, tpu
+  era VARCHAR the XLA release, as far as the files tell
+  device_count INTEGER number of partitions; sizes are per device
+  space VARCHAR the main memory space: hbm, or the CPU's
+  needs BIGINT bytes reserved in the main memory space: what must fit
+  peak BIGINT the most of it in use at once; NULL without live ranges
+  peak_step BIGINT the instruction of the peak, by number
+  steps BIGINT number of instructions in the schedule
+  peak_instruction VARCHAR the instruction of the peak
+  peak_line VARCHAR its source line
+  argument_bytes BIGINT of `needs`: arguments that are not donated
+  donated_bytes BIGINT of `needs`: arguments reused by results
+  result_bytes BIGINT of `needs`: results with memory of their own
+  constant_bytes BIGINT of `needs`: constants
+  temporary_bytes BIGINT of `needs`: the rest
+  padding_bytes BIGINT padding at the peak, as `hlomem padding`
+  copy_bytes BIGINT copies at the peak, as `hlomem copies`
+  donatable_bytes BIGINT arguments that could be donated (`hlomem donate`)
+  lost_bytes BIGINT donated, but not reused (`hlomem donate`)
+  fragmentation_bytes BIGINT reserved, but free at the peak
+  code_bytes BIGINT the program's code; NULL if unknown
+  arguments VARCHAR hash of the arguments' shapes, by number
+  is_clean BOOLEAN whether `verify` found nothing; NULL without `--verify`
+  cpu_seconds DOUBLE CPU time spent on it
+  hlomem VARCHAR the version of hlomem that read it
+  scanned_at TIMESTAMP UTC
+spaces: one row for each memory space of a program
+  space VARCHAR the memory space: hbm, vmem, host, …
+  color INTEGER XLA's number of it
+  size BIGINT bytes reserved in it
+  peak BIGINT the most in use at once; NULL without live ranges
+  allocation_count BIGINT number of allocations
+  thread_local_bytes BIGINT thread-local bytes, not in `size`
+roles: bytes of the main memory space by role; they add up to `needs`
+  role VARCHAR as in `hlomem summary`
+  size BIGINT bytes
+  count BIGINT number of buffers; 0 for padding and the like
+allocations: every allocation of every memory space
+  space VARCHAR the memory space: hbm, vmem, host, …
+  index BIGINT XLA's number of it
+  size BIGINT bytes
+  kind VARCHAR arguments, donated arguments, results, constants, …
+  parameter VARCHAR the argument's path or number; NULL for others
+  shape VARCHAR of the argument; NULL for others
+  role VARCHAR of the argument, result or constant; NULL for temporaries
+buffers: bytes at the main memory's peak, by role and source line; they add up to `peak`
+  space VARCHAR the memory space: hbm, vmem, host, …
+  role VARCHAR as in `hlomem summary`
+  line VARCHAR `file:line`; `(arguments)`, `(no source line)`
+  size BIGINT bytes
+  count BIGINT buffers
+  largest VARCHAR the largest buffer, as XLA prints it
+  largest_size BIGINT its bytes
+  shape VARCHAR its shape
+  op_name VARCHAR its operation, with scopes
+padding: padded shapes of the main memory space, as `hlomem padding`
+  space VARCHAR the memory space: hbm, vmem, host, …
+  shape VARCHAR with its layout
+  size BIGINT bytes of one buffer
+  padding BIGINT of them, bytes that hold no element
+  count BIGINT buffers of this shape
+  count_at_peak BIGINT of them, alive at the peak
+  padding_at_peak BIGINT padding of those
+  fix VARCHAR a change that helps; empty if none is known
+  example VARCHAR one of the buffers
+  line VARCHAR its source line
+donations: arguments in the main memory space, as `hlomem donate`
+  space VARCHAR the memory space: hbm, vmem, host, …
+  argument VARCHAR JAX's path, or its number
+  number BIGINT of the parameter
+  size BIGINT bytes
+  shape VARCHAR with its layout
+  state VARCHAR `used`, `lost`, `possible`, `read later`, `no match`
+  result VARCHAR the result that reuses it, or could
+  copied_bytes BIGINT a copy made of a donated argument
+  why VARCHAR in words
+copies: copies in the main memory space, as `hlomem copies`
+  space VARCHAR the memory space: hbm, vmem, host, …
+  buffer VARCHAR as XLA prints it
+  size BIGINT bytes
+  shape VARCHAR with its layout
+  of VARCHAR the copied value
+  cause VARCHAR `layout`, `memory space`, `kept value`, `unknown`
+  why VARCHAR in words
+  is_at_peak BOOLEAN whether it is alive at the peak
+  line VARCHAR its source line
+findings: findings of `hlomem verify`; only with `scan --verify`
+  rule VARCHAR of docs/verifier.md
+  severity VARCHAR `error` or `warning`
+  message VARCHAR in words
+advice: advice of `hlomem advise`; only with `scan --advise`
+  rule VARCHAR of docs/advice.md
+  title VARCHAR in words
+  argument VARCHAR the part of the program it is about
+  least BIGINT lower bound of bytes saved; NULL if not planned
+  most BIGINT upper bound of bytes saved; NULL if not planned
+  method VARCHAR `re-planned` or `possible`
+  confidence VARCHAR `high`, `medium`, `low`
+  how VARCHAR code to write or a command
+units: the inputs as they were found, for incremental scans
+  unit VARCHAR the group of files
+  segment VARCHAR the piece of the store its rows are in
+  source VARCHAR the first file
+  archive VARCHAR its archive, or NULL
+  is_archive BOOLEAN whether it is an archive that was read completely
+  stamp VARCHAR changes with its files or its archive
+  key VARCHAR hash of its content; NULL if it could not be read
+  names VARCHAR of its files
+  bytes BIGINT of its files
+  recipe VARCHAR hlomem's version and options
+  modules INTEGER programs in it
+  errors INTEGER of them, those that could not be read
+  committed TIMESTAMP UTC; the last row of a source counts
+"""
+"""The tables, each followed by its columns: name, type and meaning."""
 
-_TABLES = (
-    Table(
-        "modules",
-        "one row per program, and one for every unreadable input",
-        (
-            Column("status", "VARCHAR", "`ok` or `error`"),
-            Column(
-                "error_kind",
-                "VARCHAR",
-                "`unreadable`, `unsupported`, `timeout`, `memory`, `crash` or `bug`; NULL if ok",
-            ),
-            Column("error", "VARCHAR", "the message; NULL if ok"),
-            Column("source", "VARCHAR", "the first file: a path or an address; `ARCHIVE!/MEMBER`"),
-            Column("program", "VARCHAR", "its name in a file of several programs; else NULL"),
-            Column("place", "VARCHAR", "the source relative to the scanned path: joins runs"),
-            Column("kind", "VARCHAR", "`dump`, `module` (text, planned by hlomem) or `proto`"),
-            Column("key", "VARCHAR", "hash of the content, of hlomem's version and of the options"),
-            Column("input_bytes", "BIGINT", "bytes of all its files on disk"),
-            Column("is_planned", "BOOLEAN", "whether hlomem made the plan, not XLA"),
-            Column("has_module", "BOOLEAN", "whether the HLO module was found"),
-            Column("backend", "VARCHAR", "cpu, gpu, tpu"),
-            Column("era", "VARCHAR", "the XLA release, as far as the files tell"),
-            Column("device_count", "INTEGER", "number of partitions; sizes are per device"),
-            Column("space", "VARCHAR", "the main memory space: hbm, or the CPU's"),
-            Column("needs", "BIGINT", "bytes reserved in the main memory space: what must fit"),
-            Column("peak", "BIGINT", "the most of it in use at once; NULL without live ranges"),
-            Column("peak_step", "BIGINT", "the instruction of the peak, by number"),
-            Column("steps", "BIGINT", "number of instructions in the schedule"),
-            Column("peak_instruction", "VARCHAR", "the instruction of the peak"),
-            Column("peak_line", "VARCHAR", "its source line"),
-            Column("argument_bytes", "BIGINT", "of `needs`: arguments that are not donated"),
-            Column("donated_bytes", "BIGINT", "of `needs`: arguments reused by results"),
-            Column("result_bytes", "BIGINT", "of `needs`: results with memory of their own"),
-            Column("constant_bytes", "BIGINT", "of `needs`: constants"),
-            Column("temporary_bytes", "BIGINT", "of `needs`: the rest"),
-            Column("padding_bytes", "BIGINT", "padding at the peak, as `hlomem padding`"),
-            Column("copy_bytes", "BIGINT", "copies at the peak, as `hlomem copies`"),
-            Column(
-                "donatable_bytes", "BIGINT", "arguments that could be donated (`hlomem donate`)"
-            ),
-            Column("lost_bytes", "BIGINT", "donated, but not reused (`hlomem donate`)"),
-            Column("fragmentation_bytes", "BIGINT", "reserved, but free at the peak"),
-            Column("code_bytes", "BIGINT", "the program's code; NULL if unknown"),
-            Column("arguments", "VARCHAR", "hash of the arguments' shapes, by number"),
-            Column(
-                "is_clean", "BOOLEAN", "whether `verify` found nothing; NULL without `--verify`"
-            ),
-            Column("cpu_seconds", "DOUBLE", "CPU time spent on it"),
-            Column("hlomem", "VARCHAR", "the version of hlomem that read it"),
-            Column("scanned_at", "TIMESTAMP", "UTC"),
-        ),
-    ),
-    Table(
-        "spaces",
-        "one row for each memory space of a program",
-        (
-            _SPACE,
-            Column("color", "INTEGER", "XLA's number of it"),
-            Column("size", "BIGINT", "bytes reserved in it"),
-            Column("peak", "BIGINT", "the most in use at once; NULL without live ranges"),
-            Column("allocation_count", "BIGINT", "number of allocations"),
-            Column("thread_local_bytes", "BIGINT", "thread-local bytes, not in `size`"),
-        ),
-    ),
-    Table(
-        "roles",
-        "bytes of the main memory space by role; they add up to `needs`",
-        (
-            Column("role", "VARCHAR", "as in `hlomem summary`"),
-            Column("size", "BIGINT", "bytes"),
-            Column("count", "BIGINT", "number of buffers; 0 for padding and the like"),
-        ),
-    ),
-    Table(
-        "allocations",
-        "every allocation of every memory space",
-        (
-            _SPACE,
-            Column("index", "BIGINT", "XLA's number of it"),
-            Column("size", "BIGINT", "bytes"),
-            Column("kind", "VARCHAR", "arguments, donated arguments, results, constants, …"),
-            Column("parameter", "VARCHAR", "the argument's path or number; NULL for others"),
-            Column("shape", "VARCHAR", "of the argument; NULL for others"),
-            Column("role", "VARCHAR", "of the argument, result or constant; NULL for temporaries"),
-        ),
-    ),
-    Table(
-        "buffers",
-        "bytes at the main memory's peak, by role and source line; they add up to `peak`",
-        (
-            _SPACE,
-            Column("role", "VARCHAR", "as in `hlomem summary`"),
-            Column("line", "VARCHAR", "`file:line`; `(arguments)`, `(no source line)`"),
-            Column("size", "BIGINT", "bytes"),
-            Column("count", "BIGINT", "buffers"),
-            Column("largest", "VARCHAR", "the largest buffer, as XLA prints it"),
-            Column("largest_size", "BIGINT", "its bytes"),
-            Column("shape", "VARCHAR", "its shape"),
-            Column("op_name", "VARCHAR", "its operation, with scopes"),
-        ),
-    ),
-    Table(
-        "padding",
-        "padded shapes of the main memory space, as `hlomem padding`",
-        (
-            _SPACE,
-            Column("shape", "VARCHAR", "with its layout"),
-            Column("size", "BIGINT", "bytes of one buffer"),
-            Column("padding", "BIGINT", "of them, bytes that hold no element"),
-            Column("count", "BIGINT", "buffers of this shape"),
-            Column("count_at_peak", "BIGINT", "of them, alive at the peak"),
-            Column("padding_at_peak", "BIGINT", "padding of those"),
-            Column("fix", "VARCHAR", "a change that helps; empty if none is known"),
-            Column("example", "VARCHAR", "one of the buffers"),
-            Column("line", "VARCHAR", "its source line"),
-        ),
-    ),
-    Table(
-        "donations",
-        "arguments in the main memory space, as `hlomem donate`",
-        (
-            _SPACE,
-            Column("argument", "VARCHAR", "JAX's path, or its number"),
-            Column("number", "BIGINT", "of the parameter"),
-            Column("size", "BIGINT", "bytes"),
-            Column("shape", "VARCHAR", "with its layout"),
-            Column("state", "VARCHAR", "`used`, `lost`, `possible`, `read later`, `no match`"),
-            Column("result", "VARCHAR", "the result that reuses it, or could"),
-            Column("copied_bytes", "BIGINT", "a copy made of a donated argument"),
-            Column("why", "VARCHAR", "in words"),
-        ),
-    ),
-    Table(
-        "copies",
-        "copies in the main memory space, as `hlomem copies`",
-        (
-            _SPACE,
-            Column("buffer", "VARCHAR", "as XLA prints it"),
-            Column("size", "BIGINT", "bytes"),
-            Column("shape", "VARCHAR", "with its layout"),
-            Column("of", "VARCHAR", "the copied value"),
-            Column("cause", "VARCHAR", "`layout`, `memory space`, `kept value`, `unknown`"),
-            Column("why", "VARCHAR", "in words"),
-            Column("is_at_peak", "BOOLEAN", "whether it is alive at the peak"),
-            Column("line", "VARCHAR", "its source line"),
-        ),
-    ),
-    Table(
-        "findings",
-        "findings of `hlomem verify`; only with `scan --verify`",
-        (
-            Column("rule", "VARCHAR", "of docs/verifier.md"),
-            Column("severity", "VARCHAR", "`error` or `warning`"),
-            Column("message", "VARCHAR", "in words"),
-        ),
-    ),
-    Table(
-        "advice",
-        "advice of `hlomem advise`; only with `scan --advise`",
-        (
-            Column("rule", "VARCHAR", "of docs/advice.md"),
-            Column("title", "VARCHAR", "in words"),
-            Column("argument", "VARCHAR", "the part of the program it is about"),
-            Column("least", "BIGINT", "lower bound of bytes saved; NULL if not planned"),
-            Column("most", "BIGINT", "upper bound of bytes saved; NULL if not planned"),
-            Column("method", "VARCHAR", "`re-planned` or `possible`"),
-            Column("confidence", "VARCHAR", "`high`, `medium`, `low`"),
-            Column("how", "VARCHAR", "code to write or a command"),
-        ),
-    ),
-    Table(
-        "units",
-        "the inputs as they were found, for incremental scans",
-        (
-            Column("unit", "VARCHAR", "the group of files"),
-            Column("segment", "VARCHAR", "the piece of the store its rows are in"),
-            Column("source", "VARCHAR", "the first file"),
-            Column("archive", "VARCHAR", "its archive, or NULL"),
-            Column("is_archive", "BOOLEAN", "whether it is an archive that was read completely"),
-            Column("stamp", "VARCHAR", "changes with its files or its archive"),
-            Column("key", "VARCHAR", "hash of its content; NULL if it could not be read"),
-            Column("names", "VARCHAR", "of its files"),
-            Column("bytes", "BIGINT", "of its files"),
-            Column("recipe", "VARCHAR", "hlomem's version and options"),
-            Column("modules", "INTEGER", "programs in it"),
-            Column("errors", "INTEGER", "of them, those that could not be read"),
-            Column("committed", "TIMESTAMP", "UTC; the last row of a source counts"),
-        ),
-        is_of_programs=False,
-    ),
-)
-TABLES = {table.name: table for table in _TABLES}
+
+def _read_tables() -> Iterator[Table]:
+    for block in re.split(r"\n(?=\w)", _TEXT)[1:]:
+        head, *lines = block.splitlines()
+        name, _, meaning = head.partition(": ")
+        columns = tuple(Column(*line.split(maxsplit=2)) for line in lines)
+        yield Table(name, meaning, columns, is_of_programs=name != "units")
+
+
+TABLES = {table.name: table for table in _read_tables()}
 """By name, in the order of the documentation."""
 
 
 def describe() -> str:
-    """The tables, column by column, as docs/fleet.md shows them."""
     lines = ["Every table has the columns of its partition:", "", *_rows(PARTITION)]
     lines += ["", "and all but `units` begin with these:", "", *_rows(COMMON)]
     for table in TABLES.values():

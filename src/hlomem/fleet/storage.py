@@ -1,8 +1,4 @@
-"""Local files, and remote ones through fsspec (s3://, gs://, …).
-
-A stamp changes with a file: the entity tag of an object store, else size and time. Local paths do
-not need fsspec.
-"""
+"""Local files, and remote ones through fsspec; a stamp changes with a file."""
 
 from __future__ import annotations
 
@@ -28,7 +24,6 @@ _TIMES = ("mtime", "LastModified", "last_modified", "updated", "created")
 
 class FileEntry(NamedTuple):
     path: str
-    """A local path or an address."""
     size: int
     stamp: str
     """Changes with the file."""
@@ -39,7 +34,6 @@ class FileEntry(NamedTuple):
 
 
 def is_address(path: str) -> bool:
-    """Whether a path is remote."""
     found = _ADDRESS.match(path)
     return found is not None and found[1] != "file"
 
@@ -52,11 +46,7 @@ def local_path(path: str) -> Path:
 def list_files(
     path: str, *, but: str = "", refused: Callable[[str, str], None] | None = None
 ) -> Iterator[FileEntry]:
-    """The files below a path, or the file itself, by name.
-
-    Folders that contain a file `but` are skipped. `refused` is called with unreadable folders and
-    the reason; without it they are errors.
-    """
+    """The files below a path by name, but not in folders with a file `but` or `refused` ones."""
     if is_address(path):
         yield from _list_remote(path, but)
         return
@@ -76,14 +66,11 @@ def list_files(
         if but and but in names:
             folders.clear()
             continue
+        paths = [Path(folder, name) for name in sorted(names)]
         try:
-            yield from [_entry(path) for path in _paths(folder, names) if path.is_file()]
+            yield from [_entry(path) for path in paths if path.is_file()]
         except PermissionError as error:  # it may be listed, but not entered
             refuse(PermissionError(error.errno, error.strerror, folder))
-
-
-def _paths(folder: str, names: Iterable[str]) -> Iterator[Path]:
-    return (Path(folder, name) for name in sorted(names))
 
 
 def list_beside(path: str) -> list[FileEntry]:
@@ -117,14 +104,12 @@ def _list_remote(path: str, but: str) -> Iterator[FileEntry]:
         details = found or {root: files.info(root)}
     except Exception as error:  # every storage has errors of its own
         raise InputError(f"{visible(path)}: {visible(str(error)) or 'not found'}") from error
-    passed_over = {name.rpartition("/")[0] + "/" for name in details if but and _named(name, but)}
+    passed_over = {
+        name.rpartition("/")[0] + "/" for name in details if but and name.rpartition("/")[2] == but
+    }
     for name in sorted(details):
         if details[name].get("type") == "file" and not name.startswith(tuple(passed_over)):
             yield FileEntry(f"{protocol}://{name}", *_size_and_stamp(details[name]))
-
-
-def _named(path: str, name: str) -> bool:
-    return path.rpartition("/")[2] == name
 
 
 def _size_and_stamp(info: dict[str, Any]) -> tuple[int, str]:

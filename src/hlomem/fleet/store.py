@@ -68,7 +68,6 @@ _copies: dict[str, tempfile.TemporaryDirectory[str]] = {}
 
 
 def forget_copies() -> None:
-    """Remove the local copies of remote stores."""
     while _copies:
         _copies.popitem()[1].cleanup()
 
@@ -88,7 +87,9 @@ class Store:
         folder = join(self.root, _SEGMENTS)
         if not exists(folder):
             return []
-        names = [entry.path for entry in list_files(folder) if _is_manifest(entry.name)]
+        names = [
+            entry.path for entry in list_files(folder) if re.fullmatch(r"[^.].*\.json", entry.name)
+        ]
         found = [_read_manifest(name) for name in names]
         return [segment for segment in found if segment is not None]
 
@@ -134,10 +135,6 @@ class Store:
         write_file(manifest, [msgspec.json.encode(segment)])
 
 
-def _is_manifest(name: str) -> bool:
-    return name.endswith(".json") and not name.startswith(".")
-
-
 def _read_manifest(path: str) -> Segment | None:
     """A manifest; None if another process has just removed it."""
     try:
@@ -153,7 +150,6 @@ def _read_manifest(path: str) -> Segment | None:
 
 
 def new_segment(run: str, date: str, tables: list[str]) -> Segment:
-    """A segment with a unique name."""
     name = f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{os.urandom(6).hex()}"
     folder = f"run={run}/date={date}/{name}.parquet"
     return Segment(
@@ -168,7 +164,6 @@ def new_segment(run: str, date: str, tables: list[str]) -> Segment:
 
 
 def now() -> str:
-    """The time in UTC, ISO 8601 with microseconds."""
     seconds, nanoseconds = divmod(time.time_ns(), 1_000_000_000)
     return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{nanoseconds // 1000:06d}"
 
@@ -182,11 +177,17 @@ def check_run(run: str) -> str:
 
 
 def open_store(path: str) -> Store:
-    """An existing store of a readable schema."""
     marker = join(path, MARKER)
     if not exists(marker):
         raise InputError(f"{visible(path)}: not a store; `hlomem scan PATH -o STORE` makes one")
-    _read_marker(marker)
+    try:
+        content: dict[str, Any] = msgspec.json.decode(read_bytes(marker), type=dict[str, Any])
+    except msgspec.MsgspecError as error:
+        raise InputError(f"{visible(marker)}: damaged: {error}") from error
+    schema = content.get("schema")
+    if content.get("kind") != _KIND or not isinstance(schema, int):
+        raise InputError(f"{visible(marker)}: not a store of hlomem")
+    _check_schema(marker, schema)
     return Store(path)
 
 
@@ -204,17 +205,6 @@ def make_store(path: str) -> Store:
 def _is_foreign(entry: FileEntry) -> bool:
     """Whether a file is not the temporary marker of another scan."""
     return not entry.name.startswith(f".{MARKER}.")
-
-
-def _read_marker(path: str) -> None:
-    try:
-        content: dict[str, Any] = msgspec.json.decode(read_bytes(path), type=dict[str, Any])
-    except msgspec.MsgspecError as error:
-        raise InputError(f"{visible(path)}: damaged: {error}") from error
-    schema = content.get("schema")
-    if content.get("kind") != _KIND or not isinstance(schema, int):
-        raise InputError(f"{visible(path)}: not a store of hlomem")
-    _check_schema(path, schema)
 
 
 def _check_schema(path: str, schema: int) -> None:

@@ -1,8 +1,4 @@
-"""A store's tables in DuckDB: one view per table, and the writer of segments.
-
-In a view, every source of a run counts once. DuckDB converts JSON lines to Parquet, so that neither
-pyarrow nor pandas is needed.
-"""
+"""A store's tables in DuckDB, which also converts JSON lines to Parquet."""
 
 from __future__ import annotations
 
@@ -50,7 +46,10 @@ class Tables:
                 self._add_raw(table)
             self._hide_older()
             for table in TABLES.values():
-                self._add_view(table)
+                query = f"FROM all_{table.name}"
+                if self._has_older:
+                    query += " ANTI JOIN older USING (segment, unit)"
+                self._view(table.name, query)
             self._add_runs()
         except require("duckdb", "a store").Error as error:
             raise InputError(f"{visible(store.root)}: {visible(str(error))}") from error
@@ -86,12 +85,6 @@ class Tables:
         [[count]] = self.connection.execute("SELECT count(*) FROM older").fetchall()
         self._has_older = bool(count)
 
-    def _add_view(self, table: Table) -> None:
-        query = f"FROM all_{table.name}"
-        if self._has_older:
-            query += " ANTI JOIN older USING (segment, unit)"
-        self._view(table.name, query)
-
     def _add_runs(self) -> None:
         self._view(
             "runs",
@@ -113,7 +106,6 @@ def literal(text: str) -> str:
 
 
 def by_program(condition: str) -> str:
-    """A query for the bytes of each source line in each program."""
     sums = "SELECT id, name, line, sum(size)::BIGINT AS size"
     return f"{sums} FROM buffers WHERE {condition} GROUP BY id, name, line"
 
@@ -126,10 +118,7 @@ def write_segment(
     carried: Sequence[bytes] = (),
     tables: Tables | None = None,
 ) -> Segment:
-    """Write a segment from JSON lines by table.
-
-    `carried` are JSON lines that say which rows of `tables` to reuse for which source.
-    """
+    """Write a segment from JSON lines by table; `carried` says which rows of `tables` to reuse."""
     names = [name for name in TABLES if lines.get(name) or carried]
     segment = new_segment(run, date, names)
     with tempfile.TemporaryDirectory(prefix="hlomem-segment-") as folder:
@@ -140,7 +129,6 @@ def write_segment(
 
 
 def merge_segments(store: Store, run: str, date: str, segments: Collection[str]) -> Segment:
-    """Replace several segments of one run and date by one."""
     tables = Tables(store, segments)
     names = [name for name in TABLES if name in tables.files]
     segment = replace(new_segment(run, date, names), replaces=tuple(sorted(segments)))
@@ -158,8 +146,6 @@ def _commit(store: Store, segment: Segment, made: Mapping[str, Path | None]) -> 
 
 
 class _Writer:
-    """Writes the Parquet files of a segment into a folder."""
-
     def __init__(self, folder: Path, segment: Segment, tables: Tables | None) -> None:
         self._folder = folder
         self._segment = segment

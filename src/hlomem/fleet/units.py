@@ -1,9 +1,4 @@
-"""Groups files into units: a dump with its companions and program, an HLO text, or a proto.
-
-Names are XLA's and those of `hlomem.api.folder`; another `.txt` is a dump if it begins like one. A
-program that XLA wrote both as text and as proto counts once; programs before optimization have no
-memory plan and are skipped.
-"""
+"""Groups files into units: a dump with its companions and program, an HLO text, or a proto."""
 
 from __future__ import annotations
 
@@ -45,7 +40,6 @@ class Unit(Struct, frozen=True, kw_only=True):
     has_program: bool = False
     """Whether the last file is the text of a dump's program."""
     archive: str = ""
-    """The archive it was unpacked from."""
     program: int | None = None
     """The index of the only program to read; None for all."""
     data: tuple[bytes, ...] = ()
@@ -53,7 +47,6 @@ class Unit(Struct, frozen=True, kw_only=True):
 
     @property
     def source(self) -> str:
-        """The path shown to users."""
         return f"{self.archive}!/{self.path}" if self.archive else self.files[0].path
 
     @property
@@ -120,8 +113,6 @@ def unit_of_file(entry: FileEntry, begins: Callable[[FileEntry], bytes]) -> Unit
 
 
 class _Folder:
-    """The files of one folder, by their names without `.gz`."""
-
     def __init__(
         self, path: str, entries: list[FileEntry], begins: Callable[[FileEntry], bytes]
     ) -> None:

@@ -1,8 +1,6 @@
-"""Worker processes that read units, each supervised by a thread.
+"""Worker processes that read units, each supervised by a thread, locally or on Dask.
 
-A child that crashes, or is killed because a unit takes too long, becomes an error row of that unit,
-and the next unit gets a new child. `run_task` runs in local threads and in the threads of Dask
-workers alike.
+A child that crashes or takes too long becomes an error row, and the next unit gets a new one.
 """
 
 from __future__ import annotations
@@ -33,15 +31,11 @@ if TYPE_CHECKING:
 
 _PIECE = 1 << 20
 _START_SECONDS = 60.0
-"""Time for a child to start on a busy machine."""
 _here = threading.local()
 
 
 def _search_path() -> list[str]:
-    """The import path of a child: ours without the current folder, which may be scanned.
-
-    The current folder stays if hlomem itself is imported from there.
-    """
+    """Our import path without the current folder, which may be scanned, unless hlomem is there."""
     home = str(Path(__file__).parents[2])
     return [path for path in sys.path if path and (path == home or not _is_current(path))]
 
@@ -54,8 +48,6 @@ def _is_current(path: str) -> bool:
 
 
 class ChildEndedError(Exception):
-    """A child process ended while reading a unit."""
-
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
         self.kind = kind
@@ -150,10 +142,6 @@ _everyone = Group()
 atexit.register(_everyone.end)
 
 
-def _join_group(group: Group) -> None:
-    _here.group = group
-
-
 def run_task(task: Task) -> UnitOutcome:
     """The outcome of a unit, read by this thread's child; a crash gets a second attempt."""
     for attempt in range(2):
@@ -181,21 +169,18 @@ def _ask_child(task: Task) -> UnitOutcome:
 
 
 class WorkerPool(NamedTuple):
-    """An executor, and the number of units it reads at once."""
-
     executor: Executor
     width: int
 
 
 @contextmanager
 def open_pool(workers: int, scheduler: Any = None) -> Iterator[WorkerPool]:
-    """A pool of local processes, or of a Dask cluster."""
     if scheduler is not None:
         with _dask_pool(scheduler) as pool:
             yield pool
         return
     group = Group()
-    executor = ThreadPoolExecutor(workers, initializer=_join_group, initargs=(group,))
+    executor = ThreadPoolExecutor(workers, initializer=lambda: setattr(_here, "group", group))
     try:
         yield WorkerPool(executor, workers)
     finally:

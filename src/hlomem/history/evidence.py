@@ -1,8 +1,6 @@
 """Facts that a module's text tells about the past of its computations, each read once.
 
-In: a call graph. Out: a `Trace` per computation, linked to others by name and by call. The rules of
-`hlomem.history` ask traces, and decide nothing that is not in them or in the instructions. Most
-facts are read when first asked for: the bodies of fusions stay text.
+The rules of `hlomem.history` ask traces and instructions alone. Bodies of fusions stay text.
 """
 
 from __future__ import annotations
@@ -11,14 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar, overload
 
 from hlomem.base.patterns import lazy_pattern
-from hlomem.history.names import (
-    CLONE,
-    PARTITIONED,
-    TOP_K_COMPARATOR,
-    flow_name,
-    number_of,
-    split_number,
-)
+from hlomem.history import names
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,7 +19,7 @@ if TYPE_CHECKING:
 
 _DERIVED = lazy_pattern(
     r"\.clone|_promoted|\.reduce_window|\.reduce_sub_computation"
-    rf"|^{TOP_K_COMPARATOR}|^while_(?:cond|body)(?:\.[0-9]+)?$"
+    rf"|^{names.TOP_K_COMPARATOR}|^while_(?:cond|body)(?:\.[0-9]+)?$"
 )
 _MADE_FOR_CALL = lazy_pattern(r"_computation(?:\.[0-9]+)?(?:\.clone.*)?|^parallel_")
 _OP_NAME = lazy_pattern(r' metadata=\{(?:op_type="[^"\n]*" )?op_name="([^"\n]+)"')
@@ -79,11 +70,6 @@ class Application(NamedTuple):
         """The program's name for it; what rewriters make has none."""
         return self.op_name_in_text if self.site is None else self.site.metadata.op_name
 
-    @property
-    def has_op_name(self) -> bool:
-        """True if the program has a name for it."""
-        return bool(self.op_name)
-
 
 class Trace:
     """The traces that passes left on one computation."""
@@ -103,7 +89,7 @@ class Trace:
     @Fact
     def numbered(self) -> tuple[str, int]:
         """The base and the number of its name, without what the partitioner added."""
-        return split_number(self.name.removesuffix(PARTITIONED))
+        return names.split_number(self.name.removesuffix(names.PARTITIONED))
 
     @property
     def number(self) -> int:
@@ -119,7 +105,7 @@ class Trace:
     @Fact
     def region(self) -> int:
         """The program's number for it, outer ones before inner; -1 where it has none."""
-        name = flow_name(self.name).partition(CLONE)[0].partition(PARTITIONED)[0]
+        name = names.flow_name(self.name).partition(names.CLONE)[0].partition(names.PARTITIONED)[0]
         return place_by_name(name)[1]
 
     @Fact
@@ -142,12 +128,12 @@ class Trace:
     @property
     def is_clone(self) -> bool:
         """True if a pass copied another computation."""
-        return CLONE in self.name
+        return names.CLONE in self.name
 
     @Fact
     def original_name(self) -> str:
         """The name of what it was cloned from; empty where it is no clone."""
-        return self.name.rpartition(CLONE)[0]
+        return self.name.rpartition(names.CLONE)[0]
 
     @Fact
     def original(self) -> Trace | None:
@@ -157,7 +143,7 @@ class Trace:
     @property
     def is_cloned_again(self) -> bool:
         """True if there is a first clone of it."""
-        return self.name + CLONE in self.module.by_name
+        return self.name + names.CLONE in self.module.by_name
 
     @Fact
     def is_derived(self) -> bool:
@@ -254,7 +240,7 @@ class Trace:
             if site.opcode == "while":
                 states = [called.parameters for called in site.called_computations[1:]]
                 users = [user for state in states for user in (state[0].users if state else ())]
-                return min(map(number_of, users), default=-1)
+                return min(map(names.number_of, users), default=-1)
         return -1
 
     @Fact
@@ -289,7 +275,7 @@ class Trace:
     def parameter(self) -> NameParts | None:
         """The name of its first parameter, if it has any."""
         name = self.computation.first_parameter_name
-        return NameParts(*split_number(name)) if name else None
+        return NameParts(*names.split_number(name)) if name else None
 
     @property
     def parameter_number(self) -> int:
@@ -312,7 +298,7 @@ class Traces(dict["HloComputation", Trace]):
         super().__init__({made: Trace(made, self, is_fused(made)) for made in computations})
         self.by_name = {trace.name: trace for trace in self.values()}
         self.entry = self[call_graph.module.entry]
-        self.is_partitioned = self.entry.name.endswith(PARTITIONED)
+        self.is_partitioned = self.entry.name.endswith(names.PARTITIONED)
 
     @cached_property
     def caller_of(self) -> dict[HloComputation, HloComputation]:
@@ -324,7 +310,7 @@ class Traces(dict["HloComputation", Trace]):
 
 def place_by_name(name: str) -> tuple[int, int]:
     """By number; where all have the same (`region_0.0`, `region_1.0`), by the one before it."""
-    base, number = split_number(name.removesuffix(PARTITIONED))
+    base, number = names.split_number(name.removesuffix(names.PARTITIONED))
     return number, _region(base)
 
 

@@ -1,12 +1,9 @@
 """The order of XLA's lists, which its module remembers and its text does not show.
 
-In: a call graph and options. Out: a `ListOrder`. Value ids follow the order of computations; newer
-versions keep these sorted incrementally, so that their order depends on the order in which they
-were made, and that on the passes of the compiler.
-
-Everything here is inferred (docs/history.md): it decides ids, never an offset. The positions and
-uses of a value follow XLA's lists of instructions and users; those are as in the text here, calls
-apart, so that the lines of a value's lists may stand in another order than XLA's.
+Value ids follow the order of computations; newer versions keep these sorted incrementally, in an
+order that depends on that in which the compiler's passes made them. All is inferred
+(docs/history.md): it decides ids, never an offset. Instructions and users are as in the text, calls
+apart, so that the lines of a value's lists may be in another order than XLA's.
 """
 
 from __future__ import annotations
@@ -41,9 +38,9 @@ def tables_of(platform: str) -> Tables:
 
 
 _HOME_OF = {
-    "cpu": "hlomem.history.cpu",
-    "gpu": "hlomem.history.gpu",
-    "tpu": "hlomem.history.tpu",
+    "cpu": "hlomem.history.computations.cpu_passes",
+    "gpu": "hlomem.history.computations.gpu_passes",
+    "tpu": "hlomem.history.computations.tpu_passes",
 }
 
 

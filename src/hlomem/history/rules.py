@@ -7,6 +7,8 @@ lists them all, and `tools/support.py` measures who needs which.
 from __future__ import annotations
 
 from enum import Enum
+from functools import partial
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -25,18 +27,24 @@ class Evidence(Enum):
     """It explains the order of the modules there are; why is not known."""
 
 
-CITED, OBSERVED, FITTED = Evidence
+class Basis(NamedTuple):
+    """The grounds of a rule."""
+
+    evidence: Evidence
+    source: str
+    """XLA's file and function (below `xla/`), or the dumps it was read off."""
+    golden: str
+    """One of the goldens that change without it, as `release/machine/program`."""
+
+
+cited, observed, fitted = (partial(Basis, evidence) for evidence in Evidence)
 
 
 class Rule(Struct, frozen=True):
     """A statement about how XLA's lists came about."""
 
     name: str
-    evidence: Evidence
-    source: str
-    """XLA's file and function (below `xla/`), or the dumps it was read off."""
-    golden: str
-    """One of the goldens that change without it, as `release/machine/program`."""
+    basis: Basis
     since: Version | None = None
     until: Version | None = None
     """The last release with it."""

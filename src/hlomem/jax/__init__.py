@@ -1,18 +1,11 @@
-"""hlomem beside JAX: what a function's memory is for, and a pass that makes it need less.
-
-    import hlomem.jax
+"""hlomem next to JAX: what a function's memory is for, and a pass that makes it need less.
 
     print(hlomem.jax.memory(train_step, params, batch, target="tpu-v5e:2x2"))
-
     with hlomem.jax.optimize():
         step = jax.jit(train_step).lower(*arguments).compile()
     print(hlomem.jax.report())
 
-`memory` compiles a function, for a machine that need not be here, and explains XLA's plan. The pass
-is handed every module XLA has scheduled and gives back the order found by
-`hlomem.opt.orders.search` (`jax.extend.xla`, since jax 0.10.2); whatever goes wrong leaves XLA's
-own order in place. Nothing outside this package imports JAX, and this package imports it when asked
-to work, not before. The names below are imported when first used.
+Nothing outside this package imports JAX, and this package imports it when asked to work.
 """
 
 from __future__ import annotations

@@ -1,17 +1,9 @@
 """`hlomem.jax.captured`: every program JAX compiles in a block of code, with its memory.
 
-    with hlomem.jax.captured() as compiles:
-        train(steps=1)
-    print(compiles)
-    compiles["train_step"].explanation.by("line")
-
-Two things see a compile, both of JAX's public API. While a block is open, JAX's compilation cache
-is a folder of ours, and gets an entry for every program that JAX compiled and can store: the
-program and XLA's own plan are in it. And `hlomem.jax.pass_.hook` sees each program when it has been
-scheduled: also one that turns out not to fit, one that is not stored because it calls Python, and
-all on those hosts that store nothing; these are planned by hlomem. Both are of one program where
-its module has the same name and number. The user's own cache is neither read nor written meanwhile,
-and all settings are put back.
+Within a block JAX's compilation cache is a folder of ours, with program and plan of all that JAX
+can store; `hlomem.jax.pass_.hook` also sees programs that do not fit or are not stored, which
+hlomem plans. The two are joined by name and number of the module. The user's own cache is neither
+read nor written, and all settings are restored.
 """
 
 from __future__ import annotations
@@ -91,7 +83,11 @@ class Compiles(Sequence[CompiledProgram]):
         if not self._programs:
             return "no program was compiled"
         by_size = sorted(self._programs, key=lambda program: -program.size)
-        return "\n".join(_describe(program) for program in by_size)
+        return "\n".join(
+            f"{format_bytes(program.size):>12}  {visible(program.name)}"
+            f"{'  (planned by hlomem)' if program.is_planned else ''}"
+            for program in by_size
+        )
 
     def __repr__(self) -> str:
         return f"<Compiles: {len(self)} programs>"
@@ -154,11 +150,6 @@ def _by_number(entries: list[bytes]) -> dict[int, bytes]:
     return found
 
 
-def _describe(program: CompiledProgram) -> str:
-    note = "  (planned by hlomem)" if program.is_planned else ""
-    return f"{format_bytes(program.size):>12}  {visible(program.name)}{note}"
-
-
 # The block
 
 
@@ -179,11 +170,7 @@ def captured() -> Iterator[Compiles]:
 
 
 class _Session:
-    """The blocks that are open, and JAX's cache as it is meanwhile.
-
-    The first block turns JAX to a folder, the last one turns it back: JAX's cache is not made to
-    be opened anew while another thread compiles.
-    """
+    """The blocks that are open: the first turns JAX's cache to a folder, the last turns it back."""
 
     def __init__(self) -> None:
         self._lock = RLock()

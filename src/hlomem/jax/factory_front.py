@@ -2,11 +2,8 @@
 
     hlomem.jax.front("train:make_step", target="cpu", fit="48 MiB")
 
-In: a factory, as a `Job`. Out: a `BetterOrder` of the module that the compiler hands to passes, and
-the points that hlomem finds, with the policies of jax.checkpoint. XLA's own order is compiled in
-a child, which also keeps that module. Where hlomem's plans are not the compiler's, the compiler
-plans every point of the front itself, and on a TPU several orders, in a child that is stopped when
-its plan is there.
+Where hlomem's plans are not the compiler's, the compiler plans every point of the front itself, and
+on a TPU several orders, in a child.
 """
 
 from __future__ import annotations

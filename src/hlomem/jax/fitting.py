@@ -3,9 +3,7 @@
     hlomem.jax.fit("train:make_step", target="tpu-v5e:2x2", over="batch",
                    rows={"remat": ["none", "full"]})
 
-In: a factory and a target. Out: a `FitReport`, a row for each combination of the other settings.
-Each size is planned by XLA itself, in a child that is stopped once its plan is there; what was
-planned before, by the same compiler, is taken from a folder.
+Each size is planned by XLA itself, in a child; plans of the same compiler are kept in a folder.
 """
 
 from __future__ import annotations
@@ -13,17 +11,21 @@ from __future__ import annotations
 import inspect
 from collections import Counter
 from functools import partial
-from itertools import product
+from hashlib import sha256
+from itertools import combinations, product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from hlomem.api.fit_search import MAX_PLANS, Planned, next_value, straddle
-from hlomem.base.errors import CommandError
+from hlomem.api.scale import scale
+from hlomem.base.atomic_files import write_files
+from hlomem.base.errors import CommandError, HlomemError
 from hlomem.base.source import visible
 from hlomem.jax.compile.messages import Job
-from hlomem.jax.forecasts import Forecasts
 from hlomem.jax.known_plans import KnownPlans, default_cache
 from hlomem.jax.target_kinds import parse_target
 from hlomem.machines.capacity import Capacity, parse_capacity
@@ -32,7 +34,97 @@ from hlomem.report.data.fit import FitPlan, FitReport, FitRow
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from hlomem.api.scale import ScaledProgram
+    from hlomem.jax.compile.parent import PlannedProgram
     from hlomem.jax.target_kinds import Target
+
+
+def _keep(file: Path, known: Struct) -> None:
+    write_files(file.parent, {file.name: [msgspec.json.encode(known)]}, force=True)
+
+
+class KnownForecast(Struct, frozen=True):
+    """A forecast that is kept."""
+
+    largest: int
+
+
+class _Point(NamedTuple):
+    value: int
+    fingerprint: str
+    size: int
+
+
+class Forecasts:
+    """The programs of one search; hlomem's plans of them predict, where they match XLA's."""
+
+    def __init__(self, cache: Path) -> None:
+        self._cache = cache
+        self._programs: dict[str, PlannedProgram] = {}
+        self._points: list[_Point] = []
+        self._grown: dict[tuple[_Point, _Point], ScaledProgram | None] = {}
+
+    def begin(self) -> None:
+        """Forget the programs of another row."""
+        self._programs.clear()
+        self._points.clear()
+        self._grown.clear()
+
+    def add(self, fingerprint: str, program: PlannedProgram) -> None:
+        """Note a program that XLA has planned just now."""
+        self._programs[fingerprint] = program
+
+    def note(self, value: int, fingerprint: str, size: int) -> None:
+        """Note the bytes of a plan, made now or known from before."""
+        self._points.append(_Point(value, fingerprint, size))
+
+    def foretell(self, limit: int, step: int) -> int | None:
+        """The largest value by the nearest programs that tell it; None where it is unknown."""
+        nearest = sorted(self._points, key=lambda point: abs(point.size - limit))
+        pairs = sorted(combinations(range(len(nearest)), 2), key=sum)
+        told = (self._by_pair(nearest[i], nearest[j], nearest[0], limit, step) for i, j in pairs)
+        return next((largest for largest in told if largest is not None), None)
+
+    def _by_pair(
+        self, one: _Point, other: _Point, third: _Point, limit: int, step: int
+    ) -> int | None:
+        """The same by two programs, which have to tell the bytes of a third; kept, once found."""
+        one, other = sorted((one, other))
+        words = f"{one} {other} {third} {limit} {step}"
+        file = self._cache / f"{sha256(words.encode()).hexdigest()}.forecast.json"
+        try:
+            return msgspec.json.decode(file.read_bytes(), type=KnownForecast).largest
+        except (OSError, msgspec.MsgspecError):
+            largest = self._foretell(one, other, third, limit, step)
+        if largest is not None:
+            _keep(file, KnownForecast(largest))
+        return largest
+
+    def _foretell(
+        self, one: _Point, other: _Point, third: _Point, limit: int, step: int
+    ) -> int | None:
+        if (one, other) not in self._grown:
+            self._grown[one, other] = self._grow(one, other)
+        grown = self._grown[one, other]
+        if grown is None:
+            return None
+        try:
+            if any(grown.bytes_at(point.value) != point.size for point in (one, other, third)):
+                return None
+            return grown.largest(limit, step).largest or None
+        except HlomemError:
+            return None
+
+    def _grow(self, one: _Point, other: _Point) -> ScaledProgram | None:
+        """The program that two values have; None where it is not at hand, or not the same."""
+        first, second = (self._programs.get(point.fingerprint) for point in (one, other))
+        if first is None or second is None:
+            return None
+        sizes = one.value, other.value
+        try:
+            return scale(first.dump, second.dump, sizes=sizes, backend=first.target.machine)
+        except HlomemError:
+            return None
 
 
 def fit(
@@ -62,7 +154,9 @@ def fit(
     if step < 1 or start < 0:
         raise CommandError("`step` is 1 or more, `start` is not negative")
     choices, given = dict(rows or {}), dict(settings or {})
-    _refuse_twice([over, *given, *choices])
+    for name, count in Counter([over, *given, *choices]).items():
+        if count > 1:
+            raise CommandError(f"`{visible(name)}` is given twice")
     job = Job(
         factory=spec_of(factory),
         target=where.name,
@@ -86,12 +180,6 @@ def fit(
         rows=tuple(_with_work(found)),
         notes=_notes(found, limit),
     )
-
-
-def _refuse_twice(names: Sequence[str]) -> None:
-    for name, count in Counter(names).items():
-        if count > 1:
-            raise CommandError(f"`{visible(name)}` is given twice")
 
 
 def spec_of(factory: str | Callable[..., Any]) -> str:
@@ -141,9 +229,9 @@ class _Planner:
         """XLA's plan for a value of the setting, made now or known from before."""
         job = replace(self._job, settings={**self._job.settings, **own, self._over: value})
         known = self._known.plan(job, self._timeout, on_progress)
-        if known.program is not None:
-            self.forecasts.add(known.facts.fingerprint, known.program)
         facts, plan = known.facts, known.plan
+        if known.program is not None:
+            self.forecasts.add(facts.fingerprint, known.program)
         self.forecasts.note(value, facts.fingerprint, plan.size)
         return FitPlan(
             value=value,

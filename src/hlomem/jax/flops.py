@@ -1,9 +1,4 @@
-"""How much a program multiplies: the dots and convolutions of a jaxpr, loops counted.
-
-In: a jaxpr. Out: floating-point operations of its matrix products. XLA's own cost analysis counts a
-loop's body once; here a scan's counts as often as it runs. How often a `while` runs is not known:
-its body counts once, and `has_while` says so.
-"""
+"""The operations of the dots and convolutions of a jaxpr, those of scans as often as they run."""
 
 from __future__ import annotations
 

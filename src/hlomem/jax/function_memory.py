@@ -1,9 +1,8 @@
-"""`hlomem.jax.memory`: a function in; what its compiled program's memory is for out.
+"""`hlomem.jax.memory`: explains the memory of a function's compiled program.
 
     hlomem.jax.memory(train_step, params, batch, target="tpu-v5e:2x2", jit={"donate_argnums": 0})
 
-A function or a Lowered is compiled once more, for its dump, which is read and removed. A Compiled
-is not: XLA's plan is in the executable. JAX is used by its public functions and never changed.
+A function or a Lowered is compiled for its dump; of a Compiled the executable has XLA's plan.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ from msgspec.structs import replace
 from hlomem.api.explain import explain
 from hlomem.api.load import load
 from hlomem.api.opening import machine_of
-from hlomem.base.errors import CommandError
-from hlomem.jax.compile.programs import lower, result_names
-from hlomem.jax.compile.with_dump import module_name, write_dump
-from hlomem.jax.executables import dump_of
+from hlomem.api.protos import open_chosen, programs_in
+from hlomem.base.errors import CommandError, InputError
+from hlomem.dump.dump import Dump
+from hlomem.jax.compile.programs import lower, module_name, result_names, write_dump
 from hlomem.jax.target_kinds import MissingSoftwareError, parse_target
 from hlomem.machines.capacity import capacity_of
 
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hlomem.api.explain import MemoryExplanation
-    from hlomem.dump.dump import Dump
+    from hlomem.hlo.ir import HloModule
     from hlomem.jax.target_kinds import Target
     from hlomem.machines.machine import Machine
 
@@ -107,3 +106,28 @@ def _refuse(subject: Any, arguments: Any, jit: Any, target: str | None) -> None:
     if found := [what for what, value in given if value]:
         name = type(subject).__name__
         raise CommandError(f"a {name} has its own {' and '.join(found)}: give the function instead")
+
+
+_MAX_BYTES = 4 << 30
+
+
+def dump_of(compiled: Any) -> Dump | None:
+    """The plan in an executable; None where it does not give itself away."""
+    data = _serialized(compiled)
+    if not data:
+        return None
+    try:
+        opened: Dump | HloModule = open_chosen(
+            programs_in(data, "the executable", _MAX_BYTES), None, "", as_program=False
+        )
+    except InputError:  # another form than those known: its text is still there
+        return None
+    return opened if isinstance(opened, Dump) else None
+
+
+def _serialized(compiled: Any) -> bytes:
+    """An executable's bytes; none where its runtime does not serialize."""
+    try:
+        return bytes(compiled.runtime_executable().serialize())
+    except (AttributeError, NotImplementedError, RuntimeError, TypeError):
+        return b""

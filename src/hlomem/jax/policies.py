@@ -1,9 +1,7 @@
 """The policies of `jax.checkpoint`, each tried on a factory's program by XLA's own plan.
 
-In: a `Job`, and the point of its program as given. Out: a `FrontPoint` for each policy: temporaries
-and all bytes as XLA plans the program under it, operations and modelled time counted as for every
-other point. A factory with a parameter `checkpoint` says itself what is wrapped; else the function
-that is differentiated is, and then the bodies of scans.
+A factory with a parameter `checkpoint` says itself what is wrapped; else the function that is
+differentiated is, and then the bodies of scans.
 """
 
 from __future__ import annotations
@@ -17,19 +15,16 @@ from msgspec.structs import replace
 
 from hlomem.assign.footprint import footprint
 from hlomem.base.errors import HlomemError
-from hlomem.jax.checkpoints import Place, Places
 from hlomem.jax.compile.placeholder import temporaries_of
-from hlomem.jax.compile.scheduled_module import PLACES, capture_into
+from hlomem.jax.compile.scheduled_module import PLACES, Place, Places, capture_into
 from hlomem.jax.pass_.register import compiler_options
 from hlomem.opt.candidate import start_text
-from hlomem.opt.orders.latency import model_time
-from hlomem.opt.remat.flops import program_flops
+from hlomem.opt.orders.cost import model_time, program_flops
 from hlomem.proto.module import read_module
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from hlomem.dump.dump import Dump
     from hlomem.jax.compile.messages import Job
     from hlomem.report.data.front import FrontPoint
 
@@ -62,11 +57,6 @@ class TriedPolicies(NamedTuple):
     notes: tuple[str, ...]
 
 
-class _Tried(NamedTuple):
-    point: FrontPoint
-    places: Places
-
-
 def try_policies(
     job: Job, given: FrontPoint, timeout: float, on_progress: Callable[[str], None] = lambda _: None
 ) -> TriedPolicies:
@@ -95,20 +85,20 @@ class _Search:
         for policy in POLICIES:
             self._on_progress(f"tries {policy} on")
             try:
-                tried = self._try(policy, place)
+                point, places = self._try(policy, place)
             except HlomemError as error:
                 problem = str(error).partition("\n")[0]
                 self.notes.append(f"{_legend(place)}: {problem}")
                 continue
-            seen.append(tried.places)
-            if tried.places.wrapped == "gradient" and not tried.places.gradients:
+            seen.append(places)
+            if places.wrapped == "gradient" and not places.gradients:
                 self.notes.append(f"jax.checkpoint was not tried: {_NOTHING_SEEN}")
                 break
-            self.points.append(tried.point)
-            self.notes.append(f"{_legend(tried.places.wrapped)}, as XLA plans it")
+            self.points.append(point)
+            self.notes.append(f"{_legend(places.wrapped)}, as XLA plans it")
         return seen
 
-    def _try(self, policy: str, place: Place) -> _Tried:
+    def _try(self, policy: str, place: Place) -> tuple[FrontPoint, Places]:
         with TemporaryDirectory(prefix="hlomem-") as folder:
             file = Path(folder) / "module.pb"
             checkpoint = {"policy": policy, "place": place}
@@ -120,23 +110,19 @@ class _Search:
         options = compiler_options(planned.target.family, planned.target.machine.chip_name)
         stages = start_text(read_module(proto), options)
         given = self._given
+        assert planned.dump.assignment is not None
         point = replace(
             given,
             name=f"{policy}{_IN_NAMES[places.wrapped]}",
             kind="policy",
             temporaries=temporaries_of(planned.dump),
-            total=_needs_of(planned.dump),
+            total=footprint(planned.dump.assignment.allocations),
             flops=program_flops(stages) - given.program_flops,
             time=model_time(stages, {}).before - given.program_time,
             code=f"policy = jax.checkpoint_policies.{policy}\n{_WRAPPED[places.wrapped]}",
         )
-        return _Tried(point, places)
+        return point, places
 
 
 def _legend(place: Place) -> str:
     return f"`…_saveable{_IN_NAMES[place]}`: jax.checkpoint around {_IN_WORDS[place]}"
-
-
-def _needs_of(dump: Dump) -> int:
-    assert dump.assignment is not None
-    return footprint(dump.assignment.allocations)

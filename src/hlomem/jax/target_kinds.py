@@ -1,7 +1,6 @@
 """Machines to compile for that are not here: `tpu-v5e:2x2`, `cuda-h100:8`, `cpu`.
 
-In: a target's name. Out: its compile-only devices, which `jax.experimental.topologies` makes
-without the hardware, the environment that libtpu wants, and what must be installed for it.
+`jax.experimental.topologies` makes their compile-only devices without the hardware.
 """
 
 from __future__ import annotations
@@ -25,6 +24,7 @@ from hlomem.base.source import visible
 from hlomem.machines.capacity import capacity_of
 from hlomem.machines.gpu_facts import GPUS, target_config
 from hlomem.machines.registry import find_machine, machines_of
+from hlomem.report.data.health import TargetHealth
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,8 +48,6 @@ TPU_ENVIRONMENT = {
     "TPU_MIN_LOG_LEVEL": "3",
 }
 """Keeps libtpu from looking for the chips of this machine when it is only to compile."""
-_GRID = re.compile(r"[1-9]\d{0,3}(x[1-9]\d{0,3}){1,2}")
-_COUNT = re.compile(r"[1-9]\d{0,5}")
 _CUDA_PLUGINS = ("jax_plugins.xla_cuda13", "jax_plugins.xla_cuda12")
 _environment_lock = RLock()
 
@@ -75,6 +73,10 @@ class Target(Struct, frozen=True, dict=True):
     plan_mark: ClassVar[str] = ""
     """How the name of the file ends that the compiler writes next after those of the plan; empty
     where the rest of a compile is short."""
+    chips: ClassVar[dict[str, str]] = {}
+    """The chips there are, each with its smallest topology."""
+    form: ClassVar[re.Pattern[str]] = re.compile("")
+    """Of a topology."""
 
     @property
     def name(self) -> str:
@@ -118,17 +120,24 @@ class Target(Struct, frozen=True, dict=True):
         raise NotImplementedError
 
     @classmethod
-    def parse(cls, chip: str, topology: str) -> Target | None:
-        """The target of a chip, in the smallest topology if none is given; None if there is none.
-
-        A topology that is none raises `CommandError`.
-        """
+    def _complaint(cls, chip: str) -> str:
+        """The fault of a topology, and one that is right."""
         raise NotImplementedError
 
     @classmethod
+    def parse(cls, chip: str, topology: str) -> Target | None:
+        """The target of a chip, by default in the smallest topology; None if there is none."""
+        if chip not in cls.chips:
+            return None
+        topology = topology or cls.chips[chip]
+        if not cls.form.fullmatch(topology):
+            raise CommandError(f"`{visible(topology)}` is no {cls._complaint(chip)}")
+        return cls(chip, topology)
+
+    @classmethod
     def examples(cls) -> list[Target]:
-        """One of each chip."""
-        raise NotImplementedError
+        """One of each chip, in its smallest topology."""
+        return [cls(chip, topology) for chip, topology in cls.chips.items()]
 
 
 class TpuTarget(Target, frozen=True, dict=True):
@@ -139,6 +148,8 @@ class TpuTarget(Target, frozen=True, dict=True):
     wanted: ClassVar[str] = "libtpu"
     environment: ClassVar[dict[str, str]] = TPU_ENVIRONMENT
     plan_mark: ClassVar[str] = "after_optimizations_after_buffer_assignment.txt"
+    chips: ClassVar[dict[str, str]] = {name: chip.one_host for name, chip in _TPUS.items()}
+    form: ClassVar[re.Pattern[str]] = re.compile(r"[1-9]\d{0,3}(x[1-9]\d{0,3}){1,2}")
 
     @property
     def missing(self) -> str:
@@ -157,20 +168,8 @@ class TpuTarget(Target, frozen=True, dict=True):
         return list(topologies.get_topology_desc(platform="tpu", topology_name=name).devices)
 
     @classmethod
-    def parse(cls, chip: str, topology: str) -> Target | None:
-        """The target of a chip's name."""
-        if chip not in _TPUS:
-            return None
-        smallest = _TPUS[chip].one_host
-        if not _GRID.fullmatch(topology or smallest):
-            problem = f"`{visible(topology)}` is no topology of a TPU: give chips by chips, as in"
-            raise CommandError(f"{problem} tpu-{chip}:{smallest}")
-        return cls(chip, topology or smallest)
-
-    @classmethod
-    def examples(cls) -> list[Target]:
-        """One host of each chip."""
-        return [cls(name, chip.one_host) for name, chip in _TPUS.items()]
+    def _complaint(cls, chip: str) -> str:
+        return f"topology of a TPU: give chips by chips, as in tpu-{chip}:{cls.chips[chip]}"
 
 
 class CudaTarget(Target, frozen=True, dict=True):
@@ -180,6 +179,8 @@ class CudaTarget(Target, frozen=True, dict=True):
     machines: ClassVar[str] = "gpu"
     wanted: ClassVar[str] = "JAX's CUDA plugin"
     plan_mark: ClassVar[str] = ".debug_options"
+    chips: ClassVar[dict[str, str]] = dict.fromkeys(GPUS, "1")
+    form: ClassVar[re.Pattern[str]] = re.compile(r"[1-9]\d{0,5}")
 
     @property
     def missing(self) -> str:
@@ -201,19 +202,8 @@ class CudaTarget(Target, frozen=True, dict=True):
         return list(description.devices)
 
     @classmethod
-    def parse(cls, chip: str, topology: str) -> Target | None:
-        """The target of a GPU's name."""
-        if chip not in GPUS:
-            return None
-        if not _COUNT.fullmatch(topology or "1"):
-            problem = f"`{visible(topology)}` is no number of GPUs: give one, as in"
-            raise CommandError(f"{problem} cuda-{chip}:8")
-        return cls(chip, topology or "1")
-
-    @classmethod
-    def examples(cls) -> list[Target]:
-        """One of each GPU."""
-        return [cls(chip, "1") for chip in GPUS]
+    def _complaint(cls, chip: str) -> str:
+        return f"number of GPUs: give one, as in cuda-{chip}:8"
 
 
 class HostTarget(Target, frozen=True, dict=True):
@@ -221,6 +211,7 @@ class HostTarget(Target, frozen=True, dict=True):
 
     family: ClassVar[str] = "cpu"
     machines: ClassVar[str] = "cpu"
+    chips: ClassVar[dict[str, str]] = {"": ""}
 
     @property
     def name(self) -> str:
@@ -234,11 +225,6 @@ class HostTarget(Target, frozen=True, dict=True):
     def parse(cls, chip: str, topology: str) -> Target | None:
         """The host has neither chips nor a topology."""
         return None if chip or topology else cls()
-
-    @classmethod
-    def examples(cls) -> list[Target]:
-        """The host."""
-        return [cls()]
 
 
 _FAMILIES: tuple[type[Target], ...] = (TpuTarget, CudaTarget, HostTarget)
@@ -309,11 +295,15 @@ def targets() -> KnownTargets:
 
 def _install_jax() -> str:
     """The command that installs JAX where it is missing."""
+    return "" if version_of("jax") else "pip install 'hlomem[jax]'"
+
+
+def version_of(package: str) -> str:
+    """The version of a package; empty where it is not installed."""
     try:
-        version("jax")
+        return version(package)
     except PackageNotFoundError:
-        return "pip install 'hlomem[jax]'"
-    return ""
+        return ""
 
 
 def _is_there(module: str) -> bool:
@@ -334,3 +324,8 @@ def _environment(wanted: dict[str, str]) -> Iterator[None]:
         finally:
             for name in added:
                 os.environ.pop(name, None)
+
+
+def examine_targets() -> list[TargetHealth]:
+    """Every kind of machine to compile for; nothing is imported to find out."""
+    return [TargetHealth(name=row.name, install=row.install) for row in targets()]

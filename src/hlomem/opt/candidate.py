@@ -1,7 +1,6 @@
 """A program that computes the same as a given one: how it was made, its plan and its price.
 
-In: the stages of a given program, and what strategies do to it. Out: a `Candidate`. It is the only
-record of a better program that strategies, checkers, compilers and reports hand to one another.
+The only record of a better program that strategies, checkers, compilers and reports exchange.
 """
 
 from __future__ import annotations
@@ -14,15 +13,14 @@ from msgspec import Struct, field
 from hlomem.hlo.rewrite import Rewriter
 from hlomem.hlo.schedule import running_computations
 from hlomem.opt.constants import CHEAP
-from hlomem.opt.orders.latency import model_time, module_time
+from hlomem.opt.orders.cost import model_time, module_time, program_flops
 from hlomem.opt.orders.planned_orders import (
     in_orders,
     needed_bytes,
     other_bytes,
     temporary_bytes,
 )
-from hlomem.opt.remat.edit import Edit, apply_edit
-from hlomem.opt.remat.flops import program_flops
+from hlomem.opt.remat.edit import Edit, apply_edit, orders_by_name
 from hlomem.pipeline import in_text_order, start_stages
 
 if TYPE_CHECKING:
@@ -172,13 +170,8 @@ def with_schedule(stages: Stages, orders: Orders) -> HloModule:
 
 def edit_of(stages: Stages, edit: Edit | None = None) -> Edit:
     """The edit that leads to stages in their order, with the clones of another."""
-    names = {
-        computation.name: tuple(one.name for one in stages.schedule.sequence(computation))
-        for computation in running_computations(stages.module)
-    }
-    if edit is None:
-        return Edit(stages.module.entry.name, (), {}, names)
-    return edit._replace(orders=names)
+    made = edit or Edit(stages.module.entry.name, (), {}, {})
+    return made._replace(orders=orders_by_name(stages))
 
 
 def choose_cheapest(candidates: Sequence[Candidate], limit: int) -> Candidate | None:

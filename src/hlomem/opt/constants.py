@@ -1,9 +1,8 @@
-"""The numbers of the optimiser, each with what it rests on.
+"""The numbers of the optimiser: limits on work and thresholds; what is found is checked.
 
-They are limits on work and thresholds of searches: none of them makes a program wrong, since what
-is found is checked. `(chosen)`: the value was not measured against others. All of them together
-were measured on the programs of `tools/order_programs.py` and `tools/fit_programs.py`; the results
-are in docs/improve.md and docs/recompute.md. Limits of the checkers are theirs.
+Where nothing else is said a value was chosen, not measured against others. All of them together
+were measured on the programs `small` and `fitted` of `tools/programs`; the results are in
+docs/measurements.md. Limits of the checkers are theirs.
 """
 
 from __future__ import annotations
@@ -11,153 +10,143 @@ from __future__ import annotations
 # The search for orders (`orders/`).
 
 NEAR_BOUND = 1.005
-"""How near to the bound no better plan is looked for (chosen)."""
+"""How near to the bound no better plan is looked for."""
 MAX_STARTS = 3
-"""Constructions that moves are made from: the best, no two with the same peak (chosen)."""
+"""Constructions that moves are made from: the best, no two with the same peak."""
 MAX_PROVEN_NODES = 160
-"""Nodes of a computation up to which all orders are searched (chosen)."""
+"""Nodes of a computation up to which all orders are searched."""
 MAX_PLATEAU = 12
-"""Moves in a row that lower neither the peak nor how often it is reached (chosen)."""
+"""Moves in a row that lower neither the peak nor how often it is reached."""
 MAX_KICK = 3
-"""Moves that are made regardless, at most, where none helps (chosen)."""
+"""Moves that are made regardless, at most, where none helps."""
 MAX_IDLE = 24
-"""Buffers in the way of a peak, the largest, that moves are made for (chosen)."""
+"""Buffers in the way of a peak, the largest, that moves are made for."""
 MOVE_COST = 8
-"""The cost of making a move, in nodes, beside those that it is made of and that are counted
-(chosen)."""
+"""The cost of making a move, in nodes, beside those that it is made of and that are counted."""
 MAX_MET = 5
-"""Other orders with the same peak that are kept (chosen)."""
+"""Other orders with the same peak that are kept."""
 MIN_PATIENCE = 120
-"""Plans in a row that save nothing before the climb ends, or half of all, where that is more
-(chosen)."""
+"""Plans in a row that save nothing before the climb ends, or half of all, where that is more."""
 MAX_SHIFTED = 32
-"""Nodes that are moved alone in one round (chosen)."""
+"""Nodes that are moved alone in one round."""
 MIN_FINALISTS = 3
-"""How many orders are planned at least (chosen)."""
+"""How many orders are planned at least."""
 MAX_BORROWING = 3
-"""Orders of which what lies in borrowed memory is left out, to look for better ones (chosen)."""
+"""Orders of which what lies in borrowed memory is left out, to look for better ones."""
 MAX_BORROWING_ROUNDS = 3
-"""How often that is done again with the better one (chosen)."""
+"""How often that is done again with the better one."""
 MAX_CONSTRUCTED = 3
-"""Constructions that are planned in such a round, beside what moves lead to (chosen)."""
+"""Constructions that are planned in such a round, beside what moves lead to."""
 MAX_CLIMBED = 2
 """How many of the best plans of the entry are climbed from, beside that of the given order; and how
-many of what it runs, those that need most (chosen)."""
+many of what it runs, those that need most."""
 TRANSFER_FACTOR = 10
 """How much longer a byte takes between devices than within one. Figures of current accelerators, to
 within a factor of two."""
 HOST_FACTOR = 64
 """How much longer it takes to the host, or from it. The same."""
 MAX_BOUND_NODES = 12_000
-"""Computations up to this many nodes are bounded; reachability takes a square of them in bits
-(chosen, for the time it takes)."""
+"""Nodes of computations that are bounded: reachability takes a square of them in bits."""
 LEAST_SIZES = (0, 1 << 23, 1 << 25)
-"""Bytes below which a value is taken to find a place in fast memory, one kind of candidate each
-(chosen)."""
+"""Bytes below which a value is taken to find a place in fast memory, one kind of candidate each."""
 SMALL_SHARE = 16
-"""How much less a value counts that is smaller (chosen)."""
+"""How much less a value counts that is smaller."""
 MOVES_PER_NODE = 100
-"""Moves of local search for every node of an order to be tried (chosen)."""
+"""Moves of local search for every node of an order to be tried."""
 MAX_MOVED = 2
-"""Constructions that moves are made from, beside the given order (chosen)."""
+"""Constructions that moves are made from, beside the given order."""
 MAX_TRIPS = 4096
-"""Iterations of a loop that is run through (chosen)."""
+"""Iterations of a loop that is run through."""
 MIN_TRIPS = 2
-"""Iterations below which it is not taken for a loop (chosen)."""
+"""Iterations below which it is not taken for a loop."""
 
 # Recomputation (`remat/`).
 
 MAX_PRUNED = 400
-"""Clones that are tried to be taken back (chosen)."""
+"""Clones that are tried to be taken back."""
 MAX_CHAIN = 48
-"""Instructions that may be computed again for one value (chosen)."""
+"""Instructions that may be computed again for one value."""
 LEAST_SHARE = 0.002
-"""Of the peak; smaller values are looked at when no larger one helps (chosen)."""
+"""Of the peak; smaller values are looked at when no larger one helps."""
 NEAR_PEAK = (0.9, 0.97, 0.995)
-"""Shares of the peak above which bytes count when the target is too far to tell (chosen)."""
+"""Shares of the peak above which bytes count when the target is too far to tell."""
 MAX_STEPS_TRIED = 10
-"""Steps whose effect on the whole program is counted, of those that promise most (chosen)."""
+"""Steps whose effect on the whole program is counted, of those that promise most."""
 STEPS_AT_ONCE = 4
-"""Steps that are looked at beside the best without looking for offers anew (chosen)."""
+"""Steps that are looked at beside the best without looking for offers anew."""
 KEPT_SHARES = (0.0, 0.25, 1.0)
-"""Operands up to these shares of what is freed are kept alive rather than computed again
-(chosen)."""
+"""Operands up to these shares of what is freed are kept alive rather than computed again."""
 MAX_STEPS = 64
-"""Values that are dropped at the peak, at most (chosen)."""
+"""Values that are dropped at the peak, at most."""
 MAX_CHOICES = 24_000
-"""Steps times nodes: what choosing may take in all (chosen, for the time it takes)."""
+"""Steps times nodes: what choosing may take in all, for the time it takes."""
 NEXT_PEAK = 0.95
-"""The share of the peak that steps aim at; of those offered, the one that lowers what is above it
-most for its cost is taken (chosen)."""
+"""The share of the peak that steps aim at: the best lowers what is above it most for its cost."""
 MAX_CUT_NODES = 6000
-"""Instructions of an entry that is cut (chosen, for the time it takes)."""
+"""Instructions of an entry that is cut, for the time it takes."""
 MAX_CUT_RETRIES = 40
-"""Nodes found one by one that cannot be computed again (chosen)."""
+"""Nodes found one by one that cannot be computed again."""
 LEAST_LOWERED = 0.05
-"""The share of what is above the number that another order must do without (chosen)."""
+"""The share of what is above the number that another order must do without."""
 PLANS_OF_ORDER = 4
-"""Plans that the search for an order is worth (chosen)."""
+"""Plans that the search for an order is worth."""
 PLAN_MARGIN = 0.999
-"""How much less than the share that is missing is asked for after a plan that misses (chosen)."""
+"""How much less than the share that is missing is asked for after a plan that misses."""
 MORE_MARGIN = 0.02
-"""How much less is asked for after a plan that is no smaller than another (chosen)."""
+"""How much less is asked for after a plan that is no smaller than another."""
 LEAST_LOOSENED = 0.001
-"""The share of a program's operations that is worth another plan (chosen)."""
+"""The share of a program's operations that is worth another plan."""
 HOPE = 1.25
-"""How much more than something that fits may cost what clones can still be taken back of
-(chosen)."""
+"""How much more than something that fits may cost what clones can still be taken back of."""
 TOO_MUCH = 4
-"""How much more than something that fits may be added on the way down (chosen)."""
+"""How much more than something that fits may be added on the way down."""
 MAX_MOVES = 400
-"""Values that are moved at most (chosen)."""
+"""Values that are moved at most."""
 LATENCY = 1 << 24
-"""The time, in bytes, that any copy costs: small ones are not worth it (chosen)."""
+"""The time, in bytes, that any copy costs: small ones are not worth it."""
 
 # Loops (`loops/`).
 
 MAX_LOOP_NODES = 4000
-"""Instructions of a body that is looked at (chosen, for the time it takes)."""
+"""Instructions of a body that is looked at, for the time it takes."""
 MAX_PAIRS = 8
-"""Pairs of loops that are changed in one program (chosen)."""
+"""Pairs of loops that are changed in one program."""
 
 # The loop (`search.py`, `trials.py`, `strategies.py`).
 
 RECOMPUTE = 0.02
-"""The share by default: too little to be seen in the time of a run. docs/improve.md has the times
-of runs."""
+"""The share by default: too little to be seen in the time of a run (docs/improve.md)."""
 PRICES = (4, 16, 64, 128, 256, 1024, 0)
-"""Operations and bytes touched that a byte is worth; 0 stands for any number (chosen)."""
+"""Operations and bytes touched that a byte is worth; 0 stands for any number."""
 CHEAP = 0.01
-"""The share of a program's operations below which nothing cheaper is looked for (chosen)."""
+"""The share of a program's operations below which nothing cheaper is looked for."""
 MAX_CUTS = 3
-"""Cuts of one program for a price, one at the peak that another left (chosen)."""
+"""Cuts of one program for a price, one at the peak that another left."""
 MAX_REJECTED = 3
-"""Programs with values computed again that checkers are asked about (chosen)."""
+"""Programs with values computed again that checkers are asked about."""
 NEAR = 1.3
 """How much more than the budget a plan may take for more to be looked for at once: another order,
-single values of a changed program, orders that a compiler plans. With 1.2 for the first and 1.4
-for the last, none of 138 answers for budgets of 0.6 to 0.85 was another."""
+single values of a changed program, orders that a compiler plans. With 1.2 for the first and 1.4 for
+the last, none of 138 answers for budgets of 0.6 to 0.85 was another."""
 NEARLY = 1.03
-"""How much more a compiler's plan may take for other orders to be tried right away (chosen)."""
+"""How much more a compiler's plan may take for other orders to be tried right away."""
 MARGIN = 0.98
-"""How much less is asked for than what a compiler's plan missed by (chosen)."""
+"""How much less is asked for than what a compiler's plan missed by."""
 LEAST_RATIO = 0.94
-"""How much less is asked for at once: a plan may be far off for one program, not for the next
-(chosen)."""
+"""How much less is asked for at once: a plan may be far off for one program, not for the next."""
 MAX_OTHERS = 2
-"""Programs tried in the place of one that misses before more is asked for (chosen)."""
+"""Programs tried in the place of one that misses before more is asked for."""
 SAME = 0.995
-"""The share of another's bytes above which a program for as many operations is the same
-(chosen)."""
+"""The share of another's bytes above which a program for as many operations is the same."""
 CLOSE = 0.97
-"""The share of the budget above which a plan that fits is not bettered (chosen)."""
+"""The share of the budget above which a plan that fits is not bettered."""
 LEAST_SAVING = 0.02
 """The share that an order must save where a compiler plans it. A module that is handed back is
 built again, with its lists in another order: libtpu 0.0.51 was seen to plan the same order with up
 to 1 % more or less then."""
 MAX_AT_ONCE = 4
-"""Plans of a compiler that are made at the same time (chosen)."""
+"""Plans of a compiler that are made at the same time."""
 MAX_PLANNED_OFFLOADS = 12
-"""Choices of values for the host that are planned here before a compiler is asked (chosen)."""
+"""Choices of values for the host that are planned here before a compiler is asked."""
 LEAST_STEP = 0.9
-"""The smallest share of what was wanted of the host that is wanted next (chosen)."""
+"""The smallest share of what was wanted of the host that is wanted next."""

@@ -1,8 +1,6 @@
-"""The goals of the optimiser, the rules it keeps, the work an effort allows, and its constants.
+"""The goals of the optimiser, the rules it keeps, and the work that an effort allows.
 
-A goal says when a candidate is good enough; rules say what it may do; an effort says how much is
-looked at. All limits count steps, plans or nodes, none counts seconds: the same program gets the
-same answer on every machine.
+All limits count steps, plans or nodes, never seconds: answers are the same on every machine.
 """
 
 from __future__ import annotations
@@ -126,7 +124,7 @@ class Start(NamedTuple):
     price: int
     """For which it is cut at its peak, or `AS_IS`."""
     is_lowered: bool = False
-    """Whether it is in the order of `remat/reorder.py`."""
+    """Whether it is in the order of `remat/budget_search.lower_all`."""
 
 
 class Work(NamedTuple):

@@ -1,9 +1,7 @@
 """The loop of the optimiser: propose, write, read back, check, plan, keep.
 
-In: a program, a goal, and the compiler that takes the result. Out: `Candidate`s. Strategies propose
-(`strategies.py`); the compiler says how a candidate is written and read back, and plans it where
-hlomem's own plan is not its plan; checkers that know nothing of the search compare what was read
-back with what was given, and the plan is verified. What they reject is not returned.
+Strategies propose (`strategies.py`); the compiler writes and reads back a candidate, and plans it
+where hlomem's own plan is not its plan. What checkers reject is not returned.
 """
 
 from __future__ import annotations
@@ -58,15 +56,10 @@ class Compiler(NamedTuple):
     """Bytes of temporaries that it plans, where hlomem's own plan is not the same."""
 
 
-def _print(candidate: Candidate) -> bytes:
-    return format_module(candidate.module).encode()
-
-
-def _parse(data: bytes) -> HloModule:
-    return hlo.parse(data.decode())
-
-
-OURS = Compiler(_print, _parse)
+OURS = Compiler(
+    write=lambda candidate: format_module(candidate.module).encode(),
+    read=lambda data: hlo.parse(data.decode()),
+)
 
 
 # Write, read back, check.
@@ -81,16 +74,16 @@ def write(candidate: Candidate, compiler: Compiler = OURS) -> tuple[Candidate, l
     if candidate.moves:
         before, last = [], Change(module, "offload")
     problems = find_problems(given.stages.module, (*before, last), allowed)
-    problems = problems or _misplanned(module, candidate)
+    if not problems:
+        size = temporary_bytes(start_text(module, candidate.options))
+        if size != candidate.temporaries:
+            problems = [f"it is planned in {size} bytes, not {candidate.temporaries}"]
     problems = problems or new_findings(module, given.stages.module, candidate.options)
     return replace(candidate, written=Written(data, module)), problems
 
 
 def find_order_problems(candidate: Candidate) -> list[str]:
-    """Problems of a candidate whose order alone is another: of the order, then of its plan.
-
-    The plan of a program that was rebuilt from a dump is not verified.
-    """
+    """Problems of an order, then of its plan, unless the program was rebuilt from a dump."""
     if not candidate.orders:
         return []
     stages = candidate.given.stages
@@ -101,22 +94,11 @@ def find_order_problems(candidate: Candidate) -> list[str]:
     problems = find_problems(given, [Change(module, "order")], _allowed(candidate))
     if problems or candidate.given.is_rebuilt:
         return problems
-    return new_findings(_read_back(module), _read_back(given), stages.options)
-
-
-def _read_back(module: HloModule) -> HloModule:
-    return hlo.parse(format_module(module))
+    return new_findings(module, given, stages.options)
 
 
 def _allowed(candidate: Candidate) -> Allowed:
     return candidate.given.rules.allowed(candidate.options.machine.host_color)
-
-
-def _misplanned(module: HloModule, candidate: Candidate) -> list[str]:
-    size = temporary_bytes(start_text(module, candidate.options))
-    if size == candidate.temporaries:
-        return []
-    return [f"it is planned in {size} bytes, not {candidate.temporaries}"]
 
 
 def new_findings(new: HloModule, given: HloModule, options: Options) -> list[str]:
@@ -281,8 +263,7 @@ class _Fits:
 def find_front(start: Candidate, compiler: Compiler = OURS) -> list[Candidate]:
     """The given program, in its order, and changed for all prices, the cheapest first.
 
-    Where a compiler plans, those on the front alone, with its sizes. A change that checkers reject
-    is left out.
+    Where a compiler plans, those on the front alone. Changes that checkers reject are left out.
     """
     given = start.given.start()
     with collector_off():

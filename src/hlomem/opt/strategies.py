@@ -1,8 +1,7 @@
 """The strategies of the optimiser, a row each.
 
-In: a `Candidate` and a goal. Out: candidates that need less, cheaper or smaller ones first. What is
-proposed is planned, but not checked: `hlomem.opt.search` does that. A new strategy is a module that
-makes candidates, and a row here.
+Proposals are planned, but not checked: `hlomem.opt.search` does that. A new strategy is a module
+that makes candidates, and a row here.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from hlomem.opt.remat.cut import cut, cut_inside
 from hlomem.opt.remat.offload import choose_moves, make_moves
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 
 class Strategy(NamedTuple):
@@ -32,7 +31,7 @@ class Strategy(NamedTuple):
     name: str
     goals: tuple[type[Goal], ...]
     """The goals it serves."""
-    propose: Callable[[Candidate, Any], Iterator[Candidate]]
+    propose: Callable[[Candidate, Any], Iterable[Candidate]]
     is_priced: bool = False
     """Whether it is tried for every price, going on from what the row above it came to."""
     until_fits: bool = False
@@ -55,19 +54,10 @@ def _order(candidate: Candidate, goal: Order) -> Iterator[Candidate]:
 
 
 def _cheap(candidate: Candidate, goal: Share) -> Iterator[Candidate]:
-    """Values computed again for next to nothing.
-
-    A compiler that fills fast memory after the hook, as a TPU's does, needs what cannot be
-    foreseen; its programs are left alone.
-    """
+    """Values recomputed for next to nothing, where no compiler fills fast memory after the hook."""
     if goal.share and candidate.options.machine.preset_color is None:
         made = find_cheap(candidate, goal)
         yield from [] if made is None else [made]
-
-
-def _single(candidate: Candidate, goal: Budget) -> Iterator[Candidate]:
-    """Single values computed again, the one that frees most for its cost first."""
-    yield from find_single(candidate, goal)
 
 
 def _loops(candidate: Candidate, goal: Budget | Front) -> Iterator[Candidate]:
@@ -88,10 +78,7 @@ def _cut(candidate: Candidate, goal: Budget | Front) -> Iterator[Candidate]:
 
 
 def _offload(candidate: Candidate, goal: Offload) -> Iterator[Candidate]:
-    """Values that wait in the memory of the host: the best that our own plan takes in the budget.
-
-    Moves are chosen by bytes alive; what packing loses of these is asked for in addition.
-    """
+    """Values in the host's memory: the best by our own plan, what packing loses asked for, too."""
     stages, best = candidate.plan, candidate
     space = stages.options.machine.host_color
     wanted = goal.room
@@ -112,7 +99,7 @@ def _offload(candidate: Candidate, goal: Offload) -> Iterator[Candidate]:
 STRATEGIES = (
     Strategy("order", (Order,), _order),
     Strategy("cheap", (Share,), _cheap),
-    Strategy("single", (Budget,), _single),
+    Strategy("single", (Budget,), find_single),
     Strategy("loops", (Budget, Front), _loops, is_priced=True),
     Strategy("cut", (Budget, Front), _cut, is_priced=True, until_fits=True),
     Strategy("offload", (Offload,), _offload),

@@ -1,37 +1,29 @@
 """The loop where the compiler plans: candidates are planned by it until one fits, or none helps.
 
-In: a candidate, what it is to reach, and a `Compiler` with a plan of its own. Out: a `Tried`. What
-a compiler does after the hook moves its plan away from hlomem's: a TPU's fills fast memory, a GPU's
-wraps instructions into fusions. So what hlomem finds is planned by the compiler; where that misses,
-more is asked for, by as much as it missed, and where it leaves room, less.
+A TPU's compiler fills fast memory after the hook, a GPU's wraps instructions into fusions. Where
+its plan misses, more is asked for, by as much as it missed, and where it leaves room, less.
 """
 
 from __future__ import annotations
 
 import os
 from concurrent.futures import ThreadPoolExecutor
-from itertools import islice
+from itertools import islice, zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
 from hlomem.base.errors import HlomemError
-from hlomem.opt.candidate import Program, choose_cheapest, start_text
-from hlomem.opt.constants import (
-    CLOSE,
-    LEAST_RATIO,
-    LEAST_SAVING,
-    LEAST_STEP,
-    MARGIN,
-    MAX_AT_ONCE,
-    MAX_OTHERS,
-    NEAR,
-    NEARLY,
-    SAME,
-)
+from hlomem.base.gc_pause import collector_off
+from hlomem.opt import constants
+from hlomem.opt.candidate import Program, choose_cheapest, planned, start_text
+from hlomem.opt.constants import LEAST_SIZES, MAX_MOVED, MOVES_PER_NODE, SMALL_SHARE
 from hlomem.opt.goal import MAX_FITS, MAX_OFFLOADS, MAX_ORDERS, Offload
-from hlomem.opt.orders.candidates import iter_orders
-from hlomem.opt.orders.planned_orders import needed_bytes, other_bytes
+from hlomem.opt.orders.flow import FlowBuilder
+from hlomem.opt.orders.local_search import MovesLeft, improve_order
+from hlomem.opt.orders.model import peak_of
+from hlomem.opt.orders.one_computation import iter_constructions
+from hlomem.opt.orders.planned_orders import in_orders, needed_bytes, other_bytes
 from hlomem.opt.search import (
     REJECTED,
     REJECTED_ORDER,
@@ -43,9 +35,14 @@ from hlomem.opt.search import (
 from hlomem.opt.strategies import propose
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hlomem.hlo.ir import HloComputation, HloInstruction
     from hlomem.opt.candidate import Candidate, Written
     from hlomem.opt.goal import Rules
+    from hlomem.opt.orders.flow import Flow
     from hlomem.opt.search import Compiler
+
 
 _REJECTED_MOVES = "values in the host's memory were rejected"
 
@@ -87,15 +84,14 @@ def _with_size(candidate: Candidate, size: int) -> Candidate:
 def try_orders(start: Candidate, compiler: Compiler, before: int | None = None) -> Tried:
     """Let the compiler plan the given order and several others; the best of them.
 
-    `start` is what the search came to by hlomem's own plan. `before` is what the compiler needs if
-    nothing is handed back to it, where that is known: then anything less is taken. Raises what the
-    plan of the given order raises; another order whose plan fails is not taken.
+    `before` is what the compiler needs without the pass, if known: then anything less is taken.
+    An error of the plan of the given order is raised.
     """
     given, plan = start.given, compiler.plan
     assert plan is not None
-    least_saving = LEAST_SAVING if before is None else 0.0
+    least_saving = constants.LEAST_SAVING if before is None else 0.0
     orders = list(islice(iter_orders(start), MAX_ORDERS[given.rules.effort]))
-    with ThreadPoolExecutor(min(MAX_AT_ONCE, os.cpu_count() or 1)) as pool:
+    with ThreadPoolExecutor(min(constants.MAX_AT_ONCE, os.cpu_count() or 1)) as pool:
         first = pool.submit(plan, given.data) if before is None else None
         sizes = list(pool.map(lambda one: _plan_of(compiler, compiler.write(one)), orders))
         needed = first.result() if first is not None else before or 0
@@ -133,11 +129,7 @@ def _written(candidate: Candidate) -> Written:
 
 
 def try_fits(start: Candidate, limit: int, compiler: Compiler, before: int) -> Tried:
-    """Try programs until one fits and none that is cheaper does.
-
-    `before` is what the compiler needs in the order at hand. The cheapest that was seen to fit is
-    taken, else the smallest if it is smaller than what was given.
-    """
+    """The cheapest program that the compiler was seen to fit, else the smallest that is smaller."""
     return _Fits(start, limit, compiler).run(before)
 
 
@@ -158,26 +150,24 @@ class _Fits:
         """By operations and bytes of what was found: bytes by the compiler's plan."""
 
     def run(self, before: int) -> Tried:
-        """Ask for less where a plan leaves room, for more where it misses; the cheapest that fits.
-
-        `fits` is the most that was asked for and enough, `misses` the least that was not.
-        """
-        fits, misses, others = 0.0, float("inf"), MAX_OTHERS
-        aim = self._room * self._start_size / max(before, 1)
+        """Ask for less where a plan leaves room, for more where it misses; the cheapest fit."""
+        fits, misses, others = 0.0, float("inf"), constants.MAX_OTHERS
+        foreseen = needed_bytes(self._start.plan) - self._rest
+        aim = self._room * foreseen / max(before, 1)
         for _ in range(MAX_FITS[self._rules.effort]):
             made = self._find(round(aim))
             if made is None:
                 break
             if self._has_missed(made):
                 misses = min(misses, aim)
-                aim = _between(fits, misses, aim * LEAST_RATIO)
+                aim = _between(fits, misses, aim * constants.LEAST_RATIO)
                 continue
             size = self._try(made)
             if size is None:
                 break
             if size <= self._room:
                 fits = max(fits, aim)
-                if size >= CLOSE * self._room or made.is_cheap:
+                if size >= constants.CLOSE * self._room or made.is_cheap:
                     break
             elif made.total - self._rest > aim:
                 break  # nothing smaller was found
@@ -188,18 +178,13 @@ class _Fits:
                 misses = min(misses, aim)
             ratio = self._room / max(size, 1)
             if ratio < 1:
-                ratio = max(ratio * MARGIN, LEAST_RATIO)
+                ratio = max(ratio * constants.MARGIN, constants.LEAST_RATIO)
             aim = _between(fits, misses, aim * ratio)
-            if misses - fits < (1 - MARGIN) * fits:
+            if misses - fits < (1 - constants.MARGIN) * fits:
                 break
         best = self._best(before)
         after = before if best is None else best.temporaries
         return Tried(best, before, after, len(self._sizes), tuple(self._problems))
-
-    @property
-    def _start_size(self) -> int:
-        """Bytes of temporaries in the order that was found, by hlomem's own plan."""
-        return needed_bytes(self._start.plan) - self._rest
 
     def _find(self, aim: int) -> Candidate | None:
         """The cheapest program that needs no more than so much by hlomem's own plan, of all."""
@@ -217,7 +202,9 @@ class _Fits:
     def _has_missed(self, made: Candidate) -> bool:
         """Whether the same, or as good as the same, was planned by the compiler and misses."""
         return any(
-            size > self._room and flops == made.flops and made.temporaries >= SAME * forecast
+            size > self._room
+            and flops == made.flops
+            and made.temporaries >= constants.SAME * forecast
             for (flops, forecast), size in self._sizes.items()
         )
 
@@ -235,7 +222,7 @@ class _Fits:
             self._problems.append(size)
             return None
         made = _with_size(made, size)
-        if self._room < size <= NEARLY * self._room:
+        if self._room < size <= constants.NEARLY * self._room:
             low = self._rules._replace(effort="low")
             made = _in_tried_order(made, size, low, self._compiler)
         self._sizes[key] = made.temporaries
@@ -249,7 +236,7 @@ class _Fits:
             return min(fitting, key=lambda one: (one.flops, one.temporaries))
         smaller = [one for one in self._tried if one.temporaries < before]
         best = min(smaller, key=lambda one: one.temporaries, default=None)
-        if best is not None and best.temporaries <= NEAR * self._room:
+        if best is not None and best.temporaries <= constants.NEAR * self._room:
             best = _in_tried_order(best, best.temporaries, self._rules, self._compiler)
         return best
 
@@ -273,7 +260,7 @@ def try_offloads(start: Candidate, room: int, compiler: Compiler, before: int) -
     for _ in range(MAX_OFFLOADS[start.given.rules.effort]):
         made = next(propose(start, Offload(aim)), start)
         if made.moves in tried:  # what was missing is less than a value
-            aim = round(aim * LEAST_STEP)
+            aim = round(aim * constants.LEAST_STEP)
             made = next(propose(start, Offload(aim)), start)
         if not made.moves or made.moves in tried:
             break
@@ -290,6 +277,71 @@ def try_offloads(start: Candidate, room: int, compiler: Compiler, before: int) -
             best = replace(made, temporaries=size)
         if size <= room:
             break
-        aim = round(aim * room / size * MARGIN)
+        aim = round(aim * room / size * constants.MARGIN)
     after = before if best is None else best.temporaries
     return Tried(best, before, after, len(tried), tuple(problems))
+
+
+# Orders to try.
+
+
+def iter_orders(start: Candidate) -> Iterator[Candidate]:
+    """Orders to try of the given program, each once; that of `start` first, if it is another.
+
+    A TPU's compiler fills fast memory once the order is fixed: of two orders that keep equally
+    little alive one may need a third more. So they differ in how they are made, and in whether all
+    values count or those too large for fast memory. Kinds take turns, ranked by hlomem's plan.
+    """
+    given = start.given
+    builder = FlowBuilder(given.stages, may_reorder_collectives=given.rules.may_reorder_collectives)
+    seen: set[tuple[object, ...]] = {()}
+    with collector_off():
+        kinds = [_made(given, builder, least) for least in LEAST_SIZES]
+    if start.orders:
+        kinds.insert(0, [replace(start, method="search")])
+    for turn in zip_longest(*kinds):
+        for made in turn:
+            if made is not None:
+                key = tuple((computation, *order) for computation, order in made.orders.items())
+                if key not in seen:
+                    seen.add(key)
+                    yield made
+
+
+def _made(given: Program, builder: FlowBuilder, least: int) -> list[Candidate]:
+    """Candidates of one kind, the smallest plan first."""
+    peaks: dict[HloComputation, int] = {}
+    inner: dict[HloComputation, list[HloInstruction]] = {}
+    made: list[Candidate] = []
+    *callees, entry = builder.computations()
+    for computation in callees:
+        flow = _weighed(builder.build(computation, peaks), least)
+        _, order = min(_orders_of(flow), key=lambda found: peak_of(flow, found[1]))
+        peaks[computation] = peak_of(flow, order)
+        inner |= _changed(flow, order)
+    flow = _weighed(builder.build(entry, peaks), least)
+    for name, order in _orders_of(flow):
+        orders = inner | _changed(flow, order)
+        plan = in_orders(given.stages, orders)
+        made.append(replace(planned(given, plan), stages=None, orders=orders, method=name))
+    return sorted(made, key=lambda one: one.temporaries)
+
+
+def _weighed(flow: Flow, least: int) -> Flow:
+    sizes = [size if size >= least else size // SMALL_SHARE for size in flow.sizes]
+    return replace(flow, sizes=sizes)
+
+
+def _orders_of(flow: Flow) -> list[tuple[str, list[int]]]:
+    """Constructions, and the best of them and the given order with moves."""
+    made = list(iter_constructions(flow))
+    best = sorted(made, key=lambda found: peak_of(flow, found[1]))[:MAX_MOVED]
+    for name, order in (made[0], *best):
+        budget = MovesLeft(MOVES_PER_NODE * len(flow.nodes))
+        made += [(f"{name}, moved", moved) for moved in improve_order(flow, order, budget)[-1:]]
+    return made
+
+
+def _changed(flow: Flow, order: list[int]) -> dict[HloComputation, list[HloInstruction]]:
+    named = [flow.nodes[node] for node in order]
+    return {} if named == flow.nodes else {flow.computation: named}

@@ -1,9 +1,6 @@
-"""The attributes any HloInstructionProto may have, as the texts XLA would print.
+"""The attributes any instruction may have, as XLA prints them (`PrintExtraAttributes`).
 
-In: the message of an instruction. Out: names and texts in the order of XLA's printer, without those
-that name computations or instructions, which the builder writes from the links. Mirrors
-`HloInstruction::PrintExtraAttributes`. Left out, because nothing about memory depends on them:
-`origin`, `statistics`, shardings by named axes.
+Memory does not depend on `origin`, `statistics` and shardings by named axes, which are left out.
 """
 
 from __future__ import annotations
@@ -24,10 +21,7 @@ Item = tuple[str, str]
 
 
 def generic_attributes(proto: Any, payloads: Sequence[bytes]) -> Iterator[Item]:
-    """The attributes any opcode may have, in the order they are printed.
-
-    `payloads` are the module's, to which instructions with the same configuration refer.
-    """
+    """The attributes any opcode may have, in print order; `payloads` are the module's."""
     if proto.is_composite:
         yield "is_composite", "true"
     if proto.HasField("sharding") and not proto.sharding.HasField("named_sharding"):

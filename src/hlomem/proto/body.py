@@ -1,9 +1,6 @@
-"""The body of one computation: messages of its instructions in, linked instructions out.
+"""The body of one computation, linked (`HloComputation::CreateFromProto`).
 
-In: the ComputationHead of a body, whose instructions are bytes; the shapes seen so far. Out: the
-computation, filled. The loop of `link_body` runs once per instruction that anybody looks at, so
-only what links instructions is decoded; attributes stay bytes until somebody asks for them. Mirrors
-`HloComputation::CreateFromProto` and `HloInstruction::CreateFromProto`.
+Only the fields that link instructions are decoded; attributes stay bytes until they are read.
 """
 
 from __future__ import annotations
@@ -41,8 +38,6 @@ _TAG_OF = {"output_to_operand_aliasing": b"\xd2\x04"}
 
 
 class BodyLinks:
-    """All that the bodies of one module share."""
-
     def __init__(self, where: str) -> None:
         self.where = where
         """The name errors give the file."""
@@ -87,8 +82,6 @@ class _ShapeTable(dict[bytes, "Shape"]):
 
 
 class EncodedAttributes:
-    """The attributes of an instruction as its message has them (`ir.UnreadAttributes`)."""
-
     __slots__ = ("_data", "_links", "tuple_index")
 
     def __init__(self, data: bytes, tuple_index: int, links: BodyLinks) -> None:
@@ -97,34 +90,29 @@ class EncodedAttributes:
         self.tuple_index = tuple_index
 
     def read(self, instruction: HloInstruction) -> dict[str, str]:
-        """Names and texts, as XLA would print them."""
         try:
-            return self._read(instruction)
+            proto = parser_of("Instruction")(self._data)
+            attributes = dict(own_attributes(proto, instruction.operands))
+            attributes.update(generic_attributes(proto, self._links.payloads))
+            linked = link_attributes(
+                instruction.opcode,
+                instruction.operands,
+                attributes,
+                instruction.called_computations,
+                instruction.control_predecessors,
+                instruction.name,
+            )
+            check_attribute_texts(linked, f"`{instruction.name}`")
         except (EditError, InputError) as error:
             raise self._links.error(error) from error
+        return linked
 
     def may_have(self, name: str) -> bool:
         """False where the message cannot have the field."""
         return _TAG_OF.get(name, b"") in self._data
 
-    def _read(self, instruction: HloInstruction) -> dict[str, str]:
-        proto = parser_of("Instruction")(self._data)
-        attributes = dict(own_attributes(proto, instruction.operands))
-        attributes.update(generic_attributes(proto, self._links.payloads))
-        linked = link_attributes(
-            instruction.opcode,
-            instruction.operands,
-            attributes,
-            instruction.called_computations,
-            instruction.control_predecessors,
-            instruction.name,
-        )
-        check_attribute_texts(linked, f"`{instruction.name}`")
-        return linked
-
 
 def instruction_heads(head: Any, sequence: Sequence[int] | None) -> dict[int, tuple[Any, bytes]]:
-    """The heads of a body's instructions and their messages, in the order they run in."""
     parse = parser_of("InstructionHead")
     listed = [(parse(data), data) for data in head.instructions]
     found = {pair[0].id: pair for pair in listed}
@@ -195,8 +183,10 @@ def _finish(instruction: HloInstruction, proto: Any, links: BodyLinks) -> None:
         instruction.payload = format_literal(literal, shape) if literal else UNSAID
     operands = instruction.operands
     check_form(instruction.name, opcode, len(operands), instruction.payload)
-    if opcode == "get-tuple-element":
-        _check_element(instruction, proto.tuple_index)
+    elements = operands[0].shape.elements if opcode == "get-tuple-element" else ()
+    if opcode == "get-tuple-element" and not 0 <= proto.tuple_index < len(elements):
+        problem = f"`{visible(instruction.name)}` takes element {proto.tuple_index}"
+        raise InputError(f"{problem}, which its operand has not")
     numbers = called_ids(proto)
     parent = instruction.parent
     called = tuple([links.callee(parent, number) for number in numbers])
@@ -210,13 +200,6 @@ def called_ids(proto: Any) -> Sequence[int]:
         return ()
     numbers: Sequence[int] = proto.called_computation_ids
     return numbers
-
-
-def _check_element(instruction: HloInstruction, number: int) -> None:
-    """Refuse an element there is none of, as the reader of text does."""
-    if not 0 <= number < len(instruction.operands[0].shape.elements):
-        problem = f"`{visible(instruction.name)}` takes element {number}"
-        raise InputError(f"{problem}, which its operand has not")
 
 
 def _fill(

@@ -1,18 +1,15 @@
 """Containers around protos: compressed bytes, cache entries, Riegeli record files.
 
-In: the bytes of a file. Out: the records inside. A JAX compilation-cache entry is zlib or zstd
-(`jax/_src/compilation_cache.py: compress_executable`) around the seconds its compile took and a
-serialized executable; the executables of TPU and GPU are Riegeli record files
-(github.com/google/riegeli, `doc/riegeli_records_file_format.md`), plain, or compressed by Snappy
-(github.com/google/snappy, `format_description.txt`). No size that a file claims is believed before
-its bytes are there, and nothing grows beyond `limit`.
+JAX's compilation cache holds zlib or zstd data (`jax/_src/compilation_cache.py`); executables of
+TPU and GPU are record files (github.com/google/riegeli), possibly with Snappy
+(github.com/google/snappy). No claimed size is believed, and nothing grows beyond `limit`.
 """
 
 from __future__ import annotations
 
 import struct
 import zlib
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hlomem.base.errors import InputError
 from hlomem.proto.sniff import ZSTD_MAGIC, is_zlib
@@ -37,8 +34,6 @@ _MIN_LIMIT = 64 << 20
 
 
 class CacheEntry(NamedTuple):
-    """An entry of JAX's compilation cache."""
-
     seconds: int
     """How long the compile took, in whole seconds."""
     executable: bytes
@@ -49,19 +44,20 @@ def decompress(data: bytes, limit: int) -> bytes:
     limit = min(limit, max(_MIN_LIMIT, _MAX_GROWTH * len(data)))
     if data.startswith(ZSTD_MAGIC):
         return _unpack_zstd(data, limit)
-    return _unpack_zlib(data, limit) if is_zlib(data) else data
+    if not is_zlib(data):
+        return data
+    return _unpack_with(zlib.decompressobj(), zlib.error, "zlib", data, limit)
 
 
-def _unpack_zlib(data: bytes, limit: int) -> bytes:
-    unpacker = zlib.decompressobj()
+def _unpack_with(unpacker: Any, damage: type[Exception], by: str, data: bytes, limit: int) -> bytes:
     try:
-        unpacked = unpacker.decompress(data, limit + 1)
-    except zlib.error as error:
-        raise InputError(f"damaged zlib data: {error}") from error
+        unpacked: bytes = unpacker.decompress(data, limit + 1)
+    except damage as error:
+        raise InputError(f"damaged {by} data: {error}") from error
     if len(unpacked) > limit:
         raise _too_large(limit)
     if not unpacker.eof:
-        raise InputError("zlib data ends too early: the file is cut off")
+        raise InputError(f"{by} data ends too early: the file is cut off")
     return unpacked
 
 
@@ -70,16 +66,7 @@ def _unpack_zstd(data: bytes, limit: int) -> bytes:
         from compression import zstd  # type: ignore[import-not-found,unused-ignore] # noqa: PLC0415
     except ImportError:
         return _unpack_zstandard(data, limit)
-    unpacker = zstd.ZstdDecompressor()
-    try:
-        unpacked: bytes = unpacker.decompress(data, limit + 1)
-    except zstd.ZstdError as error:
-        raise InputError(f"damaged zstd data: {error}") from error
-    if len(unpacked) > limit:
-        raise _too_large(limit)
-    if not unpacker.eof:
-        raise InputError("zstd data ends too early: the file is cut off")
-    return unpacked
+    return _unpack_with(zstd.ZstdDecompressor(), zstd.ZstdError, "zstd", data, limit)
 
 
 def _unpack_zstandard(data: bytes, limit: int) -> bytes:
@@ -110,7 +97,6 @@ def _too_large(limit: int) -> InputError:
 
 
 def open_cache_entry(data: bytes, limit: int) -> CacheEntry:
-    """The executable in an entry of JAX's compilation cache."""
     unpacked = decompress(data, limit)
     if len(unpacked) < _SECONDS_BYTES:
         raise InputError("not an entry of a compilation cache: it is empty")

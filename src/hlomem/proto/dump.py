@@ -1,9 +1,6 @@
-"""A program and its BufferAssignmentProto → the records that text dumps of the compile would give.
+"""A program and its BufferAssignmentProto as a `Dump` (`BufferAssignment::FromProto`).
 
-In: a module made from its proto, and the message of its plan. Out: a `Dump`. Allocations, places,
-colors and ids are the proto's; what a proto has not is computed as for a plan of ours:
-where values appear, which are phis, who uses them, when they are alive. Mirrors
-`BufferAssignment::FromProto` of `service/buffer_assignment.cc`.
+Allocations, offsets, colors and ids are the proto's; positions, uses and live ranges are computed.
 """
 
 from __future__ import annotations
@@ -14,12 +11,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from hlomem.analysis.values import HloPosition
-from hlomem.assign.allocation import (
-    BufferAllocation,
-    BufferAssignment,
-    EntryParameter,
-    OffsetSize,
-)
+from hlomem.assign.allocation import BufferAllocation, BufferAssignment, EntryParameter, OffsetSize
 from hlomem.base.errors import InputError
 from hlomem.base.gc_pause import collector_off
 from hlomem.base.quantities import ValueId
@@ -94,7 +86,6 @@ class _GivenStages(Stages, frozen=True, eq=False, dict=True, kw_only=True):
     """The stages of a plan that XLA made: all but the last two are computed."""
 
     given: Any
-    """The BufferAssignmentProto."""
 
     @cached_property
     def _value_by_id(self) -> dict[int, HloValue]:
@@ -116,12 +107,10 @@ class _GivenStages(Stages, frozen=True, eq=False, dict=True, kw_only=True):
 
     @cached_property
     def colors(self) -> ColorOf:
-        """The memory space of each value, by the plan."""
         return {self._value_by_id[buffer.id]: buffer.color for buffer in self.given.logical_buffers}
 
     @cached_property
     def assignment(self) -> BufferAssignment:
-        """The place of everything, by the plan."""
         made = [self._allocation(allocation) for allocation in self.given.buffer_allocations]
         return BufferAssignment(sorted(made, key=lambda allocation: allocation.index))
 

@@ -1,11 +1,7 @@
-"""An edited program → the HloModuleProto it was read from, with the same edits made to it.
+"""An edited program as the HloModuleProto it was read from, with the same edits.
 
-In: a module that `hlomem.proto.module` read and `hlomem.hlo.rewrite` edited. Out: bytes. What no
-edit touched keeps its message, byte for byte: computations, instructions with their constants and
-configurations, fields that this schema does not name. A copied instruction is a copy of its
-original's message; a new one has the fields that its text would name. Read back, the bytes are the
-edited module. Mirrors `HloModule::CreateFromProto` from the other side: new computations and
-instructions get ids of their own, operands stand before their users.
+Messages that no edit touched are kept byte for byte, with fields that the schema does not name. New
+computations and instructions get new ids, and operands precede their users.
 """
 
 from __future__ import annotations
@@ -45,7 +41,6 @@ _FIELDS: Mapping[str, tuple[tuple[str, ...], Callable[[str], Any] | None]] = {
 
 
 def name_of(encoded: bytes) -> str:
-    """The name of a module."""
     return str(parse_message("ModuleParts", encoded).name)
 
 
@@ -87,8 +82,6 @@ def write_module(module: HloModule) -> bytes:
 
 
 class _Writer:
-    """A message that is being changed."""
-
     def __init__(self, module: HloModule, origins: Origins) -> None:
         self._module = module
         self._origins = origins
@@ -105,20 +98,16 @@ class _Writer:
         self._number_of: dict[HloInstruction, int] = {}
 
     def run(self) -> bytes:
-        """The changed message."""
-        self._check_header()
+        given, header = self._origins.header, self._module.attributes
+        for name in (*header, *given):
+            if given.get(name) != header.get(name):
+                raise EditError(f"`{name}` of the header was changed, which no message can follow")
         heads = [self._computation(one) for one in self._module.computations]
         del self._message.computations[:]
         self._message.computations.extend(heads)
         if self._message.HasField("schedule"):
             self._write_schedule()
         return bytes(self._message.SerializeToString())
-
-    def _check_header(self) -> None:
-        given, header = self._origins.header, self._module.attributes
-        for name in (*header, *given):
-            if given.get(name) != header.get(name):
-                raise EditError(f"`{name}` of the header was changed, which no message can follow")
 
     def _write_schedule(self) -> None:
         """Sequences of all computations that had one, and of new ones that no fusion calls."""
@@ -218,7 +207,6 @@ class _Writer:
         return bytes(message.SerializeToString())
 
     def _links_of(self, instruction: HloInstruction, head: Any) -> dict[str, Any]:
-        """The fields of an instruction's message that name it and link it with others."""
         links: dict[str, Any] = {
             "name": instruction.name,
             "id": self._number_of[instruction],

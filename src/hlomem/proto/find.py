@@ -1,10 +1,8 @@
 """Programs and their plans inside bytes, found by their form.
 
-In: the bytes of an executable or of any message. Out: each HloModuleProto in them with the
-BufferAssignmentProto that belongs to it. Where they stand in an executable is nobody's promise and
-differs between backends and releases, so no path of fields is assumed: what decodes as a module is
-one, and a plan belongs to the module whose instructions it names. Only profiles are entered by
-path: their events would take long to look through.
+Their position in an executable differs between backends and releases, so that no path of fields is
+assumed: a plan belongs to the module whose instructions it names. Only profiles, whose events are
+many, are entered by path.
 """
 
 from __future__ import annotations
@@ -39,25 +37,18 @@ _METADATA_PLANE = b"/host:metadata"
 
 
 class Span(NamedTuple):
-    """A message: a half-open range of bytes."""
-
     start: int
     end: int
 
 
 class FoundProgram(NamedTuple):
-    """A program, and its plan where there is one."""
-
     name: str
-    """The name of its module."""
     module: bytes
-    """The HloModuleProto."""
     assignment: Any
     """The BufferAssignmentProto, a message of `schema`; None without a plan."""
 
 
 def find_programs(data: bytes) -> list[FoundProgram]:
-    """The programs in bytes, in their order."""
     modules, plans = _find_messages(data)
     unused = [(span, _Needed(plan)) for span, plan in _parsed("BufferAssignment", data, plans)]
     found = []
@@ -96,14 +87,11 @@ class _Needed:
 
 
 class _Heads:
-    """The names and ids of a module's instructions, each computation parsed once."""
-
     def __init__(self, module: Any) -> None:
         self._computations = {computation.id: computation for computation in module.computations}
         self._known: dict[int, tuple[set[int], set[str]]] = {}
 
     def define(self, needed: _Needed) -> bool:
-        """Whether every buffer of a plan is defined by an instruction of the module."""
         ids, names = needed.ids, needed.names
         owners: Iterable[int] = needed.owners
         if names or not needed.owners <= self._computations.keys():
@@ -218,7 +206,6 @@ class _Search:
         return {1, 2, 3} <= texts.keys() and all(self._is_text(texts[number]) for number in (1, 2))
 
     def _is_text(self, field: Field) -> bool:
-        """Whether a field is a name: printable text."""
         if field.kind != BYTES or field.end == field.value:
             return False
         data = self._data
@@ -244,7 +231,6 @@ class _Search:
         )
 
     def _is_buffer(self, field: Field) -> bool:
-        """Whether a message says where a logical buffer is defined."""
         fields = self.fields_of(field.value, field.end) or ()
         return any(part.number == 3 and part.kind == BYTES for part in fields)
 

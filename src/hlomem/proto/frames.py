@@ -1,8 +1,4 @@
-"""StackFrameIndexProto → the tables of stack frames.
-
-In: the message. Out: `StackFrameTables`, as those that stand at the head of a module's text. The
-text prints a parent one higher than it is; so do the tables.
-"""
+"""The tables of stack frames from a StackFrameIndexProto; printed parents are one higher."""
 
 from __future__ import annotations
 
@@ -15,6 +11,9 @@ if TYPE_CHECKING:
     from hlomem.hlo.text.stack_frames import Row
 
 
+_LOCATION = ("file_name_id", "function_name_id", "line", "end_line", "column", "end_column")
+
+
 def make_tables(proto: Any) -> StackFrameTables:
     """The tables of a module; those of none where it says nothing of the program it is from."""
     if not proto.stack_frames:
@@ -23,14 +22,7 @@ def make_tables(proto: Any) -> StackFrameTables:
         [escape(name) for name in proto.file_names],
         [escape(name) for name in proto.function_names],
         [
-            {
-                "file_name_id": location.file_name_id,
-                "function_name_id": location.function_name_id,
-                "line": location.line,
-                "end_line": location.end_line,
-                "column": location.column,
-                "end_column": location.end_column,
-            }
+            {name: getattr(location, name) for name in _LOCATION}
             for location in proto.file_locations
         ],
         [

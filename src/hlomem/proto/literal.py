@@ -1,8 +1,7 @@
-"""The literal of a constant, as XLA prints it: up to ten elements, `{...}` beyond.
+"""The literal of a constant as XLA prints it: up to ten elements, `{...}` beyond.
 
-In: the bytes of a LiteralProto and the constant's shape. Out: text. Mirrors
-`HloConstantInstruction::PrintOperandsWithCanonicalNameMap`. Integers, truth values and the floats
-of 16, 32 and 64 bits are written; of other types `{...}`, which a constant may always have.
+Integers, truth values and floats of 16 to 64 bits are written
+(`HloConstantInstruction::PrintOperandsWithCanonicalNameMap`), other types as `{...}`.
 """
 
 from __future__ import annotations
@@ -29,7 +28,6 @@ _PACKED = {"s8": "b", "u8": "B", "s16": "h", "u16": "H", "f16": "e"}
 
 
 def format_literal(data: bytes, shape: Shape) -> str:
-    """The text between the parentheses of a constant."""
     count = math.prod(shape.dimensions)
     kind = shape.element_type.text
     if not shape.is_array or not 0 <= count <= _MAX_ELEMENTS or not data or shape.dynamic:

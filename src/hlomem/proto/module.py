@@ -1,10 +1,8 @@
-"""HloModuleProto → `HloModule`, with the bodies of fusions as they are until somebody asks.
+"""HloModuleProto → `HloModule`, with the bodies of fusions unread (`HloModule::CreateFromProto`).
 
-In: the bytes of a module. Out: the module that the text of the same compile would give, its
-instructions in the order of the schedule where there is one; beside it `Creation`, which no text
-has: the order in which XLA keeps computations and instructions in its lists, which ids in the proto
-tell (an instruction's: its computation's id, then its place in the list; before 2025 one count for
-the module). Mirrors `HloModule::CreateFromProto`.
+Instructions are in the order of the schedule, if any. `Creation` has what no text tells: the order
+of XLA's lists, by ids (an instruction's: its computation's id, then its number in the list; before
+2025 one count for the module).
 """
 
 from __future__ import annotations
@@ -82,11 +80,9 @@ class ModuleReader:
             raise self._links.error(error) from error
 
     def open(self, computation: HloComputation) -> None:
-        """Read the instructions of a computation."""
         self._open(computation)
 
     def outline(self, computation: HloComputation) -> list[tuple[Shape, Opcode]]:
-        """Shape and opcode of every instruction of the body."""
         shapes = self._links.shapes
         try:
             return [
@@ -97,7 +93,6 @@ class ModuleReader:
             raise self._links.error(error) from error
 
     def calls(self, computation: HloComputation) -> list[BodyCall]:
-        """The instructions of the body that call computations."""
         if not _may_call(_head_of(computation).SerializeToString()):
             return []
         try:
@@ -110,7 +105,6 @@ class ModuleReader:
         return computation.calls()
 
     def first_parameter(self, computation: HloComputation) -> str:
-        """The name of the first parameter."""
         for proto, _ in self._in_order(computation):
             if proto.opcode == "parameter" and proto.parameter_number == 0:
                 return str(proto.name)
@@ -143,7 +137,9 @@ class ModuleReader:
         """Make the module, none of whose computations is open."""
         self._links.payloads = proto.payloads
         self._sequence_of = {
-            entry.key: list(entry.value.instruction_ids) for entry in proto.schedule.sequences
+            entry.key: list(entry.value.instruction_ids)
+            for entry in proto.schedule.sequences
+            if entry.value.instruction_ids  # libtpu has empty ones for some bodies of fusions
         }
         module = self._module = self._make_module(proto)
         by_id = self._links.by_id
@@ -167,19 +163,15 @@ class ModuleReader:
         parts = parse_message("ModuleParts", self._data).computations
         for computation, data in zip(by_id.values(), parts, strict=True):
             if computation in seen:
-                calls[computation] = self._calls_of(computation)
+                calling = [found for found in computation.instructions if found.called_computations]
+                calling.sort(key=self._number_of.__getitem__)
+                calls[computation] = [instruction.called_computations for instruction in calling]
             else:
                 calls[computation] = self._unread_calls_of(computation) if _may_call(data) else []
         listed = {by_id[number]: calls[by_id[number]] for number in sorted(by_id)}
         for index, computation in enumerate(printed_order(listed)):
             computation.index = index
             self._module.computations.append(computation)
-
-    def _calls_of(self, computation: HloComputation) -> list[tuple[HloComputation, ...]]:
-        """The callees of every instruction of a body that has some, by the ids of the callers."""
-        calling = [found for found in computation.instructions if found.called_computations]
-        calling.sort(key=self._number_of.__getitem__)
-        return [instruction.called_computations for instruction in calling]
 
     def _unread_calls_of(self, computation: HloComputation) -> list[tuple[HloComputation, ...]]:
         """The same of a body that stays as it is."""
@@ -208,7 +200,6 @@ class ModuleReader:
         raise InputError(f"no computation is the entry: none is called `{visible(name)}`")
 
     def _in_order(self, computation: HloComputation) -> Iterable[tuple[Any, bytes]]:
-        """The heads of a body's instructions, and their messages."""
         head = _head_of(computation)
         sequence = self._sequence_of.get(head.id)
         if sequence is not None:
@@ -244,7 +235,6 @@ def _may_call(data: bytes) -> bool:
 
 
 def _header(proto: Any, shapes: Mapping[bytes, Shape]) -> Iterator[tuple[str, str]]:
-    """The attributes of the module, in the order they are printed."""
     aliases = [
         InputOutputAlias(
             ShapeIndex(alias.output_shape_index),

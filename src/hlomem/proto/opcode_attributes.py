@@ -1,14 +1,12 @@
-"""The attributes that only some opcodes have, as the texts XLA would print.
+"""The attributes of single opcodes as XLA prints them (`PrintExtraAttributesImpl`).
 
-In: the message of an instruction, and its operands. Out: names and texts in the order of XLA's
-printer. Mirrors `PrintExtraAttributesImpl` of the classes in `hlo/ir/hlo_instructions.cc`. Left
-out, because nothing about memory depends on them: literals of custom calls, groups of devices by
-axes of a mesh, configurations of infeeds, sparsity.
+Memory does not depend on literals of custom calls, groups of devices by axes of a mesh,
+configurations of infeeds, and sparsity, which are left out.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from hlomem.proto.names import (
     ALGORITHMS,
@@ -34,85 +32,75 @@ if TYPE_CHECKING:
 
 
 def own_attributes(proto: Any, operands: tuple[HloInstruction, ...]) -> Iterator[Item]:
-    """The attributes only its opcode has, in the order they are printed."""
     for make in _BY_OPCODE.get(proto.opcode, ()):
         yield from make(proto)
     if proto.opcode == "compare":
-        yield from _comparison(proto, operands)
+        yield "direction", proto.comparison_direction
+        kind = operands[0].shape.element_type.text if operands else ""
+        usual = {"p": "UNSIGNED", "u": "UNSIGNED", "s": "SIGNED"}.get(kind[:1], "FLOAT")
+        if proto.comparison_order == "TOTAL" and usual == "FLOAT":
+            yield "order", "TOTAL"
+        if proto.comparison_type and proto.comparison_type != usual:
+            yield "type", proto.comparison_type
 
 
 def _integers(numbers: Iterable[int]) -> str:
     return f"{{{','.join(map(str, numbers))}}}"
 
 
-def _comparison(proto: Any, operands: tuple[HloInstruction, ...]) -> Iterator[Item]:
-    yield "direction", proto.comparison_direction
-    kind = operands[0].shape.element_type.text if operands else ""
-    usual = {"p": "UNSIGNED", "u": "UNSIGNED", "s": "SIGNED"}.get(kind[:1], "FLOAT")
-    if proto.comparison_order == "TOTAL" and usual == "FLOAT":
-        yield "order", "TOTAL"
-    if proto.comparison_type and proto.comparison_type != usual:
-        yield "type", proto.comparison_type
+Make: TypeAlias = "Callable[[Any], Iterator[Item]]"
+"""From the message of an instruction to some of its attributes."""
 
 
-def _number(name: str, field: str = "") -> Callable[[Any], Iterator[Item]]:
+def _field(name: str, show: Callable[[Any], str], field: str = "") -> Make:
+    """One attribute, from the field of its name or another; left out where the text is empty."""
+
+    def make(proto: Any) -> Iterator[Item]:
+        if text := show(getattr(proto, field or name)):
+            yield name, text
+
+    return make
+
+
+def _number(name: str, field: str = "") -> Make:
     """A number that is always printed."""
-
-    def make(proto: Any) -> Iterator[Item]:
-        yield name, str(getattr(proto, field or name))
-
-    return make
+    return _field(name, str, field)
 
 
-def _epsilon(proto: Any) -> Iterator[Item]:
-    yield "epsilon", f"{proto.epsilon:g}"
-
-
-def _list(name: str, field: str = "") -> Callable[[Any], Iterator[Item]]:
+def _list(name: str, field: str = "") -> Make:
     """Numbers that are always printed."""
-
-    def make(proto: Any) -> Iterator[Item]:
-        yield name, _integers(getattr(proto, field or name))
-
-    return make
+    return _field(name, _integers, field)
 
 
-def _flag(name: str) -> Callable[[Any], Iterator[Item]]:
+def _flag(name: str) -> Make:
     """A flag that is printed where it is true."""
-
-    def make(proto: Any) -> Iterator[Item]:
-        if getattr(proto, name):
-            yield name, "true"
-
-    return make
+    return _field(name, lambda is_set: "true" if is_set else "")
 
 
-def _truth(name: str) -> Callable[[Any], Iterator[Item]]:
+def _truth(name: str) -> Make:
     """A flag that is printed in any case."""
-
-    def make(proto: Any) -> Iterator[Item]:
-        yield name, "true" if getattr(proto, name) else "false"
-
-    return make
+    return _field(name, lambda is_set: "true" if is_set else "false")
 
 
-def _count(name: str) -> Callable[[Any], Iterator[Item]]:
-    """A number that is printed unless it is 1; 0 was never set."""
-
-    def make(proto: Any) -> Iterator[Item]:
-        if getattr(proto, name) > 1:
-            yield name, str(getattr(proto, name))
-
-    return make
+def _above(least: int, name: str) -> Make:
+    """A number that is printed if it is larger."""
+    return _field(name, lambda number: str(number) if number > least else "")
 
 
-def _name(name: str, field: str, names: dict[int, str]) -> Callable[[Any], Iterator[Item]]:
+def _name(name: str, field: str, names: dict[int, str]) -> Make:
     """A choice by its name; the one that says nothing is left out."""
+    return _field(name, lambda number: name_of(names, number), field)
+
+
+def _numbers(field: str, *names: str) -> Make:
+    """Numbers and lists of a message, in their order; `?` marks lists left out where empty."""
 
     def make(proto: Any) -> Iterator[Item]:
-        found = name_of(names, getattr(proto, field))
-        if found:
-            yield name, found
+        for name in names:
+            found = getattr(getattr(proto, field), name.lstrip("?"))
+            if found or not name.startswith("?"):
+                text = str(found) if isinstance(found, int) else _integers(found)
+                yield name.lstrip("?").replace("dimensions", "dims"), text
 
     return make
 
@@ -127,14 +115,6 @@ def _aliasing(proto: Any) -> Iterator[Item]:
         yield "output_to_operand_aliasing", f"{{{', '.join(items)}}}"
 
 
-def _fusion_kind(proto: Any) -> Iterator[Item]:
-    yield "kind", proto.fusion_kind or "kLoop"
-
-
-def _custom_call_target(proto: Any) -> Iterator[Item]:
-    yield "custom_call_target", quote(proto.custom_call_target)
-
-
 def _layout_constraints(proto: Any) -> Iterator[Item]:
     if proto.constrain_layout:
         shapes = [make_shape(shape).text for shape in proto.operand_shapes_with_layout]
@@ -146,19 +126,9 @@ def _outfeed_shape(proto: Any) -> Iterator[Item]:
         yield "outfeed_shape", make_shape(proto.outfeed_shape).text
 
 
-def _async_thread(proto: Any) -> Iterator[Item]:
-    if proto.async_execution_thread not in ("", "main"):
-        yield "async_execution_thread", f'"{proto.async_execution_thread}"'
-
-
 def _prefetch_index(proto: Any) -> Iterator[Item]:
     if proto.HasField("cross_program_prefetch_index"):
         yield "cross_program_prefetch_index", str(proto.cross_program_prefetch_index)
-
-
-def _channel(proto: Any) -> Iterator[Item]:
-    if proto.channel_id > 0:
-        yield "channel_id", str(proto.channel_id)
 
 
 def _replica_groups(proto: Any) -> Iterator[Item]:
@@ -171,23 +141,9 @@ def _replica_groups(proto: Any) -> Iterator[Item]:
         yield "replica_groups", f"{{{','.join(groups)}}}"
 
 
-def _split_dimension(proto: Any) -> Iterator[Item]:
-    if proto.dimensions:
-        yield "dimensions", _integers(proto.dimensions)
-
-
 def _pairs(proto: Any) -> Iterator[Item]:
     pairs = [f"{{{pair.source},{pair.target}}}" for pair in proto.source_target_pairs]
     yield "source_target_pairs", f"{{{','.join(pairs)}}}"
-
-
-def _inferred_dimension(proto: Any) -> Iterator[Item]:
-    if proto.dimensions:
-        yield "inferred_dimension", str(proto.dimensions[0])
-
-
-def _iota_dimension(proto: Any) -> Iterator[Item]:
-    yield "iota_dimension", str(proto.dimensions[0] if proto.dimensions else 0)
 
 
 def _slice(proto: Any) -> Iterator[Item]:
@@ -211,41 +167,24 @@ def _padding(proto: Any) -> Iterator[Item]:
         yield "padding", "x".join(texts)
 
 
+_WINDOW: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
+    ("size", "", lambda dimension: str(dimension.size)),
+    ("stride", "1", lambda dimension: str(dimension.stride)),
+    ("pad", "0_0", lambda dimension: f"{dimension.padding_low}_{dimension.padding_high}"),
+    ("lhs_dilate", "1", lambda dimension: str(dimension.base_dilation)),
+    ("rhs_dilate", "1", lambda dimension: str(dimension.window_dilation)),
+    ("rhs_reversal", "0", lambda dimension: str(int(dimension.window_reversal))),
+)
+"""The parts of a window: name, usual text, and the text of a dimension."""
+
+
 def _window(proto: Any) -> Iterator[Item]:
-    """`window={size=2x2 stride=2x2}` (`window_util::ToString`)."""
+    """`window={size=2x2 stride=2x2}` (`window_util::ToString`); parts as usual are left out."""
     sizes = proto.window.dimensions
-    if not sizes:
-        return
-    columns: list[tuple[str, list[str], bool]] = [
-        ("size", [str(dimension.size) for dimension in sizes], True),
-        (
-            "stride",
-            [str(dimension.stride) for dimension in sizes],
-            any(dimension.stride != 1 for dimension in sizes),
-        ),
-        (
-            "pad",
-            [f"{dimension.padding_low}_{dimension.padding_high}" for dimension in sizes],
-            any(dimension.padding_low or dimension.padding_high for dimension in sizes),
-        ),
-        (
-            "lhs_dilate",
-            [str(dimension.base_dilation) for dimension in sizes],
-            any(dimension.base_dilation != 1 for dimension in sizes),
-        ),
-        (
-            "rhs_dilate",
-            [str(dimension.window_dilation) for dimension in sizes],
-            any(dimension.window_dilation != 1 for dimension in sizes),
-        ),
-        (
-            "rhs_reversal",
-            [str(int(dimension.window_reversal)) for dimension in sizes],
-            any(dimension.window_reversal for dimension in sizes),
-        ),
-    ]
-    shown = [f"{name}={'x'.join(texts)}" for name, texts, is_shown in columns if is_shown]
-    yield "window", f"{{{' '.join(shown)}}}"
+    columns = [(name, usual, [show(size) for size in sizes]) for name, usual, show in _WINDOW]
+    shown = [f"{name}={'x'.join(found)}" for name, usual, found in columns if {*found} - {usual}]
+    if shown:
+        yield "window", f"{{{' '.join(shown)}}}"
 
 
 _MAX_RANK = 64
@@ -279,14 +218,21 @@ def _labels(one: str, first: int, two: str, second: int, spatial: Iterable[int])
     return "".join(label_of.get(at, "?") for at in range(rank))
 
 
-def _dot(proto: Any) -> Iterator[Item]:
-    numbers = proto.dot_dimension_numbers
-    if numbers.lhs_batch_dimensions:
-        yield "lhs_batch_dims", _integers(numbers.lhs_batch_dimensions)
-    yield "lhs_contracting_dims", _integers(numbers.lhs_contracting_dimensions)
-    if numbers.rhs_batch_dimensions:
-        yield "rhs_batch_dims", _integers(numbers.rhs_batch_dimensions)
-    yield "rhs_contracting_dims", _integers(numbers.rhs_contracting_dimensions)
+_DOT = _numbers(
+    "dot_dimension_numbers",
+    *("?lhs_batch_dimensions", "lhs_contracting_dimensions"),
+    *("?rhs_batch_dimensions", "rhs_contracting_dimensions"),
+)
+_GATHER = _numbers(
+    "gather_dimension_numbers",
+    *("offset_dims", "collapsed_slice_dims", "start_index_map", "?operand_batching_dims"),
+    *("?start_indices_batching_dims", "index_vector_dim"),
+)
+_SCATTER = _numbers(
+    "scatter_dimension_numbers",
+    *("update_window_dims", "inserted_window_dims", "scatter_dims_to_operand_dims"),
+    *("?input_batching_dims", "?scatter_indices_batching_dims", "index_vector_dim"),
+)
 
 
 def _precision(proto: Any) -> Iterator[Item]:
@@ -298,30 +244,6 @@ def _precision(proto: Any) -> Iterator[Item]:
         yield "algorithm", name_of(ALGORITHMS, config.algorithm)
 
 
-def _gather(proto: Any) -> Iterator[Item]:
-    numbers = proto.gather_dimension_numbers
-    yield "offset_dims", _integers(numbers.offset_dims)
-    yield "collapsed_slice_dims", _integers(numbers.collapsed_slice_dims)
-    yield "start_index_map", _integers(numbers.start_index_map)
-    if numbers.operand_batching_dims:
-        yield "operand_batching_dims", _integers(numbers.operand_batching_dims)
-    if numbers.start_indices_batching_dims:
-        yield "start_indices_batching_dims", _integers(numbers.start_indices_batching_dims)
-    yield "index_vector_dim", str(numbers.index_vector_dim)
-
-
-def _scatter(proto: Any) -> Iterator[Item]:
-    numbers = proto.scatter_dimension_numbers
-    yield "update_window_dims", _integers(numbers.update_window_dims)
-    yield "inserted_window_dims", _integers(numbers.inserted_window_dims)
-    yield "scatter_dims_to_operand_dims", _integers(numbers.scatter_dims_to_operand_dims)
-    if numbers.input_batching_dims:
-        yield "input_batching_dims", _integers(numbers.input_batching_dims)
-    if numbers.scatter_indices_batching_dims:
-        yield "scatter_indices_batching_dims", _integers(numbers.scatter_indices_batching_dims)
-    yield "index_vector_dim", str(numbers.index_vector_dim)
-
-
 def _triangular_solve(proto: Any) -> Iterator[Item]:
     options = proto.triangular_solve_options
     for name in ("left_side", "lower", "unit_diagonal"):
@@ -331,44 +253,39 @@ def _triangular_solve(proto: Any) -> Iterator[Item]:
         yield "transpose_a", name_of(TRANSPOSES, options.transpose_a)
 
 
-def _cholesky(proto: Any) -> Iterator[Item]:
-    if proto.cholesky_options.lower:
-        yield "lower", "true"
-
-
-def _scan_is_associative(proto: Any) -> Iterator[Item]:
-    if proto.is_associative:
-        yield "is_associative", "true" if proto.is_associative == 1 else "false"
-
-
 _DIMENSIONS = _list("dimensions")
 _GLOBAL_IDS = _flag("use_global_device_ids")
-_COLLECTIVE = (_channel, _replica_groups, _flag("constrain_layout"))
+_CHANNEL = _above(0, "channel_id")
+_COLLECTIVE = (_CHANNEL, _replica_groups, _flag("constrain_layout"))
 _ALL_REDUCE = (*_COLLECTIVE, _GLOBAL_IDS)
 _ALL_GATHER = (*_COLLECTIVE, _DIMENSIONS, _GLOBAL_IDS)
-_PERMUTE = (_channel, _pairs)
-_SEND_OR_RECEIVE = (_channel, _flag("is_host_transfer"))
-_BATCH_NORM = (_epsilon, _number("feature_index"))
+_PERMUTE = (_CHANNEL, _pairs)
+_SEND_OR_RECEIVE = (_CHANNEL, _flag("is_host_transfer"))
+_IS_ASSOCIATIVE = _field("is_associative", lambda said: {0: "", 1: "true"}.get(said, "false"))
+_BATCH_NORM = (_field("epsilon", "{:g}".format), _number("feature_index"))
 _CONVOLUTION = (
     _window,
     _dimension_labels,
-    _count("feature_group_count"),
-    _count("batch_group_count"),
+    _above(1, "feature_group_count"),
+    _above(1, "batch_group_count"),
 )
 
-_BY_OPCODE: dict[str, tuple[Callable[[Any], Iterator[Item]], ...]] = {
+_BY_OPCODE: dict[str, tuple[Make, ...]] = {
     "all-gather": _ALL_GATHER,
     "all-gather-start": _ALL_GATHER,
     "all-reduce": _ALL_REDUCE,
     "all-reduce-start": _ALL_REDUCE,
-    "all-to-all": (*_COLLECTIVE, _split_dimension),
-    "async-start": (_async_thread, _aliasing),
+    "all-to-all": (*_COLLECTIVE, _field("dimensions", lambda of: _integers(of) if of else "")),
+    "async-start": (
+        _field("async_execution_thread", lambda of: "" if of in ("", "main") else f'"{of}"'),
+        _aliasing,
+    ),
     "async-update": (_aliasing,),
     "batch-norm-grad": _BATCH_NORM,
     "batch-norm-inference": _BATCH_NORM,
     "batch-norm-training": _BATCH_NORM,
     "broadcast": (_DIMENSIONS,),
-    "cholesky": (_cholesky,),
+    "cholesky": (_field("lower", lambda of: "true" if of.lower else "", "cholesky_options"),),
     "collective-broadcast": (*_COLLECTIVE, _truth("has_dynamic_root")),
     "collective-permute": _PERMUTE,
     "collective-permute-start": _PERMUTE,
@@ -380,21 +297,21 @@ _BY_OPCODE: dict[str, tuple[Callable[[Any], Iterator[Item]], ...]] = {
         *_CONVOLUTION,
         _precision,
         _name("padding_type", "padding_type", PADDING_TYPES),
-        _custom_call_target,
+        _field("custom_call_target", quote),
         _layout_constraints,
         _flag("custom_call_has_side_effect"),
         _aliasing,
         _name("schedule", "custom_call_schedule", SCHEDULES),
         _name("api_version", "custom_call_api_version", API_VERSIONS),
     ),
-    "dot": (_dot, _precision),
+    "dot": (_DOT, _precision),
     "dynamic-slice": (_list("dynamic_slice_sizes"),),
     "fft": (_name("fft_type", "fft_type", FFT_TYPES), _list("fft_length")),
-    "fusion": (_fusion_kind, _aliasing),
-    "gather": (_gather, _list("slice_sizes", "gather_slice_sizes"), _flag("indices_are_sorted")),
+    "fusion": (_field("kind", lambda kind: kind or "kLoop", "fusion_kind"), _aliasing),
+    "gather": (_GATHER, _list("slice_sizes", "gather_slice_sizes"), _flag("indices_are_sorted")),
     "get-dimension-size": (_DIMENSIONS,),
     "get-tuple-element": (_number("index", "tuple_index"),),
-    "iota": (_iota_dimension,),
+    "iota": (_field("iota_dimension", lambda of: str(of[0] if of else 0), "dimensions"),),
     "map": (_DIMENSIONS,),
     "outfeed": (_outfeed_shape,),
     "pad": (_padding,),
@@ -405,14 +322,14 @@ _BY_OPCODE: dict[str, tuple[Callable[[Any], Iterator[Item]], ...]] = {
     "reduce-precision": (_number("exponent_bits"), _number("mantissa_bits")),
     "reduce-scatter": (*_ALL_REDUCE, _DIMENSIONS),
     "reduce-window": (_window,),
-    "reshape": (_inferred_dimension,),
+    "reshape": (_field("inferred_dimension", lambda of: str(of[0]) if of else "", "dimensions"),),
     "reverse": (_DIMENSIONS,),
     "rng": (_name("distribution", "distribution", DISTRIBUTIONS),),
     "rng-bit-generator": (_name("algorithm", "rng_algorithm", RANDOM_ALGORITHMS),),
     "rng-get-and-update-state": (_number("delta"),),
-    "scaled-dot": (_dot, _precision),
-    "scan": (_DIMENSIONS, _number("num_carries"), _flag("is_reverse"), _scan_is_associative),
-    "scatter": (_scatter, _flag("indices_are_sorted"), _flag("unique_indices")),
+    "scaled-dot": (_DOT, _precision),
+    "scan": (_DIMENSIONS, _number("num_carries"), _flag("is_reverse"), _IS_ASSOCIATIVE),
+    "scatter": (_SCATTER, _flag("indices_are_sorted"), _flag("unique_indices")),
     "select-and-scatter": (_window,),
     "send": _SEND_OR_RECEIVE,
     "send-done": _SEND_OR_RECEIVE,

@@ -1,9 +1,7 @@
-"""The order in which XLA prints computations, which is not the order a proto has them in.
+"""The order in which XLA prints computations, callees first.
 
-In: a module's computations and what they call, in the order of its lists, which ids tell. Out: the
-computations, callees first, as a text has them. Mirrors `HloModule::MakeComputationPostOrder` with
-`dfs_postorder`, and `HloComputation::MakeEmbeddedComputationsList`, quirks included: what one
-instruction calls is marked as seen before any of it is entered.
+Mirrors `HloModule::MakeComputationPostOrder` and `MakeEmbeddedComputationsList`: the callees of an
+instruction are marked as seen before any of them is entered.
 """
 
 from __future__ import annotations
@@ -31,7 +29,6 @@ def printed_order(calls: Calls) -> list[HloComputation]:
 
 
 def _embedded(computation: HloComputation, calls: Calls) -> list[HloComputation]:
-    """The callees of a computation, direct or not, in post order."""
     seen: set[HloComputation] = set()
     order: list[HloComputation] = []
     stack: list[tuple[HloComputation, Iterator[tuple[HloComputation, ...]]]] = []

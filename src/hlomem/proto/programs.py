@@ -1,8 +1,4 @@
-"""The programs in a file that is no text: a proto, a profile, a cache entry, an executable.
-
-In: the bytes of a file, unpacked from gzip if they were. Out: the programs in them, each with its
-plan where the file has one. What the bytes are is told by the bytes, never by a name.
-"""
+"""The programs in a binary file, recognized by its bytes: proto, profile, cache or executable."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
-"""XLA's messages, as far as memory is concerned: a schema of our own, made when first used.
+"""The messages of `xla/service/hlo.proto` and `xla/xla_data.proto` as far as memory is concerned.
 
-In: bytes. Out: messages of protobuf's runtime. Names and numbers are those of
-`xla/service/hlo.proto` (HloProto, HloModuleProto, BufferAssignmentProto, …) and
-`xla/xla_data.proto` (ShapeProto, LayoutProto, OpMetadata, …). A field that is not here is kept by
-the runtime among a message's unknown fields, so that writing a message back loses nothing.
+The classes are made on first use. The runtime keeps fields that are not named here, so that writing
+a message back loses nothing.
 """
 
 from __future__ import annotations

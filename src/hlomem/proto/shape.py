@@ -1,8 +1,6 @@
-"""ShapeProto → `Shape` and back, with layouts, tiles and memory spaces.
+"""ShapeProto → `Shape` and back (`xla/shape.cc`, `xla/layout.cc`).
 
-Mirrors `Shape::FromProto` and `ToProto`, and those of `Layout`, of `xla/shape.cc` and
-`xla/layout.cc`.
-protobuf's runtime refuses messages nested more than a hundred deep, so recursion is bounded.
+Recursion is bounded: protobuf rejects messages nested more than a hundred deep.
 """
 
 from __future__ import annotations
@@ -30,7 +28,6 @@ _INT64_MIN = -(2**63)
 
 
 def make_shape(proto: Any) -> Shape:
-    """The shape of a message."""
     element_type = element_type_of(proto.element_type)
     if element_type in (ElementType.TUPLE, ElementType.BUFFER):
         elements = tuple([make_shape(element) for element in proto.tuple_shapes])
@@ -45,7 +42,6 @@ def make_shape(proto: Any) -> Shape:
 
 
 def fill_shape(proto: Any, shape: Shape) -> None:
-    """Let an empty message say what a shape is."""
     proto.element_type = NUMBER_OF_TYPE[shape.element_type]
     for element in shape.elements:
         fill_shape(proto.tuple_shapes.add(), element)
@@ -106,10 +102,8 @@ def _make_layout(proto: Any, rank: int) -> Layout:
         element_size_in_bits=proto.element_size_in_bits,
         memory_space=proto.memory_space,
         split_configs=tuple(
-            [
-                SplitConfig(split.dimension, tuple(split.split_indices))
-                for split in proto.split_configs
-            ]
+            SplitConfig(split.dimension, tuple(split.split_indices))
+            for split in proto.split_configs
         ),
         physical_shape=make_shape(proto.physical_shape)
         if proto.HasField("physical_shape")

@@ -1,7 +1,6 @@
-"""OpSharding and lists of devices → their texts.
+"""The texts of OpSharding and of lists of devices (`HloSharding::Print`, `ReplicaGroupsToString`).
 
-Mirrors `HloSharding::Print`, `IotaTileAssignment::Print` and `ReplicaGroupsToString` of `hlo/ir`.
-protobuf's runtime refuses messages nested more than a hundred deep, so recursion is bounded.
+Recursion is bounded: protobuf rejects messages nested more than a hundred deep.
 """
 
 from __future__ import annotations
@@ -41,17 +40,6 @@ def _format_one(proto: Any) -> str:
         return f"maximal device={device}"
     if proto.type != _OTHER:
         return _WORDS.get(proto.type, f"unknown_{proto.type}")
-    return _format_tiles(proto)
-
-
-def _format_origin(proto: Any) -> str:
-    """The origin of a sharding in the program."""
-    texts = [format_metadata(origin) or "{}" for origin in proto.metadata]
-    several = f"{{{', '.join(texts)}}}"
-    return f" metadata={texts[0] if len(texts) == 1 else several}" if texts else ""
-
-
-def _format_tiles(proto: Any) -> str:
     shape = f"[{_joined(proto.tile_assignment_dimensions)}]"
     if proto.iota_reshape_dims:
         text = f"devices={shape}<={_format_iota(proto)}"
@@ -63,6 +51,12 @@ def _format_tiles(proto: Any) -> str:
         words = [_WORDS.get(kind, f"unknown_{kind}") for kind in proto.last_tile_dims]
         text += f" last_tile_dims={{{', '.join(words)}}}"
     return text
+
+
+def _format_origin(proto: Any) -> str:
+    texts = [format_metadata(origin) or "{}" for origin in proto.metadata]
+    several = f"{{{', '.join(texts)}}}"
+    return f" metadata={texts[0] if len(texts) == 1 else several}" if texts else ""
 
 
 def format_iota(proto: Any) -> str:

@@ -15,10 +15,8 @@ def is_binary(data: bytes) -> bool:
 
 
 def is_compressed(data: bytes) -> bool:
-    """Whether bytes are zlib's or zstd's."""
     return data.startswith(ZSTD_MAGIC) or is_zlib(data)
 
 
 def is_zlib(data: bytes) -> bool:
-    """Whether bytes begin as zlib's do."""
     return data[:1] == bytes([_ZLIB_FIRST_BYTE]) and int.from_bytes(data[:2]) % 31 == 0

@@ -1,7 +1,4 @@
-"""Strings as XLA's printer writes them: in quotes, escaped, or as JSON that stands for itself.
-
-Mirrors `absl::CEscape` and `LexesAsJsonDict` of `xla/hlo/parser/hlo_lexer.cc`.
-"""
+"""Strings as XLA prints them: escaped (`absl::CEscape`), or as JSON (`LexesAsJsonDict`)."""
 
 from __future__ import annotations
 

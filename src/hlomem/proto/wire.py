@@ -1,8 +1,7 @@
 """The wire format of protocol buffers, read field by field without a schema.
 
-In: bytes. Out: numbers and values of the fields of one message; strings, bytes and messages come as
-ranges of the same bytes, so that nothing is copied before somebody wants it. What is not a message
-raises `WireError`, which is how `find` tells messages from other bytes.
+Strings, bytes and messages are ranges of the given bytes. `WireError` tells other bytes from a
+message.
 """
 
 from __future__ import annotations

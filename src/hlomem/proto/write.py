@@ -1,11 +1,7 @@
-"""A plan of ours → an HloProto: the program it was read from, and our BufferAssignmentProto.
+"""A plan of ours as an HloProto: its program and our BufferAssignmentProto.
 
-In: the stages of a plan. Out: bytes that XLA's own classes read. A program that was read from a
-proto is written as it was read, fields nobody here knows included; of one that was read from text
-jaxlib makes a proto, where it is there. Mirrors
-`BufferAssignment::ToProto` and `BufferAllocation::ToProto` of `service/buffer_assignment.cc`.
-Traces of the heap simulator and lists of peak buffers are not written: they are XLA's own
-account.
+A program that was read from a proto is written back; jaxlib makes one of a text. Mirrors
+`BufferAssignment::ToProto`, without heap traces and lists of peak buffers.
 """
 
 from __future__ import annotations
@@ -27,24 +23,37 @@ if TYPE_CHECKING:
     from hlomem.pipeline import Stages
 
 Ids = Mapping["HloInstruction", int]
-"""The ids of instructions in a proto."""
 _INSTEAD = "plan the .hlo.pb of the same compile"
 _PROGRAM, _PLAN = 1, 3
-"""The fields of an HloProto."""
+
+_SAME = ("index", "size", "color", "is_thread_local", "is_tuple", "is_constant", "maybe_live_out")
+"""Fields of an allocation that its message has, too."""
 
 
 def encode_plan(stages: Stages) -> bytes:
-    """The HloProto of a plan."""
     stages.check_written()
     encoded, ids = _program_of(stages.module)
     plan = message_types()["BufferAssignment"]()
-    _fill(plan, stages, ids)
+    placed = {
+        value: place
+        for allocation in stages.assignment.allocations
+        for value, place in allocation.slices.items()
+    }
+    for value in sorted(placed, key=lambda value: value.id):
+        buffer = plan.logical_buffers.add(id=value.id, size=placed[value].size)
+        buffer.color = stages.colors[value]
+        _locate(buffer.defined_at, value, ids)
+        for other in stages.aliasing.buffer_of[value].values:
+            if other is not value:
+                alias = plan.buffer_aliases.add(source_buffer_id=value.id)
+                _locate(alias.location, other, ids)
+    for allocation in stages.assignment.allocations:
+        _fill_allocation(plan.buffer_allocations.add(), allocation)
     data: bytes = plan.SerializeToString(deterministic=True)
     return b"".join([*_field(_PROGRAM, encoded), *_field(_PLAN, data)])
 
 
 def _program_of(module: HloModule) -> tuple[bytes, Ids]:
-    """The HloModuleProto of a program, and the ids its instructions have there."""
     if module.creation is not None:
         return module.creation.encoded, module.creation.instructions
     encoded = _encode_text(module)
@@ -90,27 +99,7 @@ def _encode_text(module: HloModule) -> bytes:
 
 
 def _field(number: int, data: bytes) -> tuple[bytes, bytes, bytes]:
-    """A message as a field of another."""
     return encode_varint(number << 3 | BYTES), encode_varint(len(data)), data
-
-
-def _fill(proto: Any, stages: Stages, ids: Ids) -> None:
-    """The message of a plan: buffers by id, then what lies with them, then allocations."""
-    placed = {
-        value: place
-        for allocation in stages.assignment.allocations
-        for value, place in allocation.slices.items()
-    }
-    for value in sorted(placed, key=lambda value: value.id):
-        buffer = proto.logical_buffers.add(id=value.id, size=placed[value].size)
-        buffer.color = stages.colors[value]
-        _locate(buffer.defined_at, value, ids)
-        for other in stages.aliasing.buffer_of[value].values:
-            if other is not value:
-                alias = proto.buffer_aliases.add(source_buffer_id=value.id)
-                _locate(alias.location, other, ids)
-    for allocation in stages.assignment.allocations:
-        _fill_allocation(proto.buffer_allocations.add(), allocation)
 
 
 def _locate(proto: Any, value: HloValue, ids: Ids) -> None:
@@ -119,13 +108,8 @@ def _locate(proto: Any, value: HloValue, ids: Ids) -> None:
 
 
 def _fill_allocation(proto: Any, allocation: BufferAllocation) -> None:
-    proto.index = allocation.index
-    proto.size = allocation.size
-    proto.is_thread_local = allocation.is_thread_local
-    proto.is_tuple = allocation.is_tuple
-    proto.color = allocation.color
-    proto.is_constant = allocation.is_constant
-    proto.maybe_live_out = allocation.maybe_live_out
+    for name in _SAME:
+        setattr(proto, name, getattr(allocation, name))
     if allocation.parameter is not None:
         number, index, is_aliased = allocation.parameter
         proto.is_entry_computation_parameter = True

@@ -1,8 +1,4 @@
-"""A dump's values → the dataflow stage of a plan.
-
-Ids, positions and uses are the dump's: they depend on XLA's lists and on the bodies of fusions,
-which a dump does not show.
-"""
+"""A dump's values as the dataflow stage of a plan, with its ids, positions and uses."""
 
 from __future__ import annotations
 
@@ -28,7 +24,6 @@ Instructions = dict[str, "HloInstruction"]
 def recorded_dataflow(
     values: Sequence[UsedValue], call_graph: CallGraph, order: ListOrder
 ) -> Dataflow:
-    """The values of a rebuilt module."""
     by_name = {instruction.name: instruction for instruction in order.instructions}
     sets: dict[HloInstruction, InstructionValueSet] = {
         instruction: [()] * instruction.shape.parts.count for instruction in order.instructions

@@ -1,9 +1,6 @@
-"""Names for the computations inside operations.
+"""Names for the computations inside operations, which a dump does not show.
 
-A dump shows their instructions, but not their names, nor callers inside fusions. Names are matched
-by the parameter types that a caller demands; XLA numbers values and names computations in creation
-order, which decides among several that fit. Callees of such computations are found by the values
-they return.
+Types of parameters and the creation order of values decide; callees are found by their results.
 """
 
 from __future__ import annotations
@@ -99,10 +96,7 @@ def _references(drafts: Mapping[str, Draft], known: set[str]) -> Iterator[tuple[
 
 
 def _fits(computation: Computation, caller: Draft, joined: JoinedDump, shapes: Shapes) -> bool:
-    """Whether a computation takes two of every type in the caller's result, as reducers do.
-
-    A mapped one takes an element of each operand, one of a custom call the operands themselves.
-    """
+    """Whether a computation takes the types that its caller demands, two of each for a reducer."""
     assert caller.line is not None
     printed = [joined.printed[name] for name in computation.instructions if name in joined.printed]
     numbered = [line for line in printed if line.number is not None]

@@ -1,9 +1,4 @@
-"""Bodies for fusions, which a dump does not show, as far as planning needs them.
-
-Planning needs the operands that a fusion may or must overwrite: those that a result overwrites in
-the dump. The body has one opaque operation for each part of the result, and elementwise operations
-between a part and the operands it may overwrite.
-"""
+"""Bodies for fusions: opaque operations that overwrite the same operands as in the dump."""
 
 from __future__ import annotations
 
@@ -27,15 +22,12 @@ _OPAQUE = 'custom_call_target="opaque"'
 
 
 class Sharing(NamedTuple):
-    """A part of a fusion's result that overwrites a part of an operand."""
-
     output_index: ShapeIndex
     operand: int
     operand_index: ShapeIndex
 
 
 def find_sharing(fusion: str, joined: JoinedDump) -> list[Sharing]:
-    """The results that overwrite a fusion's operands."""
     own = [joined.used_by_id[value_id] for ids in joined.held[fusion].values() for value_id in ids]
     return [
         Sharing(value.index or (), read.operand, read.shape_index or ())
@@ -87,7 +79,6 @@ def find_in_place(joined: JoinedDump) -> set[str]:
 
 
 def _not_overwritten(joined: JoinedDump, several: set[PlacedValue]) -> Iterator[PlacedValue]:
-    """Values that their last user could have overwritten, but did not."""
     for name, line in joined.printed.items():
         reads = joined.reads.get(name, ())
         if line.opcode not in ELEMENTWISE or line.opcode == "copy" or len(reads) != 1:
@@ -132,7 +123,6 @@ def write_body(
     *,
     is_in_place: bool,
 ) -> str:
-    """The text of a body that calls the computations `called`."""
     body = _Body(name, operand_shapes, is_in_place=is_in_place)
     if called:
         names = ", ".join(f"%{callee}" for callee in called)
@@ -158,7 +148,6 @@ class _Body:
         return name
 
     def add_result(self, shape: Shape, index: ShapeIndex, sharing: Sequence[Sharing]) -> str:
-        """A part of the result with its elements."""
         if shape.is_tuple:
             elements = [
                 self.add_result(element, (*index, number), sharing)
@@ -178,7 +167,6 @@ class _Body:
         return result
 
     def _take(self, sharing: Sharing) -> str:
-        """The part of an operand that is overwritten."""
         operand, shape = self._parameters[sharing.operand], self._shapes[sharing.operand]
         for number in sharing.operand_index:
             shape = shape.elements[number]

@@ -1,8 +1,6 @@
 """XLA's order of computations, which breaks ties between buffers and is not in the text.
 
-Up to jaxlib 0.5.0 it is the order of ids, since then the creation order of calling instructions.
-That of scheduled ones follows from their names, that of callees in fusions only from the order of
-thread-local allocations.
+Up to jaxlib 0.5.0 it is that of ids, since then that of the creation of calls.
 """
 
 from __future__ import annotations
@@ -25,7 +23,6 @@ if TYPE_CHECKING:
 
 
 def lists_by_id(options: Options) -> bool:
-    """Whether the order of computations is that of the ids in them."""
     return not (options.sorts_computations_incrementally or options.sorts_computations_by_content)
 
 

@@ -17,13 +17,10 @@ from hlomem.view.shapes import parse_shape_or_none
 if TYPE_CHECKING:
     from hlomem.hlo.ir import HloModule
     from hlomem.machines.options import Options
-    from hlomem.view.computations import CallNest
     from hlomem.view.joined import JoinedDump
 
 
 class Rebuilt(NamedTuple):
-    """The program of a dump."""
-
     module: HloModule
     notes: tuple[str, ...]
     """Assumptions made for missing facts."""
@@ -43,19 +40,15 @@ def require_parts(joined: JoinedDump) -> None:
             raise InputError(f"not an instruction: `{visible(text[:80])}`")
 
 
-def _require_rebuildable(nest: CallNest) -> None:
+def rebuild(joined: JoinedDump, options: Options) -> Rebuilt:
+    """The program of a dump; `options` are those of its release."""
+    nest = find_computations(joined, _entry_name(joined))
     if nest.problems:
         raise InputError(nest.problems[0])
     for name, draft in nest.drafts.items():
         if draft.opcode.endswith("-update") and not draft.is_async:
             problem = f"`{name}` updates an asynchronous operation, which cannot be rebuilt"
             raise InputError(f"{problem}: plan the module instead")
-
-
-def rebuild(joined: JoinedDump, options: Options) -> Rebuilt:
-    """The program of a dump; `options` are those of its release."""
-    nest = find_computations(joined, _entry_name(joined))
-    _require_rebuildable(nest)
     take_printed_shapes(joined, nest.drafts)
     take_names(joined, nest.computations, nest.drafts)
     embedded = embedded_computations(joined, nest)

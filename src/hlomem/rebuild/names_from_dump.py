@@ -1,7 +1,4 @@
-"""The get-tuple-elements that XLA's compact text omits, named and ordered as in a dump.
-
-Compact text (`HloPrintOptions::print_compact_gte`) has `%fusion#1` instead of an instruction.
-"""
+"""The get-tuple-elements that compact text (`%fusion#1`) omits, named and ordered as in a dump."""
 
 from __future__ import annotations
 
@@ -29,10 +26,7 @@ def unnamed_elements(module: HloModule) -> list[HloInstruction]:
 
 
 def expand(module: HloModule, dump: Dump) -> HloModule:
-    """The module with explicit get-tuple-elements, named and ordered as in a dump of it.
-
-    Unchanged if its text is explicit, or the dump has no values or sequence.
-    """
+    """The module with explicit get-tuple-elements as in a dump of it, if its text is compact."""
     if not unnamed_elements(module) or dump.live_ranges is None or dump.values is None:
         return module
     time_of = {name: time for time, name in enumerate(dump.live_ranges.sequence)}

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 
 class Shapes:
-    """The shapes of instructions, printed or inferred."""
-
     def __init__(self, joined: JoinedDump, drafts: dict[str, Draft]) -> None:
         self._joined = joined
         self._drafts = drafts
@@ -67,7 +65,6 @@ class Shapes:
 
 
 def _shape_told_by(user: Draft, number: int) -> Shape | None:
-    """The shape of an operand, if the result contains it."""
     if user.shape is None or not user.shape.is_tuple:
         return None
     if user.opcode == "tuple":
@@ -93,7 +90,6 @@ def _shape_kept_by(user: Draft, number: int) -> Shape | None:
 
 
 def _are_alike(one: Shape | None, other: Shape) -> TypeGuard[Shape]:
-    """Whether two arrays have as many elements of one type."""
     return (
         one is not None
         and one.is_array

@@ -1,7 +1,6 @@
 """Names of calls and callees that only the stack trace of the peak shows.
 
-A path of the trace alternates between callers and callees, from the entry computation to an
-instruction. A path that matches all known names on the way to a value supplies the unknown ones.
+A path that matches all known names on the way to a value supplies the unknown ones.
 """
 
 from __future__ import annotations
@@ -43,10 +42,7 @@ def take_names(joined: JoinedDump, in_flow: list[Computation], drafts: dict[str,
 
 
 def _agreeing(path: list[str], known: list[list[str] | None], taken: set[str]) -> list[str]:
-    """The names of a path, one for each entry of `known`; empty if one of them differs.
-
-    An unknown name must not be that of another computation. A name may be several on the path.
-    """
+    """The names of a path, one for each entry of `known`; empty if one differs or is taken."""
     names: list[str] = []
     position = 0
     for number, parts in enumerate(known):
@@ -61,7 +57,6 @@ def _agreeing(path: list[str], known: list[list[str] | None], taken: set[str]) -
 
 
 def _paths(trace: StackTrace) -> list[list[str]]:
-    """The names on the path to every node."""
     paths: list[list[str]] = []
     way: list[str] = []
     for node in trace.nodes:

@@ -1,7 +1,6 @@
 """Drafts and computations → HLO text, callees before callers.
 
-Parameters are numbered by the operands whose values they hold. Roots are found by shape and values:
-a tuple that uses its operands is a root, otherwise the root is an unread instruction.
+Values number the parameters; a tuple that uses its operands, or an unread value, is the root.
 """
 
 from __future__ import annotations
@@ -32,8 +31,6 @@ _CALLS = re.compile(r", (?:calls|to_apply)=%?[\w.\-]+", re.ASCII)
 
 
 class ModuleWriter:
-    """Writes one module."""
-
     def __init__(
         self,
         joined: JoinedDump,
@@ -73,7 +70,6 @@ class ModuleWriter:
         return "\n\n".join([header, *self._texts.values()]) + "\n"
 
     def _rank(self, name: str) -> int:
-        """The first id in a computation, or in its callees."""
         computation = self._by_name.get(name)
         if computation is None:
             return -1
@@ -102,7 +98,6 @@ class ModuleWriter:
         return f", input_output_alias={{ {', '.join(pairs)} }}" if pairs else ""
 
     def notes(self) -> Iterator[str]:
-        """The assumptions of the text."""
         if self._sharing:
             seen = sum(map(bool, self._sharing.values()))
             yield (
@@ -144,7 +139,6 @@ class ModuleWriter:
         return f', execution_thread="{thread}"' if thread else ""
 
     def _calls(self, computation: Computation) -> list[tuple[Draft, str]]:
-        """The calling instructions and their callees, in XLA's order."""
         calls = []
         for name in computation.instructions:
             draft = self._drafts[name]
@@ -157,7 +151,6 @@ class ModuleWriter:
         return calls
 
     def _write_hidden(self, draft: Draft, callee: str) -> None:
-        """Write a computation that the dump does not show."""
         if draft.line is None or draft.is_async:
             return
         if draft.opcode != "fusion":
@@ -180,7 +173,6 @@ class ModuleWriter:
     # Parameters and roots.
 
     def _number_parameters(self) -> None:
-        """Set the numbers and shapes of parameters that are not printed."""
         for computation in self._by_name.values():
             members = [self._drafts[name] for name in computation.instructions]
             unknown = [member for member in members if member.opcode == "parameter"]
@@ -277,7 +269,6 @@ class ModuleWriter:
 
 
 def _arguments(caller: Draft, callee: str) -> list[str]:
-    """The operands that are bound to a callee's parameters."""
     if caller.opcode == "conditional":
         return [caller.operands[1 + caller.callees.index(callee)]]
     if caller.is_async:

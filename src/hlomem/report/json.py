@@ -27,7 +27,6 @@ def encode_dump(dump: Dump) -> bytes:
 
 
 def dump_content(dump: Dump) -> dict[str, Any]:
-    """All records of a dump, and its overview."""
     return {
         "kind": "dump",
         "name": dump.name,
@@ -58,11 +57,7 @@ def encode(content: dict[str, Any]) -> bytes:
         encoded = json.dumps(msgspec.to_builtins(content)).encode()
     if encoded.isascii() and b"\x7f" not in encoded:
         return encoded
-    return re.sub(INVISIBLE, _escape, encoded.decode()).encode()
-
-
-def _escape(match: re.Match[str]) -> str:
-    return f"\\u{ord(match.group()):04x}"
+    return re.sub(INVISIBLE, lambda found: f"\\u{ord(found[0]):04x}", encoded.decode()).encode()
 
 
 def _decodable(value: Any) -> Any:

@@ -1,8 +1,7 @@
 """The registry of reports on one memory space.
 
-A report `padding` is `build_padding` and `hint_of` in `report/data/padding.py`, and `draw_padding`
-in `report/screens/padding_text.py`, imported on demand. A row below makes it a command, a part of
-`summary` and subject to the tools' checks.
+A report `padding` is `build_padding` and `hint_of` in `data/padding.py`, and `draw_padding` in
+`screens/padding_text.py`, imported on demand; its row makes it a command and a part of `summary`.
 """
 
 from __future__ import annotations
@@ -27,13 +26,11 @@ class Report(NamedTuple):
 
     @property
     def build(self) -> Callable[[MemoryView, Space], Record]:
-        """From a memory space to plain data."""
         build: Callable[[MemoryView, Space], Record] = getattr(self._data, f"build_{self.name}")
         return build
 
     @property
     def draw(self) -> Callable[[Any, int], list[Line]]:
-        """From that data and a width to lines."""
         screen = import_module(f"hlomem.report.screens.{self.name}_text")
         draw: Callable[[Any, int], list[Line]] = getattr(screen, f"draw_{self.name}")
         return draw

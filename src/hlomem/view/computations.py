@@ -1,8 +1,7 @@
 """The computations of a dump: their instructions and their callers.
 
-XLA prints the flattened schedule, in which callees precede their caller. Read backwards it nests:
-after a caller come its callees, the last one first. Instructions of one computation are recognized
-by operands, and by ids, which are contiguous within a computation.
+In XLA's flattened schedule callees precede their caller: read backwards, it nests. Operands tell
+the instructions of one computation, and so do ids, which are contiguous in it.
 """
 
 from __future__ import annotations
@@ -32,25 +31,19 @@ class Computation(Struct, eq=False):
 
 
 class CallNest(NamedTuple):
-    """The computations of a dump's program."""
-
     computations: list[Computation]
     """The scheduled computations, the entry first."""
     drafts: dict[str, Draft]
-    """Every instruction, by name."""
     families: DisjointSets[str]
     """Instructions known to be of one computation."""
     problems: tuple[str, ...]
-    """Contradictions in the dump."""
 
     def is_parameter(self, name: str) -> bool:
-        """Whether an instruction is a parameter; one without a draft is not."""
         draft = self.drafts.get(name)
         return draft is not None and draft.opcode == "parameter"
 
 
 def find_computations(joined: JoinedDump, entry_name: str = "main") -> CallNest:
-    """Group the instructions of a dump into computations, and find their callers."""
     families = DisjointSets[str]()
     problems: list[str] = []
     operands = find_operands(joined, families, problems)
@@ -90,7 +83,6 @@ class _Frame(Struct, eq=False):
 def _unflatten(
     joined: JoinedDump, families: DisjointSets[str], drafts: Mapping[str, Draft], entry_name: str
 ) -> list[Computation]:
-    """Split the flattened schedule into computations."""
     sequence = joined.sequence
     if not sequence:
         return [Computation(entry_name)]

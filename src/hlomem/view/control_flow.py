@@ -34,8 +34,6 @@ class Loop(Struct, frozen=True):
 
 
 class Branch(Struct, frozen=True):
-    """One branch of a conditional: its steps and its root."""
-
     start: Step
     end: Step
     """One past the last step."""
@@ -43,13 +41,10 @@ class Branch(Struct, frozen=True):
 
 
 class Conditional(Struct, frozen=True):
-    """A conditional and its branches in order."""
-
     instruction: str
     branches: tuple[Branch, ...]
 
     def branch_at(self, moment: Step) -> int | None:
-        """The number of the branch that runs at a step."""
         for number, branch in enumerate(self.branches):
             if branch.start <= moment < branch.end:
                 return number
@@ -57,15 +52,12 @@ class Conditional(Struct, frozen=True):
 
 
 class Structure(Struct, frozen=True):
-    """The known control flow of a program."""
-
     loops: tuple[Loop, ...] = ()
     conditionals: tuple[Conditional, ...] = ()
     unknown: tuple[str, ...] = ()
     """Loops and conditionals whose parts were not found."""
 
     def are_exclusive(self, one: Step, two: Step) -> bool:
-        """Whether two steps are in different branches of one conditional."""
         for conditional in self.conditionals:
             branches = {conditional.branch_at(one), conditional.branch_at(two)}
             if None not in branches and len(branches) > 1:
@@ -74,7 +66,6 @@ class Structure(Struct, frozen=True):
 
 
 def find_structure(joined: JoinedDump) -> Structure:
-    """The loops and conditionals of a dump."""
     opcodes = joined.names_of_opcode
     branching = {*opcodes.get("while", ()), *opcodes.get("conditional", ())}
     callers = [name for name in joined.time_of if name in branching]
@@ -125,5 +116,4 @@ def _root(joined: JoinedDump, computation: Computation) -> str | None:
 
 
 def _shapes(joined: JoinedDump, name: str) -> set[str]:
-    """The shapes of the values at the top of an instruction's result."""
     return {placed.value.shape for placed in joined.values_at.get((name, ()), ())}

@@ -1,7 +1,6 @@
 """The opcode and callees of every instruction of a dump, also of unprinted ones.
 
-The opcode of an unprinted instruction follows from the values it holds: a bitcast forwards those of
-its operand, a get-tuple-element those of one element, and other values come from a call.
+The values an unprinted one holds tell: all of its operand's, those of one element, or others.
 """
 
 from __future__ import annotations
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
 
 
 class Draft(Struct, eq=False):
-    """An instruction of a dump's program."""
-
     name: str
     opcode: Opcode
     operands: list[str]
@@ -40,12 +37,10 @@ class Draft(Struct, eq=False):
 
     @property
     def is_async(self) -> bool:
-        """Whether it is a start or update of an asynchronous computation."""
         return self.runner is not None
 
 
 def draft_instructions(joined: JoinedDump, operands: dict[str, list[str]]) -> dict[str, Draft]:
-    """Opcodes and callees of all instructions."""
     drafts: dict[str, Draft] = {}
     for name in sorted(operands, key=lambda operand: joined.time_of.get(operand, -1)):
         line = joined.printed.get(name)
@@ -129,13 +124,8 @@ def _callees_in_order(line: PrintedInstruction) -> list[str]:
 
 
 _IN_ORDER = (
-    "condition",
-    "body",
-    "branch_computations",
-    "true_computation",
-    "false_computation",
-    "to_apply",
-    "calls",
+    *("condition", "body", "branch_computations", "true_computation", "false_computation"),
+    *("to_apply", "calls"),
 )
 
 
@@ -173,10 +163,7 @@ def _draft_of_one(
 
 
 def _is_started(held: Parts) -> bool:
-    """Whether a tuple has the form of an async-start: a tuple of operands, a result, a context.
-
-    A loop may carry such a tuple from one iteration to the next.
-    """
+    """Whether a tuple has the form of an async-start: operands, a result, a context."""
     elements = {index[0] for index in held if index}
     return elements == {0, 1, 2} and (0, 0) in held
 
@@ -191,7 +178,6 @@ def _element_held(held: Parts, operand_held: Parts) -> int | None:
 
 
 def _reads_only(element: int, reads: list[Read]) -> bool:
-    """Whether only one element is read below the top."""
     return all(
         read.shape_index is not None and read.shape_index[:1] in ((), (element,)) for read in reads
     )

@@ -1,8 +1,6 @@
 """Families of values that must share one slice: XLA's HloBuffers, found in a dump.
 
-A family holds a loop's operand, the parameters of condition and body, the body's result and the
-loop's own (`HloAliasAnalysis: ComputeWhileAliasedBuffers`); the results of a conditional and its
-branches; an operand and the output declared to alias it.
+Loops, conditionals and declared aliases join values (`HloAliasAnalysis`).
 """
 
 from __future__ import annotations
@@ -31,11 +29,9 @@ class AliasClasses:
         self.reason: dict[PlacedValue, str] = {}
 
     def head(self, placed: PlacedValue) -> PlacedValue:
-        """The representative of a value's family."""
         return self._sets.find(placed)
 
     def join(self, values: Iterable[PlacedValue], reason: str) -> None:
-        """Merge the families of these values."""
         first: PlacedValue | None = None
         for placed in values:
             self.reason.setdefault(placed, reason)
@@ -47,13 +43,11 @@ class AliasClasses:
         return self._sets.are_together(one, two)
 
     def members(self, values: Iterable[PlacedValue]) -> dict[PlacedValue, list[PlacedValue]]:
-        """The families with several of these values."""
         found = self._sets.groups(placed for placed in values if placed in self.reason)
         return {head: family for head, family in found.items() if len(family) > 1}
 
 
 def find_alias_classes(joined: JoinedDump, structure: Structure) -> AliasClasses:
-    """The families of a dump."""
     families = AliasClasses()
     for loop in structure.loops:
         _join_loop(joined, loop, families)
@@ -84,7 +78,6 @@ def _join_loop(joined: JoinedDump, loop: Loop, families: AliasClasses) -> None:
 
 
 def _join_in_place(joined: JoinedDump, name: str, families: AliasClasses) -> None:
-    """Join a result with the operand that it declares to alias, or updates."""
     printed = joined.printed[name]
     for output, operand, inside in printed.operand_pairs:
         read = joined.read_by.get((name, operand), ())

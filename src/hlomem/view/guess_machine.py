@@ -1,8 +1,6 @@
-"""The machine of a dump or module: given, or inferred with a reason.
+"""The machine of a dump or module: given, or inferred with a reason from marks in its text.
 
-Both are searched for the marks in `hlomem.machines` (tiles, operation queues, library calls). Chips
-are told apart by sizes of values in a dump, by marks in a module; if several remain, plans do not
-depend on the choice.
+Sizes of values tell the chip of a dump, marks that of a module.
 """
 
 from __future__ import annotations
@@ -43,8 +41,6 @@ _PRINTED_BY_XLA = "entry_computation_layout="
 
 
 class MachineGuess(Struct, frozen=True):
-    """A machine and the reason for it."""
-
     machine: Machine
     reason: str
     """Empty if it was given."""
@@ -53,8 +49,6 @@ class MachineGuess(Struct, frozen=True):
 
 
 class MachineCandidates(Struct, frozen=True):
-    """The possible machines of a program, and the reason."""
-
     machines: tuple[Machine, ...]
     reason: str
     """Empty if the platform is unknown."""
@@ -83,7 +77,6 @@ def unpadded_size_of(text: str) -> int | None:
 
 
 def choose_machine(joined: JoinedDump, given: Machine | None) -> MachineGuess:
-    """The machine of a plan."""
     if given is not None:
         return MachineGuess(_as_of_era(given, joined), "")
     fitting = guess_for_dump(joined)
@@ -96,7 +89,6 @@ def choose_machine(joined: JoinedDump, given: Machine | None) -> MachineGuess:
 
 
 def guess_for_dump(joined: JoinedDump) -> MachineCandidates:
-    """The possible machines of a plan: those whose sizes fit best."""
     platform, reason = platform_of_dump(joined.dump)
     machines = machines_of(platform)
     if len(machines) == 1:
@@ -107,10 +99,7 @@ def guess_for_dump(joined: JoinedDump) -> MachineCandidates:
 
 
 def platform_of_dump(dump: Dump) -> tuple[str, str]:
-    """The platform of a dump and the reason.
-
-    Without a mark in the dump, XLA's file name decides, then the program next to it.
-    """
+    """The platform by a mark, XLA's file name, or the program next to a dump; and the reason."""
     always, _ = _marking_platforms()
     values = dump.values.values[-_LAST_VALUES:] if dump.values else ()
     last = "\n".join([value.instruction[:_VALUE_PIECE] for value in values])
@@ -134,7 +123,6 @@ def platform_of_names(dump: Dump) -> str | None:
 
 
 def _printed_text(dump: Dump) -> str:
-    """The shapes and instructions of a dump."""
     allocations = dump.assignment.allocations if dump.assignment else ()
     shapes = {value.shape for allocation in allocations for value in allocation.values}
     values = dump.values.values if dump.values else ()
@@ -151,11 +139,7 @@ def _program_text(dump: Dump) -> str:
 
 
 def _find_mark(whole: Callable[[], str], part: str) -> tuple[str, str] | None:
-    """The platform whose mark is in a text, and the surest mark as a reason.
-
-    No compiler leaves marks of two platforms, and most leave many, so a part of the text usually
-    determines the platform.
-    """
+    """The platform whose mark is in a text, usually in a part of it, and the mark as a reason."""
     platforms = [platform for kind in _marking_platforms() for platform in kind]
     likely = next(
         (
@@ -276,7 +260,6 @@ def _platform_of_name(file: str) -> tuple[str, str] | None:
 def _chips_of_module(
     module: HloModule, file: str, machines: tuple[Machine, ...], reason: str
 ) -> MachineCandidates:
-    """The possible chips of a module."""
     words = set(re.split(r"[^a-z0-9]+", file.lower()))
     named = [machine for machine in machines if machine.chip_name and machine.chip_name in words]
     if len(named) == 1:

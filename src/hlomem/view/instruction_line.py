@@ -1,9 +1,4 @@
-"""The parts of an instruction's printed line, found on demand.
-
-    %name = shape opcode(operands), attribute=value, metadata={op_name="…"}
-
-Whole modules are read by `hlomem.hlo.text`, which is stricter and faster.
-"""
+"""The parts of a printed instruction, found on demand; `hlomem.hlo.text` reads whole modules."""
 
 from __future__ import annotations
 
@@ -42,10 +37,7 @@ _TARGET = lazy_pattern(r'custom_call_target="([^"]*)"')
 
 
 class PrintedInstruction(Struct, eq=False, dict=True):
-    """One printed instruction."""
-
     text: str
-    """The whole line."""
     name: str
     shape_text: str
     """Empty if the line omits it."""
@@ -60,7 +52,6 @@ class PrintedInstruction(Struct, eq=False, dict=True):
 
     @cached_property
     def operands(self) -> tuple[str, ...]:
-        """The names of its operands."""
         if self.opcode in PAYLOAD_OPCODES:
             return ()
         return tuple(_OPERAND.findall(self.text, self.start, self._end))
@@ -74,7 +65,6 @@ class PrintedInstruction(Struct, eq=False, dict=True):
 
     @property
     def inner(self) -> str:
-        """The text between the parentheses."""
         return self.text[self.start : self._end]
 
     @property
@@ -85,7 +75,6 @@ class PrintedInstruction(Struct, eq=False, dict=True):
 
     @property
     def tail(self) -> str:
-        """The attributes."""
         return self.text[self._end + 1 :]
 
     @cached_property
@@ -94,12 +83,10 @@ class PrintedInstruction(Struct, eq=False, dict=True):
 
     @cached_property
     def metadata(self) -> Metadata:
-        """Its origin in the program."""
         return read_metadata(self.tail)
 
     @cached_property
     def op_name(self) -> str:
-        """The `op_name` of the metadata, if any."""
         return self.find_op_name()
 
     def find_op_name(self) -> str:
@@ -109,7 +96,6 @@ class PrintedInstruction(Struct, eq=False, dict=True):
 
     @property
     def callees(self) -> dict[str, list[str]]:
-        """The computations it calls, by attribute."""
         return {
             attribute: NAME_IN_TEXT.findall(names or name)
             for attribute, names, name in CALL_IN_TEXT.findall(self.tail)
@@ -117,7 +103,6 @@ class PrintedInstruction(Struct, eq=False, dict=True):
 
     @property
     def target(self) -> str:
-        """The target of a custom call."""
         found = _TARGET.search(self.tail)
         return found[1] if found else ""
 

@@ -1,7 +1,4 @@
-"""A dump's files joined by value and by instruction.
-
-Live ranges are found by instruction and index, uses by id. The contents of missing files are empty.
-"""
+"""A dump's files joined by value and by instruction; the contents of missing files are empty."""
 
 from __future__ import annotations
 
@@ -23,7 +20,9 @@ if TYPE_CHECKING:
         AssignedValue,
         LiveRange,
         Peak,
+        Position,
         ShapeIndex,
+        Use,
         UsedValue,
         Value,
     )
@@ -42,8 +41,6 @@ class Read(NamedTuple):
 
 
 class PlacedValue(Struct, eq=False, gc=False):
-    """A value in an allocation, with its records in other files."""
-
     value: AssignedValue
     allocation: Allocation
     life: LiveRange | None
@@ -52,31 +49,34 @@ class PlacedValue(Struct, eq=False, gc=False):
     index: ShapeIndex
     """The index in its instruction's result."""
     start: Offset
-    """Its first byte in the allocation."""
     end: Offset
     """One past its last byte."""
 
     @property
     def slice(self) -> tuple[AllocationIndex, Offset, ByteCount]:
-        """Allocation, offset and size."""
         return (self.allocation.index, self.value.offset, self.value.size)
 
     def shares_bytes_with(self, other: PlacedValue) -> bool:
-        """Whether two values of one allocation have a byte in common."""
         return self.start < other.end and other.start < self.end
 
     @property
+    def uses(self) -> Sequence[Use]:
+        """Its listed uses."""
+        return (self.used.uses if self.used else None) or ()
+
+    @property
+    def positions(self) -> Sequence[Position]:
+        """Its listed positions."""
+        return self.used.positions if self.used else ()
+
+    @property
     def users(self) -> set[str]:
-        """The instructions that read it."""
-        return {use.instruction for use in (self.used.uses if self.used else None) or ()}
+        return {use.instruction for use in self.uses}
 
     def operand_numbers(self, user: str) -> list[int]:
-        """The operand numbers at which an instruction reads it."""
-        uses = self.used.uses if self.used else None
-        return [use.operand for use in uses or () if use.instruction == user]
+        return [use.operand for use in self.uses if use.instruction == user]
 
     def reads_or_feeds(self, other: PlacedValue) -> bool:
-        """Whether one of two values is an operand of the other."""
         names = self.value.name, other.value.name
         return bool(self.operand_numbers(names[1]) or other.operand_numbers(names[0]))
 
@@ -103,7 +103,6 @@ class JoinedDump(Struct, eq=False, dict=True):
 
     @cached_property
     def allocations(self) -> Sequence[Allocation]:
-        """The allocations of the dump."""
         return self.dump.assignment.allocations if self.dump.assignment else ()
 
     @cached_property
@@ -113,7 +112,6 @@ class JoinedDump(Struct, eq=False, dict=True):
 
     @cached_property
     def sequence(self) -> Sequence[str]:
-        """The scheduled instructions in execution order."""
         return self.dump.live_ranges.sequence if self.dump.live_ranges else ()
 
     @property
@@ -123,40 +121,31 @@ class JoinedDump(Struct, eq=False, dict=True):
 
     @property
     def peak(self) -> Peak | None:
-        """The peak, as XLA counts."""
         return self.dump.live_ranges.peak if self.dump.live_ranges else None
 
     @cached_property
     def time_of(self) -> dict[str, Step]:
-        """The step of each instruction."""
         return dict(zip(self.sequence, steps(len(self.sequence)), strict=True))
 
     def find_life(self, name: str, index: ShapeIndex | None) -> LiveRange | None:
-        """The live range of the value defined by a part of an instruction's result.
-
-        Most values are whole results, for which the name is the key.
-        """
+        """The live range of the value defined by a part of an instruction's result."""
         return self.life_of.get((name, index) if index else name)
 
     # By value.
 
     @cached_property
     def used_by_id(self) -> dict[ValueId, UsedValue]:
-        """The values with positions and uses, by id."""
         return {value.id: value for value in self.used}
 
     @cached_property
     def placed_by_id(self) -> dict[ValueId, PlacedValue]:
-        """The values in allocations, by id."""
         return {placed.id: placed for placed in self.placed}
 
     @cached_property
     def placed_by_name(self) -> dict[tuple[str, ShapeIndex], PlacedValue]:
-        """The values in allocations, by the instruction and index that define them."""
         return {(placed.value.name, placed.index): placed for placed in self.placed}
 
     def share_bytes(self, one: UsedValue, other: UsedValue) -> bool:
-        """Whether two values have bytes in common."""
         first, second = self.placed_by_id[one.id], self.placed_by_id[other.id]
         return first.allocation is second.allocation and first.shares_bytes_with(second)
 
@@ -171,7 +160,6 @@ class JoinedDump(Struct, eq=False, dict=True):
 
     @cached_property
     def text_of(self) -> dict[str, str]:
-        """The line of each instruction that defines a value."""
         return {value.name: value.instruction for value in self.used}
 
     @cached_property
@@ -182,7 +170,6 @@ class JoinedDump(Struct, eq=False, dict=True):
 
     @cached_property
     def names_of_opcode(self) -> dict[Opcode, list[str]]:
-        """The instructions that define values, by opcode."""
         found: dict[Opcode, list[str]] = {}
         for name, printed in self.printed.items():
             found.setdefault(printed.opcode, []).append(name)
@@ -190,7 +177,6 @@ class JoinedDump(Struct, eq=False, dict=True):
 
     @cached_property
     def held(self) -> dict[str, Parts]:
-        """The ids of the values in each part of an instruction's result."""
         found: dict[str, Parts] = {}
         for value in self.used:
             for position in value.positions:
@@ -200,7 +186,6 @@ class JoinedDump(Struct, eq=False, dict=True):
 
     @cached_property
     def reads(self) -> dict[str, list[Read]]:
-        """The values read by each instruction, operand by operand."""
         found: dict[str, list[Read]] = {}
         for value in self.used:
             for use in value.uses or ():
@@ -228,7 +213,6 @@ class JoinedDump(Struct, eq=False, dict=True):
 
     @cached_property
     def indices_at(self) -> dict[str, list[ShapeIndex]]:
-        """The indices of values in an instruction's result."""
         found: dict[str, list[ShapeIndex]] = {}
         for instruction, index in self.values_at:
             found.setdefault(instruction, []).append(index)
@@ -246,12 +230,10 @@ class JoinedDump(Struct, eq=False, dict=True):
 
     @cached_property
     def users(self) -> set[str]:
-        """The instructions that read values."""
         return {name for name, _ in self.read_by}
 
 
 def join_dump(dump: Dump) -> JoinedDump:
-    """Join the files of a dump by value."""
     life_of: dict[tuple[str, ShapeIndex] | str, LiveRange] = {
         (life.instruction, life.index) if life.index else life.instruction: life
         for life in (dump.live_ranges.ranges if dump.live_ranges else ())

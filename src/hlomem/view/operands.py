@@ -1,8 +1,4 @@
-"""The operands of instructions, also of unprinted ones.
-
-Get-tuple-elements, bitcasts and calls define no value, so no `from instruction:` shows them. Their
-operand is an instruction that holds all the values they read.
-"""
+"""The operands of instructions; an unprinted one's holds all the values that it reads."""
 
 from __future__ import annotations
 
@@ -23,10 +19,7 @@ _RESULT = (1,)
 def find_operands(
     joined: JoinedDump, families: DisjointSets[str], problems: list[str]
 ) -> dict[str, list[str]]:
-    """The operands of every instruction; unites instructions of one computation.
-
-    Operands that a contradictory dump does not reveal are reported in `problems`.
-    """
+    """The operands of every instruction, as far as told; unites those of one computation."""
     operands = {name: list(line.operands) for name, line in joined.printed.items()}
     for name, names in operands.items():
         for operand in names:
@@ -43,8 +36,6 @@ def find_operands(
 
 
 class _Finder:
-    """Finds operands in the order of the schedule."""
-
     def __init__(
         self, joined: JoinedDump, families: DisjointSets[str], problems: list[str]
     ) -> None:
@@ -105,7 +96,6 @@ class _Finder:
         )
 
     def _holders(self, reader: str, read: Read) -> list[str]:
-        """Instructions before the reader that hold a value in the part that is read."""
         return [
             position.instruction
             for position in read.value.positions

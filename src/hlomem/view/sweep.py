@@ -53,14 +53,12 @@ class _Present(Generic[T]):
         self._count = 0
 
     def add(self, stay: Residency[T]) -> None:
-        """Add a stay."""
         self._count += 1
         group = (stay.end - stay.start).bit_length()
         insort(self._groups.setdefault(group, []), (stay.start, self._count, stay))
         heappush(self._ends, (stay.last, group, stay.start, self._count))
 
     def forget_before(self, moment: Step) -> None:
-        """Drop the stays that ended before a step."""
         while self._ends and self._ends[0][0] < moment:
             _, group, start, count = heappop(self._ends)
             entries = self._groups[group]
@@ -69,7 +67,6 @@ class _Present(Generic[T]):
                 del self._groups[group]
 
     def sharing_with(self, stay: Residency[T]) -> list[Residency[T]]:
-        """The present stays that share bytes with another."""
         _, _, _, start, end, _ = stay
         found = []
         for group, entries in self._groups.items():

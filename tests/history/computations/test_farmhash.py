@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hlomem.history.computations.farmhash import fingerprint64
+from hlomem.history.computations.by_content import fingerprint64
 
 
 @pytest.mark.parametrize(

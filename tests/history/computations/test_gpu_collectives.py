@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hlomem.history.computations.gpu_collectives import synchronized_collectives
+from hlomem.history.computations.gpu_since_fusion import synchronized_collectives
 from hlomem.history.computations.incremental_order import sorted_incrementally
 from tests.history.orders import created, traces_of
 

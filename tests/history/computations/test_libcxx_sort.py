@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hlomem.history.computations.libcxx_sort import introsort
+from hlomem.history.computations.by_content import introsort
 
 keys = st.sampled_from([1, 2, 3, 20]).flatmap(
     lambda most: st.lists(st.integers(0, most), max_size=300)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hlomem.history.computations.lost_calls import count_lost_calls
+from hlomem.history.computations.cpu_passes import count_lost_calls
 from tests.history.orders import traces_of
 
 _LOOP = """\

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hlomem.history.computations.online_topsort import OnlineTopologicalSort
+from hlomem.history.computations.incremental_order import OnlineTopologicalSort
 
 
 def test_without_edges_the_oldest_is_last() -> None:

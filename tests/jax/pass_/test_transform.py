@@ -17,7 +17,7 @@ from hlomem.jax.pass_.transform import Limits, Transform
 from hlomem.opt import search, strategies
 from hlomem.opt.candidate import start_text
 from hlomem.opt.goal import Rules
-from hlomem.opt.orders.latency import module_time
+from hlomem.opt.orders.cost import module_time
 from hlomem.opt.orders.planned_orders import temporary_bytes
 from hlomem.opt.orders.search import Improvement
 from hlomem.pipeline import Stages, start_stages
@@ -185,11 +185,11 @@ def test_what_goes_wrong_while_computing_again_leaves_the_order(
 
 
 def test_values_that_a_judge_objects_to_never_reach_xla(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search, "_misplanned", lambda *_: ["it computes something else"])
+    monkeypatch.setattr(search, "temporary_bytes", lambda _: -1)
     answer, outcome = _freely(products(4))
     assert answer is None or b"remat" not in answer
     assert not outcome.clones
-    assert "rejected: it computes something else" in outcome.reason
+    assert "rejected: it is planned in -1 bytes, not " in outcome.reason
 
 
 def test_a_program_that_fits_may_still_need_less() -> None:

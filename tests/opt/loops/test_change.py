@@ -13,8 +13,8 @@ from hlomem.opt.checks import find_problems
 from hlomem.opt.constants import PRICES
 from hlomem.opt.goal import Front, Rules
 from hlomem.opt.loops.change import change_loops
+from hlomem.opt.orders.cost import program_flops
 from hlomem.opt.orders.planned_orders import temporary_bytes
-from hlomem.opt.remat.flops import program_flops
 from hlomem.opt.search import new_findings
 from hlomem.opt.strategies import propose_priced
 from tests.opt.remat.scanned import ALL, HANDED, name_of, scanned_stages

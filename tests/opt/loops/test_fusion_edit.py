@@ -10,13 +10,12 @@ from hlomem import hlo
 from hlomem.base.errors import HlomemError
 from hlomem.hlo.text.printer import format_module
 from hlomem.opt.checks.equivalence import find_meaning_problems
+from hlomem.opt.loops.change import apply_loop_plan
 from hlomem.opt.loops.choice import plan_loops
-from hlomem.opt.loops.draft import LoopDraft
-from hlomem.opt.loops.edit import apply_loop_plan
-from hlomem.opt.loops.fusion_edit import FusionEdits
+from hlomem.opt.loops.fusion_edit import FusionEdits, LoopDraft
 from hlomem.opt.loops.pairs import find_pairs
+from hlomem.opt.orders.cost import Costs
 from hlomem.opt.orders.effects import Effects
-from hlomem.opt.remat.flops import Costs
 from hlomem.pipeline import in_text_order, start_stages
 from tests.opt.loops.test_stacks import TEXT
 

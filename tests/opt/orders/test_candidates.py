@@ -10,9 +10,9 @@ import pytest
 from hlomem.opt.candidate import Candidate, Program
 from hlomem.opt.checks.order import check_orders
 from hlomem.opt.goal import Rules
-from hlomem.opt.orders.candidates import iter_orders
 from hlomem.opt.orders.planned_orders import needed_bytes
 from hlomem.opt.search import find_order
+from hlomem.opt.trials import iter_orders
 from tests.opt.orders.programs import CPU, GPU, HOMES, name_of, stages_of
 
 

@@ -168,4 +168,4 @@ def test_a_value_made_inside_a_call_is_alive_where_the_caller_reads_it() -> None
 """
     flow = _flow(body, others=made)
     assert flow.nodes[flow.values[0].made_by].name == "new"
-    assert peak_of(flow, range(len(flow.nodes))).size == 64
+    assert peak_of(flow, range(len(flow.nodes))) == 64

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hlomem.opt.orders.hill_climb import Planned, climb
+from hlomem.opt.orders.local_search import Planned, climb
 from tests.opt.orders.programs import CPU, flows_of
 
 

@@ -10,7 +10,7 @@ import pytest
 from hlomem import hlo
 from hlomem.machines.cpu import CPU
 from hlomem.opt.constants import MAX_TRIPS
-from hlomem.opt.orders.latency import module_time
+from hlomem.opt.orders.cost import module_time
 from hlomem.opt.orders.trips import count_trips, trip_count
 from tests.opt.remat.scanned import SCANNED, scanned_stages
 

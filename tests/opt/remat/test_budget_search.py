@@ -9,9 +9,9 @@ import pytest
 from hlomem import hlo
 from hlomem.opt.candidate import Candidate, Program, choose_cheapest
 from hlomem.opt.goal import Budget, Rules, WorkLeft
+from hlomem.opt.orders.cost import Costs
 from hlomem.opt.orders.planned_orders import other_bytes, temporary_bytes
 from hlomem.opt.remat.budget_search import find_single
-from hlomem.opt.remat.flops import Costs
 from hlomem.opt.remat.state import start_state
 from hlomem.opt.search import write
 from hlomem.pipeline import Stages, in_text_order, start_stages

@@ -10,10 +10,9 @@ import pytest
 from hlomem import hlo
 from hlomem.opt.candidate import Candidate, Program, start_text
 from hlomem.opt.goal import Rules, Share
-from hlomem.opt.orders.latency import module_time
+from hlomem.opt.orders.cost import module_time, program_flops
 from hlomem.opt.orders.planned_orders import temporary_bytes
 from hlomem.opt.remat.cheap import find_cheap
-from hlomem.opt.remat.flops import program_flops
 from hlomem.opt.search import find_order, write
 from hlomem.pipeline import Stages, in_text_order, start_stages
 from tests.opt.orders.programs import stages_of

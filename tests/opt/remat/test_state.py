@@ -10,13 +10,13 @@ from msgspec.structs import replace
 from hlomem import hlo
 from hlomem.hlo.text.printer import format_module
 from hlomem.opt.checks.edit import find_edit_problems
+from hlomem.opt.orders.cost import Costs
 from hlomem.opt.remat.budget_search import plan_edit
+from hlomem.opt.remat.clones import relax, settle
 from hlomem.opt.remat.cut import cut_at_peak
-from hlomem.opt.remat.edit import apply_edit
-from hlomem.opt.remat.flops import Costs
+from hlomem.opt.remat.edit import apply_edit, orders_by_name
 from hlomem.opt.remat.greedy import choose
-from hlomem.opt.remat.prune_clones import relax, settle
-from hlomem.opt.remat.state import State, orders_by_name, start_state
+from hlomem.opt.remat.state import State, start_state
 from hlomem.pipeline import in_text_order, start_stages
 from tests.opt.orders.programs import stages_of
 from tests.opt.remat.programs import HOMES

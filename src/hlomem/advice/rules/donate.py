@@ -1,8 +1,6 @@
 """`donate`: let results reuse the memory of arguments.
 
-One advice for the arguments of the function that results could reuse, as `hlomem donate` finds
-them. The program is planned with these donations, without the copies that only preserve such an
-argument. Arguments read after their result is written count only towards the upper bound.
+The program is planned with the donations, without copies that only preserve such an argument.
 """
 
 from __future__ import annotations
@@ -51,7 +49,6 @@ _IN_PLACE = re.compile(
 
 
 def advise_donate(subject: Case) -> Iterator[Advice]:
-    """One advice for all arguments that could be donated."""
     donation = build_donation(subject.memory, subject.space)
     names = _names_to_donate(
         [row for row in donation.rows if _is_replaced(subject, row)],
@@ -145,7 +142,6 @@ def _sources(
 
 
 def _may_overwrite(subject: Case, row: Argument) -> bool:
-    """Whether the instruction that writes the result may overwrite the argument it reads."""
     name = (row.result or "").partition("{")[0]
     text = subject.memory.joined.printed.get(name)
     return (
@@ -214,7 +210,6 @@ def _spread(subject: Case, rows: list[Argument]) -> Spread:
 
 
 def _saving_copy(parameter: HloInstruction) -> HloInstruction | None:
-    """The copy that only preserves an argument, if there is one."""
     match parameter.users:
         case [copy] if copy.opcode == "copy" and copy.shape == parameter.shape:
             return None if copy.is_root else copy

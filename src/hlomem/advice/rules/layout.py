@@ -1,8 +1,4 @@
-"""`layout`: choose the layout of an argument or a result so that XLA need not copy it.
-
-An argument that is only read through a layout copy should be given in that layout; a result made
-by such a copy should be taken as it is computed. The program is planned without the copy.
-"""
+"""`layout`: give an argument, or take a result, in the layout that XLA would copy it to or from."""
 
 from __future__ import annotations
 
@@ -38,13 +34,10 @@ def advise_layout(subject: Case) -> Iterator[Advice]:
     large.sort(key=lambda name: -size_of[name])
     for name in large[:_MAX_COPIES]:
         copy = subject.module.entry.find(name)
-        if copy is not None and copy.opcode == "copy" and _changes_layout(copy):
-            yield from _without(subject, copy)
-
-
-def _changes_layout(copy: HloInstruction) -> bool:
-    [source] = copy.operands
-    return _order(source.shape) != _order(copy.shape)
+        if copy is not None and copy.opcode == "copy":
+            [source] = copy.operands
+            if _order(source.shape) != _order(copy.shape):
+                yield from _without(subject, copy)
 
 
 def _without(subject: Case, copy: HloInstruction) -> Iterator[Advice]:

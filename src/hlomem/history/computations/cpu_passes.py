@@ -9,42 +9,47 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
-from hlomem.history.computations.engine import (
-    Claims,
-    Pass,
-    Priority,
-    Stage,
-    as_found,
-    by_number,
-    by_parameter_numbers,
-    by_priority,
-    in_text_order,
-    sort_by_parameter_numbers,
-    when_met,
-    where,
-)
-from hlomem.history.computations.marks import (
-    find_wrapped,
-    is_clone,
-    is_first_top_k_comparator,
-    is_fused,
-    is_own,
-    is_partitioned,
-    is_promoted,
-    is_top_k_comparator,
-)
-from hlomem.history.computations.partitioner import (
-    is_cloned_for_partitions,
-    when_partitioned,
-)
+from hlomem.history.computations import engine, marks
+from hlomem.history.computations.engine import Claims, Mark, Pass, Priority, stage, when_met, where
+from hlomem.history.computations.partitioner import is_cloned_for_partitions, when_partitioned
 from hlomem.history.evidence import place_by_name
-from hlomem.history.names import CLONE, WIDENED, flow_name, number_of
-from hlomem.history.rules import CITED, OBSERVED
+from hlomem.history.names import CLONE, SUNK, WIDENED, flow_name, number_of
+from hlomem.history.rules import cited, observed
+from hlomem.history.tables import LostCalls, Tables
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from hlomem.history.evidence import Trace
+    from hlomem.history.evidence import Trace, Traces
+
+_CALLS_OF_FUNCTION = 2
+"""Into a function, and out of it: what it calls is called again where it was inlined."""
+
+
+def count_lost_calls(traces: Traces) -> int:
+    """The calls of functions that were inlined, and of loops before passes replaced them.
+
+    `xla/online_topsort.h` counts every call it was ever told of. The program numbers all its
+    computations, and the entry comes last.
+    """
+    kept = [trace.number for trace in traces.values() if marks.is_own(trace)]
+    inlined = max(traces.entry.number - min(kept, default=0) + 1 - len(kept), 0)
+    callsites = traces.call_graph.callsites
+    of_loops = {
+        computation: None
+        for computation, sites in callsites.items()
+        for site in sites
+        if site.opcode == "while"
+    }
+    remade = sum(_lost_by_loop(traces[computation]) for computation in of_loops)
+    return _CALLS_OF_FUNCTION * inlined + remade
+
+
+def _lost_by_loop(trace: Trace) -> int:
+    """The calls of a loop's computation, once for each time it was made anew."""
+    times = sum(trace.name.count(mark) for mark in (CLONE, SUNK, WIDENED))
+    return times * (1 + len(trace.callees))
+
 
 _WINDOW = "reduce-window"
 _SELECTED = ".reduce_window"
@@ -69,7 +74,7 @@ def _is_applied_by(trace: Trace, *opcodes: str) -> bool:
 
 
 def _is_cloned_for_top_k(trace: Trace) -> bool:
-    return is_top_k_comparator(trace) and trace.is_clone
+    return marks.is_top_k_comparator(trace) and trace.is_clone
 
 
 def _when_flattened(clone: Trace, claims: Claims) -> Priority:
@@ -182,16 +187,12 @@ def _is_rewritten(clone: Trace) -> bool:
     if original is None or clone.is_cloned_again or original.application is None:
         return False
     is_window = original.application.opcode == _WINDOW
-    is_new = is_window and not original.application.has_op_name
+    is_new = is_window and not original.application.op_name
     return is_new and _is_applied_by(clone, *_REWRITTEN_TO)
 
 
 def _is_rewritten_window(clone: Trace) -> bool:
-    return _is_rewritten(clone) and not _is_rewritten_reduction(clone)
-
-
-def _is_rewritten_reduction(clone: Trace) -> bool:
-    return _is_rewritten(clone) and _is_applied_by(clone, "reduce")
+    return _is_rewritten(clone) and not _is_applied_by(clone, "reduce")
 
 
 def _when_flattened_last(clone: Trace, claims: Claims) -> Priority:
@@ -211,12 +212,8 @@ _OWN_AGE, _TOP_K_AGE = -1, 0
 
 def _sort_derived(made: list[Trace], claims: Claims) -> list[Trace]:
     """By parameters' numbers; what is not partitioned hurries from pass to pass only."""
-    made = in_text_order(made, claims)
-    for trace in sorted(made, key=lambda trace: len(trace.name)):
-        claims.priority(trace)  # originals first: no long chain of clones is followed at once
-    priorities = {trace: claims.priority(trace) for trace in made}
     is_partitioned = claims.traces.is_partitioned
-    return sort_by_parameter_numbers(made, priorities, advance_whole_priority=is_partitioned)
+    return engine.by_parameter_numbers(made, claims, advance_whole_priority=is_partitioned)
 
 
 # Bodies of fusions, and calls.
@@ -243,7 +240,7 @@ def _find_outlined(claims: Claims) -> Iterable[Trace]:
     made_for_calls = [
         trace for trace in claims.free if not trace.is_fused and trace.is_made_for_call
     ]
-    for trace in sort_by_parameter_numbers(made_for_calls):
+    for trace in engine.sort_by_parameter_numbers(made_for_calls):
         yield from (callee for callee in trace.callees if callee.is_fused and callee.is_clone)
         yield trace
 
@@ -253,192 +250,156 @@ _PIPELINE = "service/cpu/cpu_compiler.cc: RunHloPassesThroughLayoutAssn"
 _SIMPLIFIERS = "hlo/transforms/simplifiers"
 _NEW, _OLD = "jaxlib-0.12.0.1/cpu", "jaxlib-0.9.0/cpu"
 
-_DERIVED = Stage(
-    (
-        Pass(
-            "SpmdPartitioner: clones",
-            OBSERVED,
+_DERIVED = stage(
+    _sort_derived,
+    Pass(
+        "SpmdPartitioner: clones",
+        observed(
             f"{_SPMD}: SpmdPartitioningVisitor; channels are counted as they are made",
             f"{_NEW}/partitioned_embedding",
-            find=where(is_cloned_for_partitions),
-            precedence=8,
-            key=when_partitioned,
         ),
-        Pass(
-            "TopkDecomposer",
-            CITED,
+        mark=Mark(8, where(is_cloned_for_partitions), when_partitioned),
+    ),
+    Pass(
+        "TopkDecomposer",
+        cited(
             f"{_PIPELINE}; hlo/builder/lib/comparators.cc: CreateScalarGtComputation",
             f"{_NEW}/top_k_loop",
-            find=where(is_first_top_k_comparator),
-            precedence=5,
-            key=when_met,
         ),
-        Pass(
-            _FIRST_FLATTENING,
-            CITED,
-            f"{_SIMPLIFIERS}/flatten_call_graph.cc: RunImpl",
-            f"{_NEW}/functions_twice",
-            find=where(is_clone),
-            precedence=14,
-            key=_when_flattened,
-        ),
-        Pass(
-            "AllReducePromotion",
-            CITED,
-            "service/all_reduce_promotion.cc: RunImpl",
-            f"{_NEW}/partitioned_embedding",
-            find=where(is_promoted),
-            precedence=6,
-            key=when_met,
-        ),
-        Pass(
-            "FloatNormalization",
-            CITED,
+        mark=Mark(5, where(marks.is_first_top_k_comparator), when_met),
+    ),
+    Pass(
+        _FIRST_FLATTENING,
+        cited(f"{_SIMPLIFIERS}/flatten_call_graph.cc: RunImpl", f"{_NEW}/functions_twice"),
+        mark=Mark(14, where(marks.is_clone), _when_flattened),
+    ),
+    Pass(
+        "AllReducePromotion",
+        cited("service/all_reduce_promotion.cc: RunImpl", f"{_NEW}/partitioned_embedding"),
+        mark=Mark(6, where(marks.is_promoted), when_met),
+    ),
+    Pass(
+        "FloatNormalization",
+        cited(
             f"{_SIMPLIFIERS}/float_normalization.cc: ConvertCalledComputations",
             f"{_NEW}/partitioned_embedding",
-            find=where(_is_normalized),
-            precedence=12,
-            key=_when_normalized,
         ),
-        Pass(
-            "AlgebraicSimplifier",
-            CITED,
+        mark=Mark(12, where(_is_normalized), _when_normalized),
+    ),
+    Pass(
+        "AlgebraicSimplifier",
+        cited(
             f"{_SIMPLIFIERS}/algebraic_simplifier.cc: GetOrCreateScalarAddComputation",
             f"{_NEW}/made_by_passes",
-            find=where(_is_sum_of_dot),
-            precedence=7,
-            key=when_met,
         ),
-        Pass(
-            "expanders",
-            CITED,
+        mark=Mark(7, where(_is_sum_of_dot), when_met),
+    ),
+    Pass(
+        "expanders",
+        cited(
             f"{_PIPELINE}; service/hlo_creation_utils.cc: MakeBinaryScalarComputation",
             f"{_NEW}/made_by_passes",
-            find=where(_is_made_anew),
-            precedence=7,
-            key=when_met,
         ),
-        Pass(
-            "SelectAndScatterExpander",
-            CITED,
+        mark=Mark(7, where(_is_made_anew), when_met),
+    ),
+    Pass(
+        "SelectAndScatterExpander",
+        cited(
             f"{_PIPELINE}; service/select_and_scatter_expander.cc: ExpandInstruction",
             f"{_NEW}/pooling_gradient",
-            find=where(_is_selected),
-            precedence=6,
-            key=when_met,
         ),
-        Pass(
-            "WhileLoopSimplifier",
-            OBSERVED,
+        mark=Mark(6, where(_is_selected), when_met),
+    ),
+    Pass(
+        "WhileLoopSimplifier",
+        observed(
             "service/while_loop_simplifier.cc: RunImpl; names (`.clone.clone`, `wide.`) of"
             " loops and numbers in their conditions, jaxlib 0.7.1 to 0.12.0.1",
             "jaxlib-0.7.1/cpu/solve",
-            find=where(_is_loop_rewritten),
-            precedence=11,
-            key=_when_loop_rewritten,
         ),
-        Pass(
-            "TopkRewriter, once",
-            OBSERVED,
-            "ids of jaxlib 0.4.13 to 0.9.0",
-            "jaxlib-0.7.0/cpu/sort_argsort_topk",
-            until=(0, 9, 0, 1),
-            option="rewrites_reductions_last",
-            find=where(_is_cloned_for_top_k),
-            precedence=4,
-            key=when_met,
-        ),
-        Pass(
-            "ReduceWindowRewriter, once",
-            OBSERVED,
-            "ids of jaxlib 0.4.13 to 0.9.0",
-            f"{_OLD}/narrow_reductions",
-            until=(0, 9, 0, 1),
-            option="rewrites_reductions_last",
-            find=where(_is_rewritten_window),
-            precedence=9,
-            key=when_met,
-        ),
-        Pass(
-            "FlattenCallGraph, last",
-            CITED,
-            "service/cpu/cpu_compiler.cc: RunHloPassesAfterLayoutAssn",
-            f"{_NEW}/g_cholesky_solve",
-            find=where(_is_doubled),
-            precedence=10,
-            key=_when_flattened_last,
-        ),
+        mark=Mark(11, where(_is_loop_rewritten), _when_loop_rewritten),
     ),
-    _sort_derived,
+    Pass(
+        "TopkRewriter, once",
+        observed("ids of jaxlib 0.4.13 to 0.9.0", "jaxlib-0.7.0/cpu/sort_argsort_topk"),
+        mark=Mark(4, where(_is_cloned_for_top_k), when_met),
+        until=(0, 9, 0, 1),
+        option="rewrites_reductions_last",
+    ),
+    Pass(
+        "ReduceWindowRewriter, once",
+        observed("ids of jaxlib 0.4.13 to 0.9.0", f"{_OLD}/narrow_reductions"),
+        mark=Mark(9, where(_is_rewritten_window), when_met),
+        until=(0, 9, 0, 1),
+        option="rewrites_reductions_last",
+    ),
+    Pass(
+        "FlattenCallGraph, last",
+        cited(
+            "service/cpu/cpu_compiler.cc: RunHloPassesAfterLayoutAssn", f"{_NEW}/g_cholesky_solve"
+        ),
+        mark=Mark(10, where(_is_doubled), _when_flattened_last),
+    ),
 )
 
 CPU_PASSES = (
-    Stage(
-        (
-            Pass(
-                "the program",
-                CITED,
-                "service/name_uniquer.cc: GetUniqueName",
-                f"{_NEW}/functions_twice",
-                find=where(is_own),
-                precedence=4,
-                key=place_in_program,
-            ),
+    stage(
+        engine.by_priority,
+        Pass(
+            "the program",
+            cited("service/name_uniquer.cc: GetUniqueName", f"{_NEW}/functions_twice"),
+            mark=Mark(4, where(marks.is_own), place_in_program),
         ),
-        by_priority,
     ),
-    Stage(
-        (
-            Pass(
-                "SpmdPartitioner",
-                CITED,
-                f"{_SPMD}: SpmdPartitioningVisitor (`_spmd`)",
-                f"{_NEW}/sharded_loops",
-                find=where(is_partitioned),
-                precedence=15,
-            ),
+    stage(
+        engine.by_parameter_numbers,
+        Pass(
+            "SpmdPartitioner",
+            cited(f"{_SPMD}: SpmdPartitioningVisitor (`_spmd`)", f"{_NEW}/sharded_loops"),
+            mark=Mark(15, where(marks.is_partitioned)),
         ),
-        by_parameter_numbers,
     ),
     _DERIVED,
-    Stage(
-        (
-            Pass(
-                "CpuInstructionFusion",
-                CITED,
-                "service/cpu/cpu_compiler.cc: RunHloPassesAfterLayoutAssn",
-                f"{_NEW}/made_by_passes",
-                find=where(is_fused),
-                precedence=3,
+    stage(
+        engine.by_number,
+        Pass(
+            "CpuInstructionFusion",
+            cited(
+                "service/cpu/cpu_compiler.cc: RunHloPassesAfterLayoutAssn", f"{_NEW}/made_by_passes"
             ),
+            mark=Mark(3, where(marks.is_fused)),
         ),
-        by_number,
     ),
-    Stage(
-        (
-            Pass(
-                "FusionWrapper",
-                CITED,
-                "codegen/emitters/fusion_wrapper_base.cc: RunImpl",
-                f"{_NEW}/cond_in_loop",
-                find=find_wrapped,
-                precedence=2,
-            ),
-        ),
+    stage(
         _sort_wrapped,
+        Pass(
+            "FusionWrapper",
+            cited("codegen/emitters/fusion_wrapper_base.cc: RunImpl", f"{_NEW}/cond_in_loop"),
+            mark=Mark(2, marks.find_wrapped),
+        ),
     ),
-    Stage(
-        (
-            Pass(
-                "calls",
-                CITED,
+    stage(
+        engine.as_found,
+        Pass(
+            "calls",
+            cited(
                 "service/cpu/parallel_task_assignment.cc: AssignParallelTasksHelper,"
                 " small_while_loop_hoisting_pass.cc: RunImpl",
                 f"{_NEW}/qr_loop",
-                find=_find_outlined,
-                precedence=1,
             ),
+            mark=Mark(1, _find_outlined),
         ),
-        as_found,
+    ),
+)
+
+
+TABLES = Tables(
+    stages=CPU_PASSES,
+    lost_calls=(
+        LostCalls(
+            "calls that are gone",
+            cited("online_topsort.h: UpdateDelta", "jaxlib-0.12.0.1/cpu/deep_loops"),
+            count=count_lost_calls,
+        ),
     ),
 )

@@ -1,24 +1,19 @@
-"""One engine for the order in which passes made the computations of a module.
+"""One engine for the order in which passes made the computations of a module, the oldest first.
 
-In: traces and a table of stages. Out: the computations, the oldest first. A table is read from top
-to bottom as the pipeline of a compiler. Who claims a computation is another matter: passes are
-asked by `precedence`, because a late pass often leaves the clearer mark.
-
-XLA keeps computations in the order in which it made them; names tell it. `NameUniquer` counts
-upwards for each base name, so of `fused_computation.4` and `.7` the former is older, and a clone
-whose parameter is `add.12` was made before one whose parameter is `add.15`. What names leave open
-is filled with the order of the passes.
+A table is read as the pipeline of a compiler; passes claim computations by `precedence`, because
+a late pass often leaves the clearer mark. `NameUniquer` counts upwards for each base name: of
+`fused_computation.4` and `.7` the former is older. What names leave open the order of passes fills.
 """
 
 from __future__ import annotations
 
 import itertools
 from heapq import heapify, heappop, heappush
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from msgspec import Struct
 
-from hlomem.history.computations.walks import first_calls
+from hlomem.history.computations.marks import first_calls
 from hlomem.history.names import split_number
 from hlomem.history.rules import Rule
 
@@ -41,15 +36,21 @@ def in_order_found(_trace: Trace, _claims: Claims) -> Priority:
     return ()
 
 
+class Mark(NamedTuple):
+    """How the computations of a pass are known."""
+
+    precedence: int
+    """Passes with lower numbers claim first."""
+    find: Find
+    """The computations it made; others may have claimed some before."""
+    key: Key = in_order_found
+    """The order in which it goes."""
+
+
 class Pass(Rule, frozen=True, kw_only=True):
     """A pass that makes computations."""
 
-    find: Find
-    """The computations it made; others may have claimed some before."""
-    precedence: int
-    """Passes with lower numbers claim first."""
-    key: Key = in_order_found
-    """The order in which it goes."""
+    mark: Mark
 
 
 class Stage(Struct, frozen=True):
@@ -57,6 +58,11 @@ class Stage(Struct, frozen=True):
 
     passes: tuple[Pass, ...]
     sort: Sort
+
+
+def stage(sort: Sort, *passes: Pass) -> Stage:
+    """Passes, put in order together."""
+    return Stage(passes, sort)
 
 
 def where(made: Callable[[Trace], bool]) -> Find:
@@ -80,9 +86,9 @@ class Claims:
 
     def claim_all(self) -> None:
         """Ask every pass what it made; what nobody claims, the program came with."""
-        ranked = sorted(enumerate(self._passes), key=lambda entry: entry[1].precedence)
+        ranked = sorted(enumerate(self._passes), key=lambda entry: entry[1].mark.precedence)
         for rank, maker in ranked:
-            found = dict.fromkeys(filter(self.free.__contains__, maker.find(self)), rank)
+            found = dict.fromkeys(filter(self.free.__contains__, maker.mark.find(self)), rank)
             self._made[maker.name] = list(found)
             self._rank_of.update(found)
             for trace in found:
@@ -110,7 +116,7 @@ class Claims:
         known = self._priorities.get(trace)
         if known is None:
             rank = self._rank_of[trace]
-            known = self._priorities[trace] = (rank, *self._passes[rank].key(trace, self))
+            known = self._priorities[trace] = (rank, *self._passes[rank].mark.key(trace, self))
         return known
 
 
@@ -159,12 +165,17 @@ def by_priority(made: list[Trace], claims: Claims) -> list[Trace]:
     return sorted(made, key=claims.priority)
 
 
-def by_parameter_numbers(made: list[Trace], claims: Claims) -> list[Trace]:
+def by_parameter_numbers(
+    made: list[Trace], claims: Claims, *, advance_whole_priority: bool = True
+) -> list[Trace]:
     """Parameters' numbers first, passes where those leave it open."""
     for trace in sorted(made, key=lambda trace: len(trace.name)):
         claims.priority(trace)  # originals first: no long chain of clones is followed at once
     made = in_text_order(made, claims)
-    return sort_by_parameter_numbers(made, {trace: claims.priority(trace) for trace in made})
+    priorities = {trace: claims.priority(trace) for trace in made}
+    return sort_by_parameter_numbers(
+        made, priorities, advance_whole_priority=advance_whole_priority
+    )
 
 
 def sort_by_parameter_numbers(

@@ -10,31 +10,19 @@ import itertools
 import re
 from typing import TYPE_CHECKING
 
-from hlomem.history.computations.engine import (
-    Claims,
-    Pass,
-    Priority,
-    Stage,
-    by_parameter_number,
-    by_parameter_numbers,
-    by_priority,
-    sort_by_parameter_numbers,
-    when_met,
-    where,
+from hlomem.history.computations import engine, marks
+from hlomem.history.computations.engine import Claims, Mark, Pass, Priority, stage, when_met, where
+from hlomem.history.computations.gpu_since_fusion import (
+    FUSION,
+    is_rematerialized,
+    sort_by_time,
+    synchronized_collectives,
 )
-from hlomem.history.computations.gpu_since_fusion import FUSION, is_rematerialized, sort_by_time
-from hlomem.history.computations.marks import (
-    find_wrapped,
-    is_derived,
-    is_first_top_k_comparator,
-    is_fused,
-    is_own,
-    is_partitioned,
-)
-from hlomem.history.computations.walks import calls_with_fusions
+from hlomem.history.computations.marks import calls_with_fusions
 from hlomem.history.evidence import channel_of
 from hlomem.history.names import CLONE
-from hlomem.history.rules import CITED, OBSERVED
+from hlomem.history.rules import cited, observed
+from hlomem.history.tables import Tables, Vanishing
 from hlomem.hlo.opcodes import COLLECTIVES
 from hlomem.hlo.shape import ElementType
 
@@ -167,7 +155,7 @@ def _sort_flattened(clones: list[Trace], claims: Claims) -> list[Trace]:
         for clone in outer
     }
     order: dict[Trace, None] = {}
-    for clone in sort_by_parameter_numbers(outer, priorities):
+    for clone in engine.sort_by_parameter_numbers(outer, priorities):
         order |= dict.fromkeys([clone, *called_by[clone]])
     return list(order)
 
@@ -249,170 +237,142 @@ _TRANSFORMS = "backends/gpu/transforms"
 _H200, _NEW = "jaxlib-0.11.2/gpu-h200", "jaxlib-0.12.0.1/gpu-h200"
 
 
-_DERIVED = Stage(
-    (
-        Pass(
-            "TopkDecomposer",
-            CITED,
-            f"{_GPU}: RunPreSPMDPartitionerPasses",
-            f"{_NEW}/top_k_and_products",
-            find=where(is_first_top_k_comparator),
-            precedence=10,
-            key=_when_numbered,
-        ),
-        Pass(
-            _COLLECTIVE_CLONES,
-            OBSERVED,
+_DERIVED = stage(
+    engine.by_parameter_numbers,
+    Pass(
+        "TopkDecomposer",
+        cited(f"{_GPU}: RunPreSPMDPartitionerPasses", f"{_NEW}/top_k_and_products"),
+        mark=Mark(10, where(marks.is_first_top_k_comparator), _when_numbered),
+    ),
+    Pass(
+        _COLLECTIVE_CLONES,
+        observed(
             "service/spmd/spmd_partitioner.cc: SpmdPartitioningVisitor; channels of all-reduces",
             f"{_H200}/sharded_sorts",
-            find=where(_is_of_collective),
-            precedence=11,
-            key=_when_partitioned,
         ),
-        Pass(
-            "expanders and rewriters",
-            CITED,
-            f"{_GPU}: RunOptimizationPasses",
-            f"{_H200}/loops_in_functions",
-            find=where(is_derived),
-            precedence=15,
-            key=_when_numbered,
-        ),
-        Pass(
-            "AlgebraicSimplifier",
-            CITED,
+        mark=Mark(11, where(_is_of_collective), _when_partitioned),
+    ),
+    Pass(
+        "expanders and rewriters",
+        cited(f"{_GPU}: RunOptimizationPasses", f"{_H200}/loops_in_functions"),
+        mark=Mark(15, where(marks.is_derived), _when_numbered),
+    ),
+    Pass(
+        "AlgebraicSimplifier",
+        cited(
             "hlo/transforms/simplifiers/algebraic_simplifier.cc: GetOrCreateScalarAddComputation",
             f"{_NEW}/top_k_and_products",
-            find=where(_is_product_sum),
-            precedence=13,
-            key=_when_numbered,
         ),
+        mark=Mark(13, where(_is_product_sum), _when_numbered),
     ),
-    by_parameter_numbers,
 )
 
 GPU_PASSES = (
-    Stage(
-        (
-            Pass(
-                "the program",
-                CITED,
-                "service/name_uniquer.cc: GetUniqueName",
-                f"{_H200}/cond_simple",
-                find=where(is_own),
-                precedence=6,
-            ),
-        ),
+    stage(
         _sort_own,
+        Pass(
+            "the program",
+            cited("service/name_uniquer.cc: GetUniqueName", f"{_H200}/cond_simple"),
+            mark=Mark(6, where(marks.is_own)),
+        ),
     ),
-    Stage(
-        (
-            Pass(
-                "SpmdPartitioner",
-                CITED,
+    stage(
+        engine.by_parameter_numbers,
+        Pass(
+            "SpmdPartitioner",
+            cited(
                 "service/spmd/spmd_partitioner.cc: SpmdPartitioningVisitor (`_spmd`)",
                 f"{_H200}/collectives_in_loop",
-                find=where(is_partitioned),
-                precedence=16,
             ),
+            mark=Mark(16, where(marks.is_partitioned)),
         ),
-        by_parameter_numbers,
     ),
     _DERIVED,
-    Stage(
-        (
-            Pass(
-                _FLATTENED,
-                CITED,
+    stage(
+        _sort_flattened,
+        Pass(
+            _FLATTENED,
+            cited(
                 f"{_GPU}: RunLayoutAssignmentPasses; hlo/transforms/simplifiers/"
                 "flatten_call_graph.cc, hlo_computation_deduplicator.cc: RunImpl",
                 f"{_H200}/loops_in_functions",
-                find=where(_is_flattened),
-                precedence=9,
             ),
+            mark=Mark(9, where(_is_flattened)),
         ),
-        _sort_flattened,
     ),
-    Stage(
-        (
-            Pass(
-                "SplitkRewriter",
-                CITED,
-                f"{_TRANSFORMS}/splitk_rewriter.cc: RunImpl",
-                f"{_H200}/tf_scan_layers",
-                find=where(_is_split_sum),
-                precedence=8,
-            ),
+    stage(
+        engine.by_parameter_number,
+        Pass(
+            "SplitkRewriter",
+            cited(f"{_TRANSFORMS}/splitk_rewriter.cc: RunImpl", f"{_H200}/tf_scan_layers"),
+            mark=Mark(8, where(_is_split_sum)),
         ),
-        by_parameter_number,
     ),
-    Stage(
-        (
-            Pass(
-                "GemmFusion, SoftmaxRewriterTriton",
-                CITED,
-                f"{_GPU}: OptimizeHloPostLayoutAssignment",
-                f"{_H200}/cond_simple",
-                find=where(_is_product),
-                precedence=3,
-            ),
+    stage(
+        engine.by_parameter_number,
+        Pass(
+            "GemmFusion, SoftmaxRewriterTriton",
+            cited(f"{_GPU}: OptimizeHloPostLayoutAssignment", f"{_H200}/cond_simple"),
+            mark=Mark(3, where(_is_product)),
         ),
-        by_parameter_number,
     ),
-    Stage(
-        (
-            Pass(
-                "FloatNormalization",
-                CITED,
-                f"{_GPU}: OptimizeHloPostLayoutAssignment",
-                f"{_H200}/narrow_floats",
-                find=where(_is_converted),
-                precedence=7,
-                key=_by_region,
-            ),
+    stage(
+        engine.by_priority,
+        Pass(
+            "FloatNormalization",
+            cited(f"{_GPU}: OptimizeHloPostLayoutAssignment", f"{_H200}/narrow_floats"),
+            mark=Mark(7, where(_is_converted), _by_region),
         ),
-        by_priority,
     ),
-    Stage(
-        (
-            Pass(
-                "SortIotaFusion",
-                CITED,
-                f"{_TRANSFORMS}/sort_iota_fusion.cc: RunImpl",
-                f"{_H200}/top_k_steps",
-                find=where(_is_sort_with_iota),
-                precedence=4,
-            ),
+    stage(
+        engine.by_parameter_number,
+        Pass(
+            "SortIotaFusion",
+            cited(f"{_TRANSFORMS}/sort_iota_fusion.cc: RunImpl", f"{_H200}/top_k_steps"),
+            mark=Mark(4, where(_is_sort_with_iota)),
         ),
-        by_parameter_number,
     ),
-    Stage(
-        (
-            Pass(
-                FUSION,
-                CITED,
+    stage(
+        sort_by_time,
+        Pass(
+            FUSION,
+            cited(
                 f"{_GPU}: RunFusionPasses; service/name_uniquer.cc counts `param_0`",
                 f"{_H200}/cond_simple",
-                find=where(is_fused),
-                precedence=5,
             ),
-            Pass(
-                "FusionWrapper",
-                CITED,
+            mark=Mark(5, where(marks.is_fused)),
+        ),
+        Pass(
+            "FusionWrapper",
+            cited(
                 f"{_GPU}: RunPreSchedulingPasses; codegen/emitters/fusion_wrapper_base.cc: RunImpl",
                 f"{_NEW}/sorts_in_loops",
-                find=find_wrapped,
-                precedence=2,
             ),
-            Pass(
-                "asynchronous operations",
-                CITED,
+            mark=Mark(2, marks.find_wrapped),
+        ),
+        Pass(
+            "asynchronous operations",
+            cited(
                 "service/gpu/gpu_hlo_schedule.cc: RunAsyncCollectivesConversionPasses",
                 f"{_H200}/collectives_in_loop",
-                find=_find_asynchronous,
-                precedence=1,
             ),
+            mark=Mark(1, _find_asynchronous),
         ),
-        sort_by_time,
+    ),
+)
+
+
+TABLES = Tables(
+    stages=GPU_PASSES,
+    vanishing=(
+        Vanishing(
+            "collectives that are synchronous again",
+            cited(
+                "service/gpu/gpu_hlo_schedule.cc: RunAsyncCollectivesConversionPasses;"
+                " hlo/transforms/collectives/convert_async_collectives_to_sync.cc",
+                "jaxlib-0.11.2/gpu-h200/collectives_in_branches",
+            ),
+            find=synchronized_collectives,
+        ),
     ),
 )

@@ -9,62 +9,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hlomem.history.computations.engine import (
-    Claims,
-    Pass,
-    Priority,
-    Stage,
-    as_found,
-    by_number,
-    by_parameter_numbers,
-    by_priority,
-    when_met,
-    where,
-)
-from hlomem.history.computations.marks import (
-    is_derived,
-    is_first_top_k_comparator,
-    is_fused,
-    is_own,
-    is_partitioned,
-)
+from hlomem.history.computations import engine, marks
+from hlomem.history.computations import tpu_early as early
+from hlomem.history.computations import tpu_late as late
+from hlomem.history.computations.engine import Claims, Mark, Pass, Priority, stage, when_met, where
 from hlomem.history.computations.partitioner import when_partitioned
-from hlomem.history.computations.tpu_early import (
-    SPLIT_REDUCER,
-    by_expansion,
-    by_name,
-    find_gathers,
-    find_strided,
-    is_built,
-    is_flattened_early,
-    is_legalized,
-    is_made_before_fusion,
-    is_made_for_collective,
-    is_made_for_complex,
-    is_made_stable,
-    is_partitioners_clone,
-    is_split,
-    number_of_split,
-    place_in_program,
-    sort_partitioned,
-    sort_program,
-    when_entered,
-    when_flattened_early,
-    when_made_for_complex,
-    when_rewritten,
-)
-from hlomem.history.computations.tpu_late import (
-    BITCAST_FUSION,
-    find_asynchronous,
-    find_flattened,
-    find_sunk,
-    find_widened,
-    is_copy_fusion,
-)
-from hlomem.history.rules import CITED, OBSERVED
+from hlomem.history.computations.tpu_late import merged_fusions
+from hlomem.history.rules import cited, fitted, observed
+from hlomem.history.tables import SearchLimit, Tables, Vanishing
 
 if TYPE_CHECKING:
     from hlomem.history.evidence import Trace
+
 
 # Fusion.
 
@@ -74,7 +30,7 @@ def _when_numbered(trace: Trace, _claims: Claims) -> Priority:
 
 
 def _is_around_bitcast(trace: Trace) -> bool:
-    return trace.is_fused and trace.name.startswith(BITCAST_FUSION)
+    return trace.is_fused and trace.name.startswith(late.BITCAST_FUSION)
 
 
 def _fusion_number(body: Trace, claims: Claims) -> Priority:
@@ -90,7 +46,7 @@ def _fusion_number(body: Trace, claims: Claims) -> Priority:
 
 def _is_normalized_last(trace: Trace) -> bool:
     """True if it reduces what fusion left alone: what devices have exchanged, or a bitcast."""
-    return SPLIT_REDUCER in trace.name and any(
+    return early.SPLIT_REDUCER in trace.name and any(
         site.operands[0].opcode in ("all-to-all", "bitcast") for site in trace.sites
     )
 
@@ -102,278 +58,203 @@ _V5P = "libtpu-0.0.51/tpu-v5p"
 _FLATTENING = "hlo/transforms/simplifiers/flatten_call_graph.cc: RunImpl"
 _SPMD = "service/spmd/spmd_partitioner.cc"
 
-_DERIVED = Stage(
-    (
-        Pass(
-            "simplifiers, rewriters and other expanders",
-            OBSERVED,
-            _DUMPS,
-            f"{_V5E}/top_k_and_products",
-            find=where(is_derived),
-            precedence=19,
-            key=when_rewritten,
-        ),
-        Pass(
-            "expander of stable sorts",
-            OBSERVED,
-            f"{_DUMPS}: tpu-stable-sort-expander",
-            f"{_V6E}/sorts_and_sums",
-            find=where(is_made_stable),
-            precedence=11,
-            key=when_met,
-        ),
-        Pass(
-            "flattener of gathers and scatters",
-            OBSERVED,
-            f"{_DUMPS}: tpu_gather_scatter_flattener",
-            f"{_V5P}/points_of_table",
-            find=find_strided,
-            precedence=10,
-            key=when_met,
-        ),
-        Pass(
-            "first flattening",
-            OBSERVED,
-            f"{_FLATTENING}; {_DUMPS}",
-            f"{_V5E}/large_loop",
-            chips="all but 7x",
-            option="not flattens_calls_late",
-            find=where(is_flattened_early),
-            precedence=13,
-            key=when_flattened_early,
-        ),
+_DERIVED = stage(
+    engine.by_parameter_numbers,
+    Pass(
+        "simplifiers, rewriters and other expanders",
+        observed(_DUMPS, f"{_V5E}/top_k_and_products"),
+        mark=Mark(19, where(marks.is_derived), early.when_rewritten),
     ),
-    by_parameter_numbers,
+    Pass(
+        "expander of stable sorts",
+        observed(f"{_DUMPS}: tpu-stable-sort-expander", f"{_V6E}/sorts_and_sums"),
+        mark=Mark(11, where(early.is_made_stable), when_met),
+    ),
+    Pass(
+        "flattener of gathers and scatters",
+        observed(f"{_DUMPS}: tpu_gather_scatter_flattener", f"{_V5P}/points_of_table"),
+        mark=Mark(10, early.find_strided, when_met),
+    ),
+    Pass(
+        "first flattening",
+        observed(f"{_FLATTENING}; {_DUMPS}", f"{_V5E}/large_loop"),
+        mark=Mark(13, where(early.is_flattened_early), early.when_flattened_early),
+        chips="all but 7x",
+        option="not flattens_calls_late",
+    ),
 )
 
 TPU_PASSES = (
-    Stage(
-        (
-            Pass(
-                "the program",
-                CITED,
-                "service/name_uniquer.cc: GetUniqueName",
-                f"{_V5E}/embed_scatter_add",
-                find=where(is_own),
-                precedence=23,
-                key=place_in_program,
-            ),
-            Pass(
-                "complex rewriter",
-                OBSERVED,
-                f"{_DUMPS}: X64_elimination",
-                f"{_V5P}/complex_loop",
-                find=where(is_made_for_complex),
-                precedence=14,
-                key=when_made_for_complex,
-            ),
+    stage(
+        early.sort_program,
+        Pass(
+            "the program",
+            cited("service/name_uniquer.cc: GetUniqueName", f"{_V5E}/embed_scatter_add"),
+            mark=Mark(23, where(marks.is_own), early.place_in_program),
         ),
-        sort_program,
-    ),
-    Stage(
-        (
-            Pass(
-                "SpmdPartitioner",
-                OBSERVED,
-                f"{_SPMD}: SpmdPartitioningVisitor (`_spmd`); {_DUMPS}",
-                f"{_V5P}/split_loop",
-                find=where(is_partitioned),
-                precedence=18,
-                key=when_entered,
-            ),
-            Pass(
-                "SpmdPartitioner: clones",
-                OBSERVED,
-                f"{_SPMD}: SpmdPartitioningVisitor; {_DUMPS}",
-                f"{_V5P}/split_loop",
-                find=where(is_partitioners_clone),
-                precedence=12,
-                key=when_partitioned,
-            ),
+        Pass(
+            "complex rewriter",
+            observed(f"{_DUMPS}: X64_elimination", f"{_V5P}/complex_loop"),
+            mark=Mark(14, where(early.is_made_for_complex), early.when_made_for_complex),
         ),
-        sort_partitioned,
     ),
-    Stage(
-        (
-            Pass(
-                "TopkDecomposer",
-                OBSERVED,
-                _DUMPS,
-                f"{_V5E}/top_k_and_products",
-                find=where(is_first_top_k_comparator),
-                precedence=12,
-                key=when_met,
-            ),
+    stage(
+        early.sort_partitioned,
+        Pass(
+            "SpmdPartitioner",
+            observed(f"{_SPMD}: SpmdPartitioningVisitor (`_spmd`); {_DUMPS}", f"{_V5P}/split_loop"),
+            mark=Mark(18, where(marks.is_partitioned), early.when_entered),
         ),
-        by_parameter_numbers,
+        Pass(
+            "SpmdPartitioner: clones",
+            observed(f"{_SPMD}: SpmdPartitioningVisitor; {_DUMPS}", f"{_V5P}/split_loop"),
+            mark=Mark(12, where(early.is_partitioners_clone), when_partitioned),
+        ),
     ),
-    Stage(
-        (
-            Pass(
-                "expanders of linear algebra",
-                OBSERVED,
+    stage(
+        engine.by_parameter_numbers,
+        Pass(
+            "TopkDecomposer",
+            observed(_DUMPS, f"{_V5E}/top_k_and_products"),
+            mark=Mark(12, where(marks.is_first_top_k_comparator), when_met),
+        ),
+    ),
+    stage(
+        early.by_expansion,
+        Pass(
+            "expanders of linear algebra",
+            observed(
                 "hlo/builder/lib: CreateScalarComputation, CreateScalarComparisonComputation",
                 f"{_V5E}/triangle",
-                find=where(is_built),
-                precedence=17,
             ),
+            mark=Mark(17, where(early.is_built)),
         ),
-        by_expansion,
     ),
     _DERIVED,
-    Stage(
-        (
-            Pass(
-                "gather and scatter normalizer",
-                OBSERVED,
-                _DUMPS,
-                f"{_V5E}/m_gather_sharded",
-                find=find_gathers,
-                precedence=7,
-            ),
+    stage(
+        engine.as_found,
+        Pass(
+            "gather and scatter normalizer",
+            observed(_DUMPS, f"{_V5E}/m_gather_sharded"),
+            mark=Mark(7, early.find_gathers),
         ),
-        as_found,
     ),
-    Stage(
-        (
-            Pass(
-                "first flattening, later",
-                OBSERVED,
-                f"{_FLATTENING}; {_DUMPS}",
-                f"{_7X}/cholesky_solve",
-                chips="7x",
-                option="flattens_calls_late",
-                find=where(is_flattened_early),
-                precedence=13,
-                key=when_flattened_early,
-            ),
+    stage(
+        engine.by_parameter_numbers,
+        Pass(
+            "first flattening, later",
+            observed(f"{_FLATTENING}; {_DUMPS}", f"{_7X}/cholesky_solve"),
+            mark=Mark(13, where(early.is_flattened_early), early.when_flattened_early),
+            chips="7x",
+            option="flattens_calls_late",
         ),
-        by_parameter_numbers,
     ),
-    Stage(
-        (
-            Pass(
-                "decomposers of collectives",
-                OBSERVED,
-                _DUMPS,
-                f"{_V5E}/m_gather_sharded",
-                find=where(is_made_for_collective),
-                precedence=18,
-            ),
+    stage(
+        engine.by_number,
+        Pass(
+            "decomposers of collectives",
+            observed(_DUMPS, f"{_V5E}/m_gather_sharded"),
+            mark=Mark(18, where(early.is_made_for_collective)),
         ),
-        by_number,
     ),
-    Stage(
-        (
-            Pass(
-                "legalizer of all-reduces",
-                OBSERVED,
-                f"{_DUMPS}: tpu-all-reduce-legalizer",
-                f"{_V5P}/split_statistics",
-                find=where(is_legalized),
-                precedence=4,
-                key=when_met,
-            ),
+    stage(
+        engine.by_priority,
+        Pass(
+            "legalizer of all-reduces",
+            observed(f"{_DUMPS}: tpu-all-reduce-legalizer", f"{_V5P}/split_statistics"),
+            mark=Mark(4, where(early.is_legalized), when_met),
         ),
-        by_priority,
     ),
-    Stage(
-        (
-            Pass(
-                "splitters of reductions",
-                OBSERVED,
-                _DUMPS,
-                f"{_V5E}/gathers_and_scatters",
-                find=where(is_split),
-                precedence=16,
-                key=number_of_split,
-            ),
+    stage(
+        engine.by_parameter_numbers,
+        Pass(
+            "splitters of reductions",
+            observed(_DUMPS, f"{_V5E}/gathers_and_scatters"),
+            mark=Mark(16, where(early.is_split), early.number_of_split),
         ),
-        by_parameter_numbers,
     ),
-    Stage(
-        (
-            Pass(
-                "comparators of sorted scatters, reducers of bits",
-                OBSERVED,
-                _DUMPS,
-                f"{_7X}/embed_scatter_add",
-                find=where(is_made_before_fusion),
-                precedence=11,
-            ),
+    stage(
+        early.by_name,
+        Pass(
+            "comparators of sorted scatters, reducers of bits",
+            observed(_DUMPS, f"{_7X}/embed_scatter_add"),
+            mark=Mark(11, where(early.is_made_before_fusion)),
         ),
-        by_name,
     ),
-    Stage(
-        (
-            Pass(
-                "fusion",
-                OBSERVED,
-                _DUMPS,
-                f"{_V6E}/recsys",
-                find=where(is_fused),
-                precedence=9,
-                key=_fusion_number,
-            ),
-            Pass(
-                "fusion of bitcasts",
-                OBSERVED,
-                _DUMPS,
-                f"{_V6E}/h_switch_in_scan",
-                find=where(_is_around_bitcast),
-                precedence=8,
-                key=_fusion_number,
-            ),
-            Pass(
-                "copy normalizer, after fusion",
-                OBSERVED,
+    stage(
+        engine.by_priority,
+        Pass(
+            "fusion",
+            observed(_DUMPS, f"{_V6E}/recsys"),
+            mark=Mark(9, where(marks.is_fused), _fusion_number),
+        ),
+        Pass(
+            "fusion of bitcasts",
+            observed(_DUMPS, f"{_V6E}/h_switch_in_scan"),
+            mark=Mark(8, where(_is_around_bitcast), _fusion_number),
+        ),
+        Pass(
+            "copy normalizer, after fusion",
+            observed(
                 f"{_DUMPS}: tpu-copy-normalizer of multi_output_fusion_and_bf16_folding",
                 f"{_V5E}/sharded_top_k",
-                find=where(_is_normalized_last),
-                precedence=0,
             ),
-            Pass(
-                "loop-invariant code motion",
-                OBSERVED,
-                f"{_DUMPS}; service/while_util.cc: WidenWhileBody (`wide.`)",
-                f"{_OLD}/nested_while",
-                find=find_widened,
-                precedence=1,
+            mark=Mark(0, where(_is_normalized_last)),
+        ),
+        Pass(
+            "loop-invariant code motion",
+            observed(
+                f"{_DUMPS}; service/while_util.cc: WidenWhileBody (`wide.`)", f"{_OLD}/nested_while"
             ),
-            Pass(
-                "constant sinking",
-                OBSERVED,
+            mark=Mark(1, late.find_widened),
+        ),
+        Pass(
+            "constant sinking",
+            observed(
                 f"{_DUMPS}; service/while_loop_constant_sinking.cc (`.sunk`)",
                 f"{_OLD}/nested_while",
-                find=find_sunk,
-                precedence=2,
             ),
-            Pass(
-                "last flattening",
-                OBSERVED,
-                _DUMPS,
-                f"{_V5E}/g_scan_grad",
-                find=find_flattened,
-                precedence=3,
-            ),
-            Pass(
-                "fusion of copies",
-                OBSERVED,
-                _DUMPS,
-                f"{_7X}/nested_while",
-                find=where(is_copy_fusion),
-                precedence=5,
-                key=_when_numbered,
-            ),
-            Pass(
-                "asynchronous operations",
-                OBSERVED,
-                _DUMPS,
-                f"{_V6E}/recsys",
-                find=find_asynchronous,
-                precedence=6,
-            ),
+            mark=Mark(2, late.find_sunk),
         ),
-        by_priority,
+        Pass(
+            "last flattening",
+            observed(_DUMPS, f"{_V5E}/g_scan_grad"),
+            mark=Mark(3, late.find_flattened),
+        ),
+        Pass(
+            "fusion of copies",
+            observed(_DUMPS, f"{_7X}/nested_while"),
+            mark=Mark(5, where(late.is_copy_fusion), _when_numbered),
+        ),
+        Pass(
+            "asynchronous operations",
+            observed(_DUMPS, f"{_V6E}/recsys"),
+            mark=Mark(6, late.find_asynchronous),
+        ),
+    ),
+)
+
+
+TABLES = Tables(
+    stages=TPU_PASSES,
+    vanishing=(
+        Vanishing(
+            "producers taken into fusions with several results",
+            observed(
+                "pass dumps of libtpu 0.0.51: tpu_fusion of multi_output_fusion_and_bf16_folding",
+                "libtpu-0.0.51/tpu-v5p/branches_with_rows",
+            ),
+            find=merged_fusions,
+        ),
+    ),
+    limits=(
+        SearchLimit(
+            "computations that are gone",
+            fitted(
+                "online_topsort.h; every loop is cloned several times before the last clone stays",
+                "libtpu-0.0.51/tpu-tpu7x/nested_while",
+            ),
+            delta=16,
+        ),
     ),
 )

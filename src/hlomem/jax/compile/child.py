@@ -1,8 +1,7 @@
 """The child of `hlomem compile`: a factory's program, lowered and compiled with a dump.
 
-In: an `Errand`, one line of JSON on standard input. Out: files in its folder, as `messages.py`
-says. It ends when its work is done, or when standard input does: then nobody waits for it, and it
-takes its folder and all processes of its group with it.
+It reads an `Errand` from standard input, leaves files as `messages.py` says, and ends with its work
+or with standard input; then it removes its folder and kills its process group.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ import traceback
 from contextlib import nullcontext
 from functools import partial
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -28,10 +26,9 @@ from hlomem.jax.compile.call_counts import counted_calls
 from hlomem.jax.compile.changed_sources import install
 from hlomem.jax.compile.factories import find_factory, make_program
 from hlomem.jax.compile.messages import DUMP, FACTS, OUTCOME, Errand, Facts, Outcome, write_message
-from hlomem.jax.compile.programs import result_names
-from hlomem.jax.compile.with_dump import module_name, write_dump
+from hlomem.jax.compile.programs import module_name, result_names, write_dump
 from hlomem.jax.flops import count_flops
-from hlomem.jax.target_kinds import MissingSoftwareError, parse_target
+from hlomem.jax.target_kinds import MissingSoftwareError, parse_target, version_of
 
 if TYPE_CHECKING:
     from hlomem.jax.compile.factories import FactoryProgram
@@ -92,7 +89,7 @@ def _lower(job: Job) -> tuple[FactoryProgram, Facts]:
     tracing = partial(counted_calls, calls) if job.has_calls else nullcontext
     program = make_program(find_factory(job.factory), job.settings, target, job.jit, tracing)
     flops = None if program.jaxpr is None else count_flops(program.jaxpr)
-    versions = {name: found for name in _PACKAGES if (found := _version(name))}
+    versions = {name: found for name in _PACKAGES if (found := version_of(name))}
     facts = Facts(
         module_name=module_name(program.lowered),
         results=result_names(program.lowered),
@@ -107,19 +104,12 @@ def _lower(job: Job) -> tuple[FactoryProgram, Facts]:
 
 def _fingerprint(lowered: Any, job: Job, versions: dict[str, str]) -> str:
     """A hash of all that decides what the compiler plans."""
-    ours = _version("hlomem") if job.imports else ""  # the pass may be among them
+    ours = version_of("hlomem") if job.imports else ""  # the pass may be among them
     rest = [job.target, job.imports, ours, sorted(versions.items())]
     rest += [os.environ.get("XLA_FLAGS", ""), os.environ.get("LIBTPU_INIT_ARGS", "")]
     digest = hashlib.sha256(msgspec.json.encode(rest))
     digest.update(lowered.as_text().encode())
     return digest.hexdigest()
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return ""
 
 
 def _users_lines(error: BaseException) -> tuple[str, ...]:

@@ -1,8 +1,7 @@
 """The messages between parent and child of a compile.
 
-The parent writes a `Job` to the child's standard input and leaves that open: its end tells the
-child that nobody waits any more. The child leaves `Facts` in a file when the program is lowered,
-and an `Outcome` when it is done; XLA's dump lies in a folder beside them.
+The parent writes an `Errand` to the child's standard input and leaves that open: its end tells the
+child to stop. The child leaves `Facts` when the program is lowered, an `Outcome` when it is done.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
 """XLA's plan of a program, without the rest of the compile.
 
-In: a `Job`. Out: the dump of its plan. The compiler runs in a child process, which is stopped as
-soon as the files of the plan are complete, which another file tells: libtpu writes them after a
-twentieth of a compile, and before it refuses a program that does not fit. Where no such file is
-known, or another version has none, the compile is waited for. The child has a process group of its
-own, which is killed on every way out, and ends itself when this process does; its folder goes with
-it.
+The child process is stopped as soon as the plan's files are complete, which another file tells:
+libtpu writes them after a twentieth of a compile, and before it refuses a program. Where there is
+no such file the compile is waited for. The child's process group is killed on every way out.
 """
 
 from __future__ import annotations
@@ -26,17 +23,7 @@ import msgspec
 from hlomem.base.errors import CommandError, HlomemError
 from hlomem.base.source import visible
 from hlomem.dump.file_names import FILE_NAMES
-from hlomem.jax.compile.messages import (
-    DUMP,
-    FACTS,
-    OUTCOME,
-    OUTPUT,
-    Errand,
-    Facts,
-    Job,
-    Outcome,
-    read_message,
-)
+from hlomem.jax.compile import messages
 from hlomem.jax.function_memory import explained, read_dump
 from hlomem.jax.target_kinds import MissingSoftwareError, parse_target
 
@@ -52,6 +39,8 @@ _START = (
 )
 _PACKAGE_HOME = str(Path(__file__).parents[3])
 _INTERVAL = 0.03
+_ENVIRONMENT = {"JAX_PLATFORMS": "cpu", "JAX_ENABLE_COMPILATION_CACHE": "false"}
+"""The child's own: no device of this machine is touched, no cache answers."""
 _PLAN = ("after_optimizations.txt", *(name.suffix for name in dict.fromkeys(FILE_NAMES.values())))
 """How the names of a plan's files end."""
 _MAX_OUTPUT = 8
@@ -67,7 +56,7 @@ class PlannedProgram(NamedTuple):
 
     dump: Dump
     """Read whole; the folder it lay in may be gone."""
-    facts: Facts
+    facts: messages.Facts
     target: Target
     refusal: str
     """XLA's message where the program does not fit the target."""
@@ -84,18 +73,16 @@ class PlannedProgram(NamedTuple):
 
 
 def plan_in_child(
-    job: Job,
+    job: messages.Job,
     *,
     timeout: float | None = None,
     output: Path | None = None,
     is_full: bool = False,
     on_progress: Callable[[str], None] = lambda _: None,
 ) -> PlannedProgram:
-    """Plan a job's program in a child process.
+    """Plan a job's program in a child process; `is_full` waits for the whole compile.
 
-    With `output` the files of the dump are left in that folder. `is_full` waits for the whole
-    compile. `on_progress` is told now and then what the child is doing. Errors are `HlomemError`s,
-    with what the child had to say.
+    The dump is left in `output`; `on_progress` is told now and then what the child is doing.
     """
     with _child_of(job, is_full=is_full) as child:
         facts = child.wait(timeout, lambda _: False, on_progress)
@@ -106,23 +93,20 @@ def plan_in_child(
 
 
 def plan_unless_known(
-    job: Job,
-    is_known: Callable[[Facts], bool],
+    job: messages.Job,
+    is_known: Callable[[messages.Facts], bool],
     *,
     timeout: float | None = None,
     on_progress: Callable[[str], None] = lambda _: None,
-) -> PlannedProgram | Facts:
-    """The same, but a program that is known once it has been lowered is not compiled.
-
-    Its facts are returned then.
-    """
+) -> PlannedProgram | messages.Facts:
+    """The same, but of a program that is known once it is lowered the facts are returned."""
     with _child_of(job) as child:
         facts = child.wait(timeout, is_known, on_progress)
         return facts if facts is not None and is_known(facts) else child.result(facts)
 
 
 @contextmanager
-def _child_of(job: Job, *, is_full: bool = False) -> Iterator[_Child]:
+def _child_of(job: messages.Job, *, is_full: bool = False) -> Iterator[_Child]:
     """A process that compiles a job's program; nothing of it is left afterwards."""
     target = parse_target(job.target)
     if not hasattr(os, "wait4"):
@@ -140,13 +124,13 @@ def _child_of(job: Job, *, is_full: bool = False) -> Iterator[_Child]:
 class _Child:
     """The process that compiles."""
 
-    def __init__(self, job: Job, target: Target, folder: Path, *, is_full: bool) -> None:
+    def __init__(self, job: messages.Job, target: Target, folder: Path, *, is_full: bool) -> None:
         self._job = job
         self._target = target
         self._folder = folder
         self._mark = "" if is_full else target.plan_mark
-        (folder / DUMP).mkdir()
-        self._output = (folder / OUTPUT).open("wb")
+        (folder / messages.DUMP).mkdir()
+        self._output = (folder / messages.OUTPUT).open("wb")
         self._began = time.monotonic()
         self._is_stopped = False
         self._cpu_seconds = 0.0
@@ -156,11 +140,11 @@ class _Child:
             stdin=subprocess.PIPE,
             stdout=self._output,
             stderr=subprocess.STDOUT,
-            env=_environment(target),
+            env={**target.environment, **os.environ, **_ENVIRONMENT},
             process_group=0,
         )
         assert self._process.stdin is not None
-        errand = Errand(job=job, folder=str(folder), path=_search_path())
+        errand = messages.Errand(job=job, folder=str(folder), path=_search_path())
         with suppress(BrokenPipeError):  # it may have died already, which `wait` finds
             self._process.stdin.write(msgspec.json.encode(errand) + b"\n")
             self._process.stdin.flush()
@@ -168,9 +152,9 @@ class _Child:
     def wait(
         self,
         timeout: float | None,
-        is_known: Callable[[Facts], bool],
+        is_known: Callable[[messages.Facts], bool],
         on_progress: Callable[[str], None],
-    ) -> Facts | None:
+    ) -> messages.Facts | None:
         """Wait until the plan is there, the program is known, or the child has ended; it ends."""
         try:
             return self._watch(timeout, is_known, on_progress)
@@ -180,13 +164,13 @@ class _Child:
     def _watch(
         self,
         timeout: float | None,
-        is_known: Callable[[Facts], bool],
+        is_known: Callable[[messages.Facts], bool],
         on_progress: Callable[[str], None],
-    ) -> Facts | None:
+    ) -> messages.Facts | None:
         facts = None
         while not self._has_ended():
             if facts is None:
-                facts = read_message(self._folder, FACTS, Facts)
+                facts = messages.read_message(self._folder, messages.FACTS, messages.Facts)
                 if facts is not None and is_known(facts):
                     return facts
             on_progress("lowers" if facts is None else "plans")
@@ -198,7 +182,7 @@ class _Child:
                 problem = f"`{visible(self._job.factory)}` was not {doing} in {timeout:g} s"
                 raise CompileError(f"{problem}; --timeout gives it longer{self._said()}")
             time.sleep(_INTERVAL)
-        return facts or read_message(self._folder, FACTS, Facts)
+        return facts or messages.read_message(self._folder, messages.FACTS, messages.Facts)
 
     def _has_ended(self) -> bool:
         if self._process.returncode is not None:
@@ -212,12 +196,12 @@ class _Child:
         self._process.returncode = os.waitstatus_to_exitcode(status)
         self._cpu_seconds = cpu_seconds
 
-    def _is_planned(self, facts: Facts) -> bool:
+    def _is_planned(self, facts: messages.Facts) -> bool:
         """Whether the next file is there, and those of the plan are not growing any more."""
         if not self._mark:
             return False
         ours = f".{facts.module_name}."
-        found = [path for path in (self._folder / DUMP).iterdir() if ours in path.name]
+        found = [path for path in (self._folder / messages.DUMP).iterdir() if ours in path.name]
         marks = [path for path in found if path.name.endswith(self._mark)]
         plan = {path: path.stat().st_size for path in found if path.name.endswith(_PLAN)}
         before, self._plan_sizes = self._plan_sizes, plan
@@ -236,16 +220,16 @@ class _Child:
             self._process.stdin.close()
         self._output.close()
 
-    def result(self, facts: Facts | None) -> PlannedProgram:
+    def result(self, facts: messages.Facts | None) -> PlannedProgram:
         """The plan, or the error of whoever failed."""
-        outcome = read_message(self._folder, OUTCOME, Outcome)
+        outcome = messages.read_message(self._folder, messages.OUTCOME, messages.Outcome)
         if outcome is None and not self._is_stopped:
             raise CompileError(self._died())
         if outcome is not None and outcome.problem:
             raise self._failed(outcome)
         assert facts is not None
         return PlannedProgram(
-            read_dump(self._folder / DUMP, facts.module_name),
+            read_dump(self._folder / messages.DUMP, facts.module_name),
             facts,
             self._target,
             outcome.refusal if outcome else "",
@@ -257,10 +241,10 @@ class _Child:
     def keep_dump(self, output: Path) -> None:
         """Move the files of the dump into another folder."""
         output.mkdir(parents=True, exist_ok=True)
-        for path in sorted((self._folder / DUMP).iterdir()):
+        for path in sorted((self._folder / messages.DUMP).iterdir()):
             shutil.move(path, output / path.name)
 
-    def _failed(self, outcome: Outcome) -> HlomemError:
+    def _failed(self, outcome: messages.Outcome) -> HlomemError:
         if outcome.kind == "usage":
             return CommandError(outcome.problem)
         if outcome.kind == "missing":
@@ -285,15 +269,9 @@ class _Child:
 
     def _said(self) -> str:
         """The last lines the child printed."""
-        lines = (self._folder / OUTPUT).read_text(errors="replace").split("\n")
+        lines = (self._folder / messages.OUTPUT).read_text(errors="replace").split("\n")
         last = [line for line in lines if line.strip()][-_MAX_OUTPUT:]
         return "".join(f"\n  {visible(line)}" for line in last)
-
-
-def _environment(target: Target) -> dict[str, str]:
-    """The child's: no device of this machine is touched, no cache answers."""
-    own = {"JAX_PLATFORMS": "cpu", "JAX_ENABLE_COMPILATION_CACHE": "false"}
-    return {**target.environment, **os.environ, **own}
 
 
 def _kill_group(pid: int) -> None:

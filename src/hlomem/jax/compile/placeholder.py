@@ -1,10 +1,7 @@
-"""A program that stands in for a module at hand, so that a compiler plans that module.
+"""A program that stands in for a given module, so that a compiler plans that module.
 
-In: the file of a scheduled `HloModuleProto`, as a compiler handed it to the pass. Out: a factory's
-program with the same parameters and results, which does nothing. When the compiler has scheduled
-it, the hook puts the module at hand in its place, and the compiler goes on with that: what it then
-plans is its plan of that module in its order. This is how programs are tried where a compiler
-changes them after the hook: no part of the user's program is needed for it.
+It has the same parameters and results and does nothing; when the compiler has scheduled it, the
+hook hands over the given module instead. No part of the user's program is needed for it.
 """
 
 from __future__ import annotations
@@ -18,6 +15,7 @@ from hlomem.assign.footprint import footprint
 from hlomem.base.errors import CommandError
 from hlomem.jax.compile.messages import Job
 from hlomem.jax.compile.parent import CompileError, plan_in_child
+from hlomem.jax.pass_.hook import put_pass
 from hlomem.proto.edit import name_of
 from hlomem.proto.module import read_module
 
@@ -61,14 +59,14 @@ def interface_of(module: HloModule) -> Interface:
     )
 
 
-def plan_module(proto: bytes, target: str, platform: str, timeout: float = MAX_SECONDS) -> Dump:
+def plan_module(proto: bytes, target: str, platform: str) -> Dump:
     """A compiler's plan of a module in the order it has, made in a child."""
     with TemporaryDirectory(prefix="hlomem-") as folder:
         file = Path(folder) / "module.pb"
         file.write_bytes(proto)
         settings = {"module": str(file), "platform": platform}
         job = Job(factory=FACTORY, target=target, settings=settings)
-        return plan_in_child(job, timeout=timeout).dump
+        return plan_in_child(job, timeout=MAX_SECONDS).dump
 
 
 def temporaries_of(dump: Dump) -> int:
@@ -99,10 +97,7 @@ def program(devices: Sequence[Any], module: str, platform: str) -> tuple[Any, tu
     def replace(given: bytes) -> bytes | None:
         return proto if name_of(bytes(given)).endswith(hlomem_placeholder.__name__) else None
 
-    extension: Any = import_module("jax.extend.xla")
-    extension.register_hlo_module_transformation(
-        replace, name=_HOOK, stage=extension.PipelineStage.POST_SCHEDULER, platforms=platform
-    )
+    put_pass(import_module("jax.extend.xla"), replace, _HOOK, platform)
     sharding = _everywhere(jax, devices, interface.partitions)
     arguments = tuple(
         jax.ShapeDtypeStruct(shape, name, sharding=sharding) for shape, name in interface.parameters

@@ -1,19 +1,20 @@
 """A function and its arguments → a Lowered for a target, and the names of what it returns.
 
-In: a function, jitted or not, with arguments that are arrays, `ShapeDtypeStruct`s or trees of them.
-Out: a `jax.stages.Lowered`. For a target, whatever has no place on its devices is put on the first
-of them; nothing is allocated there.
+Arguments that are not on the target's devices are put on the first; nothing is allocated.
 """
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from threading import RLock
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hlomem.base.errors import CommandError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from hlomem.jax.target_kinds import Target
 
@@ -49,10 +50,7 @@ def jitted_with(function: Any, options: Mapping[str, Any]) -> Any:
 def place_for(
     arguments: tuple[Any, ...], keywords: dict[str, Any], target: Target
 ) -> tuple[tuple[Any, ...], dict[str, Any], dict[str, Any]]:
-    """Arguments on a target's devices, and the options of jax.jit that this takes.
-
-    A program without arrays among its arguments is put there by its results.
-    """
+    """Arguments on a target's devices; options of jax.jit that put a program without any there."""
     placed, named = place(arguments, keywords, target)
     jax = import_module("jax")
     leaves = jax.tree.leaves((placed, named))
@@ -100,3 +98,65 @@ def result_names(stage: Any) -> tuple[str, ...]:
     tree_util = import_module("jax.tree_util")
     leaves, _ = tree_util.tree_flatten_with_path(found)
     return tuple(str(tree_util.keystr(path)) for path, _ in leaves)
+
+
+_OUT_OF_MEMORY = "RESOURCE_EXHAUSTED"
+_ENABLED = "jax_enable_compilation_cache"
+_lock = RLock()
+_cache_users = 0
+_was_enabled = True
+
+
+class Compile(NamedTuple):
+    """The outcome of a compile."""
+
+    compiled: Any
+    """The Compiled; None where XLA refused the program."""
+    refusal: str = ""
+    """XLA's message where the program does not fit."""
+
+
+def write_dump(lowered: Any, folder: Path) -> Compile:
+    """Compile a Lowered and leave XLA's dump in a folder, also where it does not fit."""
+    jax = import_module("jax")
+    options = {"xla_dump_to": str(folder), "xla_dump_hlo_as_text": True}
+    with cache_off():
+        try:
+            return Compile(lowered.compile(compiler_options=options))
+        except jax.errors.JaxRuntimeError as error:
+            if _OUT_OF_MEMORY not in str(error):
+                raise
+            return Compile(None, str(error))
+
+
+def module_name(lowered: Any) -> str:
+    """The name XLA will know a program by: `jit_train_step`."""
+    attributes = lowered.compiler_ir("stablehlo").operation.attributes
+    return str(attributes["sym_name"].value)
+
+
+@contextmanager
+def cache_off() -> Iterator[None]:
+    """JAX's persistent cache, if any, is neither read nor written in the block, by any thread."""
+    config = import_module("jax").config
+    if not config.jax_compilation_cache_dir:
+        yield
+        return
+    global _cache_users, _was_enabled  # noqa: PLW0603 - the option is the process's, too
+    with _lock:
+        _cache_users += 1
+        if _cache_users == 1:
+            _was_enabled = getattr(config, _ENABLED)
+            _set_enabled(config, False)
+    try:
+        yield
+    finally:
+        with _lock:
+            _cache_users -= 1
+            if not _cache_users:
+                _set_enabled(config, _was_enabled)
+
+
+def _set_enabled(config: Any, is_enabled: bool) -> None:
+    config.update(_ENABLED, is_enabled)
+    import_module("jax.experimental.compilation_cache.compilation_cache").reset_cache()

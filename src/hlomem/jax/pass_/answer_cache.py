@@ -1,9 +1,7 @@
-"""Answers of the pass, kept beside JAX's compilation cache.
+"""Answers of the pass, kept next to JAX's compilation cache, where that is on a local disk.
 
-In: a module as the compiler hands it over. Out: the answer another process found for it, if it had
-the same pass, options, versions and flags. The number XLA gives a module in a process is no part of
-the key, and is put back into the answer. Files are written whole; one that cannot be read is as if
-it were not there. Where JAX keeps no cache on a local disk, nothing is kept.
+The key is made of the module, without the number it has in a process, and of the pass, its options,
+versions and flags. A file that cannot be read is as if it were not there.
 """
 
 from __future__ import annotations
@@ -13,7 +11,6 @@ import os
 import zlib
 from contextlib import suppress
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,6 +20,7 @@ from hlomem import __version__
 from hlomem.base.atomic_files import write_files
 from hlomem.base.errors import HlomemError
 from hlomem.jax.pass_.log import Outcome  # noqa: TC001 - msgspec reads it
+from hlomem.jax.target_kinds import version_of
 from hlomem.proto.edit import with_number
 
 FOLDER = "hlomem-pass"
@@ -45,7 +43,7 @@ class AnswerStore:
 
     def __init__(self, signature: str) -> None:
         """`signature` says all that answers depend on and that the process can change."""
-        versions = [f"{name} {_version(name)}" for name in _PACKAGES]
+        versions = [f"{name} {version_of(name)}" for name in _PACKAGES]
         flags = [os.environ.get(name, "") for name in _FLAGS]
         self._signature = "\n".join([__version__, signature, *versions, *flags]).encode()
 
@@ -88,10 +86,3 @@ def _folder() -> Path | None:
     if not place or not config.jax_enable_compilation_cache or "://" in str(place):
         return None
     return Path(place) / FOLDER
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return ""

@@ -1,10 +1,8 @@
 """JAX's caches and the pass: nothing compiled without it is taken for one with it, nor the reverse.
 
-The key of JAX's compilation cache on disk is made of the program, the flags and the devices; the
-passes that are registered are not part of it (jax 0.12). JAX leaves a function to be replaced for
-what else should be: `custom_hook` of `jax._src.cache_key`. While a pass is on, it says which. Where
-that function is missing the cache on disk is off while a pass is on. What JAX keeps in memory is
-cleared when a pass begins and when it ends.
+Passes are not part of the key of JAX's cache on disk (jax 0.12). `custom_hook` of
+`jax._src.cache_key` is there for that; where it is missing, that cache is off while a pass is on.
+What JAX keeps in memory is cleared when a pass begins and when it ends.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
-"""Modules that JAX's compilers schedule, shown to whoever watches, by JAX's public API alone.
+"""Modules that JAX's compilers schedule, shown to watchers, by JAX's public API alone.
 
-Out: a `SeenModule` for every program that is compiled while somebody watches, before its memory is
-planned, and so for those that turn out not to fit, too. The hook is that of `hlomem.jax.optimize`
-(`jax.extend.xla`, jax 0.10.2 and later); this one never changes a module. To put it in initialises
-JAX's backends, which some programs must not do early (`jax.distributed.initialize`); so it is put
-in by a listener of `jax.monitoring`, when the first program has been lowered and is about to be
-compiled. Whatever goes wrong here is logged and leaves the compile alone.
+Programs are seen before their memory is planned, and so those that do not fit, too. The hook is
+that of `hlomem.jax.optimize`, put in by a listener of `jax.monitoring` when the first program is
+about to be compiled: it initialises JAX's backends, which must not happen early
+(`jax.distributed.initialize`). Whatever goes wrong is logged and leaves the compile alone.
 """
 
 from __future__ import annotations
@@ -40,6 +38,20 @@ _watchers: tuple[Callable[[SeenModule], None], ...] = ()
 """Replaced, never changed: a compiler that shows a module takes no lock of ours."""
 _hooks: dict[str, str] = {}
 """By platform the name of the hook that is in."""
+
+
+def put_pass(extension: Any, callback: Any, name: str, platform: str) -> None:
+    """Have a platform's compiler call a function with every module it has scheduled."""
+    stage = extension.PipelineStage.POST_SCHEDULER
+    extension.register_hlo_module_transformation(
+        callback, name=name, stage=stage, platforms=platform
+    )
+
+
+def clear_pass(extension: Any, name: str, platform: str) -> None:
+    """Have it call that function no more."""
+    stage = extension.PipelineStage.POST_SCHEDULER
+    extension.clear_hlo_module_transformation(name, stage=stage, platforms=platform)
 
 
 def add(watcher: Callable[[SeenModule], None]) -> None:
@@ -90,9 +102,7 @@ def _register(extension: Any, platform: str) -> None:
         _show(platform, proto)
 
     try:
-        extension.register_hlo_module_transformation(
-            show, name=name, stage=extension.PipelineStage.POST_SCHEDULER, platforms=platform
-        )
+        put_pass(extension, show, name, platform)
     except Exception as error:  # noqa: BLE001 - a platform this process does not have
         logger.debug("no hook for %s: %s", platform, error)
     else:
@@ -113,9 +123,7 @@ def _take_out() -> None:
     extension: Any = import_module("jax.extend.xla") if _hooks else None
     for platform, name in list(_hooks.items()):
         try:
-            extension.clear_hlo_module_transformation(
-                name, stage=extension.PipelineStage.POST_SCHEDULER, platforms=platform
-            )
+            clear_pass(extension, name, platform)
         except Exception as error:  # noqa: BLE001 - it shows nothing any more without watchers
             logger.debug("the hook for %s stays: %s", platform, error)
         del _hooks[platform]

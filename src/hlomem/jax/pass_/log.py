@@ -1,7 +1,6 @@
 """A log of the pass, program by program: kept in this process, shown by `report`.
 
-Programs that JAX takes from its compilation cache on disk do not pass through the compiler, and so
-are not listed here, though they have the order they were compiled with.
+Programs that JAX takes from its cache on disk pass through no compiler, and are not listed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """`hlomem.jax.optimize`: puts the pass into JAX's compilers, and takes it out again.
 
-The hook is `jax.extend.xla.register_hlo_module_transformation`, stage `POST_SCHEDULER`, in jax
-since 0.10.2. It is young; so the first use in a process compiles a program of two instructions
-whose order must come back turned around, and says clearly if it does not.
+The hook is `jax.extend.xla.register_hlo_module_transformation` (jax 0.10.2); its first use in
+a process compiles a program of two instructions whose order must come back turned around.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import itertools
 import re
 from functools import partial
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -21,9 +20,10 @@ from hlomem.base.source import visible
 from hlomem.jax.compile.placeholder import planned_bytes
 from hlomem.jax.pass_ import cache_guard
 from hlomem.jax.pass_.answer_cache import AnswerStore
+from hlomem.jax.pass_.hook import clear_pass, put_pass
 from hlomem.jax.pass_.log import logger
 from hlomem.jax.pass_.transform import Limits, Transform
-from hlomem.jax.target_kinds import parse_target
+from hlomem.jax.target_kinds import parse_target, version_of
 from hlomem.machines.capacity import parse_capacity
 from hlomem.machines.options import options_for
 from hlomem.machines.registry import find_device, find_machine, machines_of
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from hlomem.machines.options import Options
     from hlomem.opt.goal import Effort
 
-FIRST_JAX = (0, 10, 2)
+FIRST_JAX = "0.10.2"
 DEFAULT_PLATFORMS = ("cpu", "cuda")
 """Those that are optimised unless others are named. On a TPU orders are tried by compiling, which
 takes longer, and is to be asked for."""
@@ -183,7 +183,7 @@ class Optimization:
         self._platforms: list[str] = []
         self._transforms = transforms  # held as long as the compiler may call them
         for platform, transform in transforms.items():
-            _register(extension, transform, self._name, platform)
+            put_pass(extension, transform, self._name, platform)
             self._platforms.append(platform)
         cache_guard.enter(signature)
 
@@ -199,7 +199,7 @@ class Optimization:
         if not platforms:
             return
         for platform in platforms:
-            _clear(self._extension, self._name, platform)
+            clear_pass(self._extension, self._name, platform)
         cache_guard.leave(self._signature)
 
     def __enter__(self) -> Optimization:
@@ -214,36 +214,20 @@ class Optimization:
         self.remove()
 
 
-def _register(extension: Any, callback: Any, name: str, platform: str) -> None:
-    stage = extension.PipelineStage.POST_SCHEDULER
-    extension.register_hlo_module_transformation(
-        callback, name=name, stage=stage, platforms=platform
-    )
-
-
-def _clear(extension: Any, name: str, platform: str) -> None:
-    stage = extension.PipelineStage.POST_SCHEDULER
-    extension.clear_hlo_module_transformation(name, stage=stage, platforms=platform)
-
-
 def require_jax() -> str:
     """The version of JAX; an error that says how to get one where there is none."""
-    try:
-        return version("jax")
-    except PackageNotFoundError:
-        wanted = ".".join(map(str, FIRST_JAX))
-        problem = f"jax is not installed; `pip install 'jax>={wanted}'`"
-        raise UnsupportedJaxError(problem) from None
+    if found := version_of("jax"):
+        return found
+    raise UnsupportedJaxError(f"jax is not installed; `pip install 'jax>={FIRST_JAX}'`")
 
 
 def _find_extension() -> Any:
     """JAX's module of compiler passes; an error that names the version where there is none."""
-    wanted = ".".join(map(str, FIRST_JAX))
     found = require_jax()
     try:
         return import_module("jax.extend.xla")
     except ImportError:
-        problem = f"jax {found} has no hook for passes; it is in jax {wanted} and later"
+        problem = f"jax {found} has no hook for passes; it is in jax {FIRST_JAX} and later"
         raise UnsupportedJaxError(problem) from None
 
 
@@ -293,8 +277,8 @@ def _test_plugin(extension: Any, platform: str) -> None:
     """A compiler without devices, for programs that run elsewhere: it must take a pass at least."""
     name = f"hlomem-test-{next(_numbers)}"
     try:
-        _register(extension, lambda _: None, name, platform)
-        _clear(extension, name, platform)
+        put_pass(extension, lambda _: None, name, platform)
+        clear_pass(extension, name, platform)
     except Exception as error:
         known = ", ".join(_backends())
         problem = f"this JAX has no platform `{platform}`, only {known}"
@@ -303,10 +287,7 @@ def _test_plugin(extension: Any, platform: str) -> None:
 
 
 def _keeps_donations(extension: Any, platform: str) -> bool:
-    """Whether a module that is handed back keeps what it does with donated arguments.
-
-    That of jax 0.10.2 does not: its results no longer lie where the arguments were.
-    """
+    """Whether a module that is handed back keeps its donations; that of jax 0.10.2 does not."""
     if platform not in _backends():
         return True
     with _lock:
@@ -319,11 +300,9 @@ def _is_donation_kept(extension: Any, platform: str) -> bool:
     """Compile a program with a donated argument, its module handed back as it is."""
     jax: Any = import_module("jax")
     name = f"hlomem-test-{next(_numbers)}"
-    _register(extension, bytes, name, platform)
+    put_pass(extension, bytes, name, platform)
     try:
-        device = jax.local_devices(backend=platform)[0]
-        sharding = jax.sharding.SingleDeviceSharding(device)
-        shape = jax.ShapeDtypeStruct((16,), "float32", sharding=sharding)
+        shape = _shape_on(jax, platform)
 
         def hlomem_donation_test(x: Any) -> Any:
             return x + 1
@@ -331,7 +310,14 @@ def _is_donation_kept(extension: Any, platform: str) -> bool:
         lowered = jax.jit(hlomem_donation_test, donate_argnums=0).lower(shape)
         return "input_output_alias" in lowered.compile().as_text()
     finally:
-        _clear(extension, name, platform)
+        clear_pass(extension, name, platform)
+
+
+def _shape_on(jax: Any, platform: str) -> Any:
+    """A small array on the first device of a platform."""
+    device = jax.local_devices(backend=platform)[0]
+    sharding = jax.sharding.SingleDeviceSharding(device)
+    return jax.ShapeDtypeStruct((16,), "float32", sharding=sharding)
 
 
 def _find_fault(extension: Any, platform: str) -> str:
@@ -349,12 +335,9 @@ def _find_fault(extension: Any, platform: str) -> str:
         return write_orders(module, {entry: turned_around(entry.instructions, work)})
 
     name = f"hlomem-test-{next(_numbers)}"
-    _register(extension, swap, name, platform)
+    put_pass(extension, swap, name, platform)
     try:
-        device = jax.local_devices(backend=platform)[0]
-        shape = jax.ShapeDtypeStruct(
-            (8,), "float32", sharding=jax.sharding.SingleDeviceSharding(device)
-        )
+        shape = _shape_on(jax, platform)
 
         def hlomem_self_test(x: Any, y: Any) -> Any:
             return jax.lax.cumsum(x), jax.lax.cumsum(y, reverse=True)
@@ -364,7 +347,7 @@ def _find_fault(extension: Any, platform: str) -> str:
     except Exception as error:  # noqa: BLE001 - whatever it is, the hook is not to be used
         return f"{type(error).__name__}: {error}".partition("\n")[0]
     finally:
-        _clear(extension, name, platform)
+        clear_pass(extension, name, platform)
     if not swapped:
         return "a registered pass was not called as expected"
     places = [list(order).index(name) for name in swapped[0] if name in order]

@@ -1,10 +1,7 @@
-"""The pass itself: a scheduled module in, one that needs less memory out, or nothing.
+"""The pass itself: a scheduled module in, one that needs less memory out, or None.
 
-In: bytes of an `HloModuleProto`, from any thread of the compiler. Out: other bytes, in a better
-order and with values computed again where that is almost free or a budget is to be met; or None
-where XLA's program stays: it is small or too large, nothing is better, or anything at all went
-wrong. No exception leaves it. The same module gets the same answer, from memory the second time,
-from JAX's cache on disk in another process.
+It runs in any thread of the compiler, and no exception leaves it. The same module gets the same
+answer, from memory the second time, from JAX's cache on disk in another process.
 """
 
 from __future__ import annotations
@@ -22,9 +19,9 @@ from hlomem.jax.pass_.answer_cache import Answer
 from hlomem.jax.pass_.log import Outcome, logger, record
 from hlomem.opt.candidate import Program, choose_cheapest, start_text
 from hlomem.opt.goal import Share
-from hlomem.opt.orders.latency import model_time, module_time
+from hlomem.opt.orders.bound import find_floor
+from hlomem.opt.orders.cost import model_time, module_time
 from hlomem.opt.orders.planned_orders import needed_bytes, other_bytes, temporary_bytes
-from hlomem.opt.remat.lower_bound import find_floor
 from hlomem.opt.remat.offload import model_moves
 from hlomem.opt.remat.origins import find_origins
 from hlomem.opt.search import (
@@ -98,11 +95,7 @@ class Transform:
         foresees_orders: bool = False,
         store: AnswerStore | None = None,
     ) -> None:
-        """`plan` asks the compiler itself what a module needs, where that cannot be foreseen.
-
-        `foresees_orders` says that it can be for orders, and need not be asked then. `store` keeps
-        answers for other processes.
-        """
+        """`plan` asks the compiler what a module needs, unless that is foreseen for its order."""
         self._platform = platform
         self._options = options
         self._rules = rules
@@ -179,11 +172,7 @@ class Transform:
         return None
 
     def _find_order(self, program: Program) -> tuple[Candidate, list[Candidate]]:
-        """The program in an order, not checked yet; what fits, where that was looked for.
-
-        Where no order fits the budget, or next to nothing has to be computed again for that, little
-        is spent on the order.
-        """
+        """The program in an order, not checked yet, at little cost where none fits; and fits."""
         limit = self._limits.fit
         if limit is not None:
             found = find_order(program, "low", is_checked=False)

@@ -1,8 +1,4 @@
-"""Checkers of changed programs, which know nothing of how a change was chosen.
-
-In: a program, what became of it, and what that may do. Out: the problems, in words. There is
-a checker for each kind of change; `find_problems` leads to all of them.
-"""
+"""Checkers of changed programs, one for each kind; they know nothing of how a change was chosen."""
 
 from __future__ import annotations
 

@@ -1,11 +1,8 @@
-"""A judge of edited programs, which must compute what the given ones do; it knows no chooser.
+"""A checker of edited programs: the given one up to order and pure instructions that run twice.
 
-In: two scheduled modules. Out: what is wrong with the second, nothing where it is the first up to
-the order and to pure instructions of the entry that are computed more than once. Instructions are
-put into classes: two of one class have the same opcode, shape, attributes and bodies, and operands
-of the same classes. Every instruction of the given module must be there, in its class; every other
-must be of a class of a pure one. No new reader may read memory that the next value has been written
-to; all else about the order is judged by `hlomem.opt.checks.order`.
+Instructions of one class have the same opcode, shape, attributes and bodies, and operands of the
+same classes. All given ones must be there, in their classes; new ones are of a class of a pure one,
+and read no memory that the next value has been written to.
 """
 
 from __future__ import annotations
@@ -82,21 +79,15 @@ class Classes:
         """The class of an instruction whose operands have theirs."""
         known = self._of.get(instruction)
         if known is None:
-            known = self._of[instruction] = self._number(self._key(instruction))
+            number = self._number_of.setdefault(self._key(instruction), len(self._number_of))
+            known = self._of[instruction] = number
         return known
 
     def _key(self, instruction: HloInstruction) -> Key:
-        attributes = instruction.attributes
-        own = tuple(sorted((key, attributes[key]) for key in attributes if key not in NAMES))
-        name = instruction.name if self._is_unique(instruction) else ""
-        if instruction.payload.strip().endswith(ELIDED):  # the text does not tell it from others
-            name = OF_CLONE.sub("", instruction.name)
         return (
-            instruction.opcode,
+            instruction.name if self._is_unique(instruction) else "",
             instruction.shape.text,
-            own,
-            instruction.payload,
-            name,
+            *text_of(instruction),
             tuple([self.of(operand) for operand in instruction.operands]),
             tuple([self.of_body(callee) for callee in instruction.called_computations]),
             tuple([self.of(earlier) for earlier in instruction.control_predecessors]),
@@ -117,15 +108,18 @@ class Classes:
             known = self._bodies[computation] = self.of(computation.root)
         return known
 
-    def _number(self, key: Key) -> int:
-        return self._number_of.setdefault(key, len(self._number_of))
+
+def text_of(instruction: HloInstruction) -> Key:
+    """All that the text says of an instruction, but shape, operands and what it calls."""
+    attributes = instruction.attributes
+    own = tuple(sorted((key, attributes[key]) for key in attributes if key not in NAMES))
+    is_elided = instruction.payload.strip().endswith(ELIDED)  # not told from others by the text
+    name = OF_CLONE.sub("", instruction.name) if is_elided else ""
+    return instruction.opcode, own, instruction.payload, name
 
 
 def is_pure(instruction: HloInstruction, *, may_wait: bool = False) -> bool:
-    """Whether the same operands always give the same result, and nothing else happens.
-
-    `may_wait` lets pass what runs behind others that it does not read.
-    """
+    """Whether equal operands give equal results, and nothing happens but, if allowed, waiting."""
     if instruction.opcode in _NEVER_TWICE:
         return False
     if instruction.control_predecessors and not may_wait:

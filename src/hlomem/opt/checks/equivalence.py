@@ -1,11 +1,8 @@
-"""A judge of programs whose loops stack other values: both must compute the same terms.
+"""A checker of programs whose loops stack other values: both must compute the same terms.
 
-In: two scheduled modules. Out: what is wrong with the second. Both are run through on terms instead
-of numbers: an argument is a term, and so is every operation on terms; equal operations on equal
-terms are one term. Integers that are known are computed, so that loops whose state or body differs
-are gone through iteration by iteration, and a slice written into a stack is found again by its
-place. Results must be the same terms, and what has effects must happen to the same terms in the
-same order. It knows nothing of who changed the program, nor why.
+Both are run on terms instead of numbers; equal operations on equal terms are one term. Known
+integers are computed, so that loops that differ are gone through iteration by iteration, and a
+slice of a stack is found by its index. Effects must happen to the same terms, in the same order.
 """
 
 from __future__ import annotations
@@ -13,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from hlomem.hlo.shape import Shape
-from hlomem.opt.checks.edit import ELIDED, NAMES, OF_CLONE, Classes, check_header, is_pure
+from hlomem.opt.checks.edit import Classes, check_header, is_pure, text_of
 from hlomem.opt.checks.order import STRICT
 
 if TYPE_CHECKING:
@@ -77,11 +74,11 @@ def find_meaning_problems(given: HloModule, edited: HloModule, _: Allowed = STRI
         before, after = terms.run(given), terms.run(edited)
     except _Undecided as reason:
         return [str(reason)]
-    if before.effects != after.effects:
+    if before[1] != after[1]:
         problems.append("what has effects does not happen to the same values in the same order")
     problems += [
         f"result {number} is another value"
-        for number, (one, other) in enumerate(zip(before.results, after.results, strict=True))
+        for number, (one, other) in enumerate(zip(before[0], after[0], strict=True))
         if one != other
     ]
     return problems
@@ -89,12 +86,6 @@ def find_meaning_problems(given: HloModule, edited: HloModule, _: Allowed = STRI
 
 class _Undecided(Exception):  # noqa: N818 - nobody outside sees it
     """A program of which nothing can be said."""
-
-
-class _Outcome:
-    def __init__(self, results: Sequence[int], effects: list[tuple[object, ...]]) -> None:
-        self.results = results
-        self.effects = effects
 
 
 def _other_loops(given: HloModule, edited: HloModule) -> set[str]:
@@ -160,25 +151,20 @@ class _Terms:
         self._left = MAX_OPERATIONS
         self._effects: list[tuple[object, ...]] = []
 
-    def run(self, module: HloModule) -> _Outcome:
+    def run(self, module: HloModule) -> tuple[list[int], list[tuple[object, ...]]]:
         """The terms of a module's results, and what happened."""
         self._effects = []
         arguments = [
             self._fresh(parameter.shape, ("argument", number))
             for number, parameter in enumerate(module.entry.parameters)
         ]
-        results = self._evaluate(module.entry, arguments)
-        return _Outcome(list(_leaves(results)), self._effects)
+        return _leaves(self._evaluate(module.entry, arguments)), self._effects
 
     def _fresh(self, shape: Shape, key: tuple[object, ...]) -> Value:
         """Terms of which nothing is known but their names."""
         if shape.is_tuple:
-            return tuple(
-                [
-                    self._fresh(element, (*key, number))
-                    for number, element in enumerate(shape.elements)
-                ]
-            )
+            elements = enumerate(shape.elements)
+            return tuple([self._fresh(element, (*key, number)) for number, element in elements])
         return self._term(shape, key)
 
     def _term(self, shape: Shape, key: tuple[object, ...]) -> int:
@@ -208,15 +194,13 @@ class _Terms:
             if not isinstance(whole, tuple) or instruction.tuple_index >= len(whole):
                 raise _Undecided(f"{instruction.name} takes a result that is not there")
             return whole[instruction.tuple_index]
-        if opcode == "fusion" and instruction.attributes.get("kind") != _OPAQUE:
+        is_open = opcode == "fusion" and instruction.attributes.get("kind") != _OPAQUE
+        if is_open or opcode == "call":
             return self._evaluate(instruction.called_computations[0], operands)
         if opcode == "async-start" and _is_still(instruction):
-            result = self._evaluate(instruction.called_computations[0], operands)
-            return tuple(operands), result
+            return tuple(operands), self._evaluate(instruction.called_computations[0], operands)
         if opcode == "async-done" and isinstance(operands[0], tuple):
             return operands[0][1]
-        if opcode == "call":
-            return self._evaluate(instruction.called_computations[0], operands)
         if opcode == "while" and instruction.name in self._opened:
             return self._iterate(instruction, operands[0])
         plain = [operand for operand in operands if isinstance(operand, int)]
@@ -287,7 +271,8 @@ class _Terms:
         if instruction.opcode != "bitcast":  # what others do to bytes, the layouts say
             return None
         if operand in self._stack:
-            return self._restacked(shape, operand)
+            same = _have_same_slices(shape, self._shape[operand])
+            return self._stacked(shape, self._stack[operand]) if same else None
         return self._view(shape, operand)
 
     def _view(self, shape: Shape, operand: int) -> int:
@@ -325,7 +310,8 @@ class _Terms:
             return None
         update: int | None = operands[1]
         if part.element_type is not whole.element_type:  # TPUs convert what they write
-            update = self._convert(_slice_of(whole), operands[1])
+            slice_shape = Shape(whole.element_type, part.dimensions, (), whole.layout)
+            update = self._convert(slice_shape, operands[1])
         if update is None:
             return None
         base = self._source.get(operands[0], operands[0])
@@ -341,12 +327,6 @@ class _Terms:
         term = self._term(shape, ("stack", stack))
         self._stack[term] = stack
         return term
-
-    def _restacked(self, shape: Shape, operand: int) -> int | None:
-        """A stack in a shape whose slices are the same bytes."""
-        if not _have_same_slices(shape, self._shape[operand]):
-            return None
-        return self._stacked(shape, self._stack[operand])
 
     def _convert(self, shape: Shape, operand: int) -> int | None:
         """Elements of another type, in whichever shape they are converted."""
@@ -370,16 +350,8 @@ class _Terms:
     # All others.
 
     def _operation(self, instruction: HloInstruction, operands: list[Value]) -> Value:
-        attributes = instruction.attributes
-        own = tuple(sorted((name, attributes[name]) for name in attributes if name not in NAMES))
-        name = ""
-        if instruction.payload.strip().endswith(ELIDED):  # the text does not tell it from others
-            name = OF_CLONE.sub("", instruction.name)
         key: tuple[object, ...] = (
-            instruction.opcode,
-            own,
-            instruction.payload,
-            name,
+            *text_of(instruction),
             tuple(operands),
             tuple(map(self._classes.of_body, instruction.called_computations)),
         )
@@ -387,11 +359,6 @@ class _Terms:
             key = (*key, instruction.name, len(self._effects))
             self._effects.append(key)
         return self._fresh(instruction.shape, key)
-
-
-def _slice_of(whole: Shape) -> Shape:
-    """The shape of a slice that is read of a stack."""
-    return Shape(whole.element_type, (1, *whole.dimensions[1:]), (), whole.layout)
 
 
 def _have_same_order(one: Shape, other: Shape) -> bool:

@@ -1,10 +1,7 @@
-"""A judge of programs whose values wait in the host's memory; it knows nothing of who chose them.
+"""A checker of programs whose values wait in the host's memory.
 
-In: two scheduled modules and the host's memory space. Out: what is wrong with the second, nothing
-where it is the first but for values that are copied to the host and back. Copies that are new come
-in fours, of which the first reads a value as it is and the last gives it as it was. Without them,
-what is left must compute what the first does, and be in an order that is right for it
-(`opt/checks/edit.py`). Memory of a value that is copied may hold no other value.
+New copies come in fours, from a value as it is to the same value; without them the program must
+pass `opt/checks/edit.py`. Memory of a value that is copied may hold no other value.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
-"""A judge of whether a program may run in another order; it knows nothing of who chose the order.
+"""A checker of orders: it knows nothing of how one was chosen.
 
-In: a module, and new orders for some of its computations. Out: what is wrong with them, nothing
-where they are right. All is worked out from the module anew: values by `hlomem.check.flow`, shared
-memory by the rules below, not by the planner's. A right order is one of the same instructions,
-after what they read and wait for; what others see happen is in the order it was; what ran while
-something went on in the background still does; and nobody reads memory that the next value has been
-written to, or writes it before the last value is made.
+All is worked out from the module: values by `hlomem.check.flow`, shared memory by the rules below,
+not by the planner's. Instructions come after what they read and wait for; effects stay in order;
+what hid something asynchronous still does; no value is read once the next one is written over it.
 """
 
 from __future__ import annotations

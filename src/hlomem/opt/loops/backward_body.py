@@ -1,19 +1,17 @@
-"""The second body of a pair of loops, with values computed again that it had read from stacks.
+"""The second body of a pair of loops, which recomputes values that it had read from stacks.
 
-In: a `LoopPlan` and the draft of the body. Out: the draft changed, the bodies of fusions that are
-new or take other operands, and the new elements of the state. A reader of a dropped stack gets the
-slice that was computed for it (`fusion_edit.py`). What several stacks of one fusion held is
-computed again by one fusion, of those of its values that are needed.
+A reader of a dropped stack gets the slice that was computed for it (`fusion_edit.py`). What several
+stacks of one fusion held is recomputed by one fusion.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from hlomem.base.errors import EditError
 from hlomem.hlo.shape import tuple_shape
 from hlomem.hlo.text.body import CONTROL_PREDECESSORS
-from hlomem.opt.loops.body_values import BodyValues, repeated_by
+from hlomem.opt.loops.choice import BodyValues, repeated_by
 from hlomem.opt.loops.fusion_edit import fitting_attributes
 from hlomem.opt.loops.stacks import fusion_of, narrowed, stacked
 from hlomem.opt.remat.edit import SUFFIX
@@ -26,9 +24,12 @@ if TYPE_CHECKING:
     from hlomem.hlo.opcodes import Opcode
     from hlomem.hlo.shape import Shape
     from hlomem.opt.loops.choice import LoopPlan
-    from hlomem.opt.loops.draft import LoopDraft
-    from hlomem.opt.loops.fusion_edit import FusionEdits
+    from hlomem.opt.loops.fusion_edit import FusionEdits, LoopDraft
     from hlomem.opt.loops.pairs import Loop, Stack
+
+Copies: TypeAlias = "Mapping[HloInstruction, HloInstruction]"
+Root: TypeAlias = "HloInstruction | Stack"
+"""A value that is needed of a fusion, or a stack that narrows it."""
 
 
 def find_counter(loop: Loop) -> HloInstruction:
@@ -121,9 +122,9 @@ class Remaker:
         body.put_before(reader, *self._pending)
         self._pending.clear()
 
-    def _find_roots(self) -> dict[HloInstruction, list[HloInstruction | Stack]]:
+    def _find_roots(self) -> dict[HloInstruction, list[Root]]:
         """By fusion that is looked into: what is needed of it, stacks where they narrow a value."""
-        found: dict[HloInstruction, list[HloInstruction | Stack]] = {}
+        found: dict[HloInstruction, list[Root]] = {}
         for stack in self._plan.dropped:
             owner = self._values.owner(stack.value)
             if owner is not None and stack.value in self._remade:
@@ -352,9 +353,7 @@ class Remaker:
         )
         self._take(self._emit(self._draft.note_copy(made, fusion)), roots, results)
 
-    def _finish_body(
-        self, draft: Draft, given: Mapping[HloInstruction, HloInstruction]
-    ) -> list[HloInstruction]:
+    def _finish_body(self, draft: Draft, given: Copies) -> list[HloInstruction]:
         """Leave in a new body what counts, under new names; the operands that it is given."""
         draft.drop_dead(lambda _: True)
         operands: list[HloInstruction] = []
@@ -364,9 +363,7 @@ class Remaker:
         self._draft.separate(draft, SUFFIX)
         return operands
 
-    def _hand_in(
-        self, draft: Draft, copy_of: Mapping[HloInstruction, HloInstruction]
-    ) -> dict[HloInstruction, HloInstruction]:
+    def _hand_in(self, draft: Draft, copy_of: Copies) -> dict[HloInstruction, HloInstruction]:
         """Parameters for values in a body that are there already."""
         given: dict[HloInstruction, HloInstruction] = {}
         for inside, copy in copy_of.items():
@@ -381,8 +378,8 @@ class Remaker:
     def _root(
         self,
         draft: Draft,
-        root: HloInstruction | Stack,
-        copy_of: Mapping[HloInstruction, HloInstruction],
+        root: Root,
+        copy_of: Copies,
     ) -> HloInstruction:
         """A result of a fusion: a value of its body, or that in the type of a stack."""
         if not isinstance(root, tuple):
@@ -396,7 +393,7 @@ class Remaker:
     def _take(
         self,
         fusion: HloInstruction,
-        roots: Sequence[HloInstruction | Stack],
+        roots: Sequence[Root],
         results: Sequence[HloInstruction],
     ) -> None:
         for number, (root, result) in enumerate(zip(roots, results, strict=True)):

@@ -1,11 +1,8 @@
-"""The choice of what a pair of loops stacks: as few bytes as a price for computing again allows.
+"""The choice of what a pair of loops stacks: as few bytes as a price for recomputing allows.
 
-In: a `LoopPair`, and what a byte is worth. Out: a `LoopPlan`. Every value of the first body that
-the second needs is either stacked, for its bytes in every iteration, or computed again in the
-second body, for its operations and the bytes it touches, from others of which the same is true.
-That is a least cut between what is there in any case (invariants, constants, the counter) and the
-slices that are read: so the choice is the best there is for a price, not a guess. A value in a
-fusion can be stacked where the fusion does so already.
+Every value of the first body that the second needs is stacked, for its bytes, or recomputed, for
+its operations and bytes touched. That is a least cut between what is there in any case (invariants,
+constants, the counter) and the slices that are read: the best choice for a price.
 """
 
 from __future__ import annotations
@@ -13,19 +10,97 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.opt.constants import MAX_LOOP_NODES
-from hlomem.opt.loops.body_values import BodyValues, repeated_by
-from hlomem.opt.loops.stacks import holds_slices, stacked
+from hlomem.opt.loops.stacks import fusion_of, holds_slices, is_transparent, stacked
 from hlomem.opt.remat.min_cut import UNCUT, Network
 from hlomem.opt.remat.state import is_repeatable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from hlomem.hlo.ir import HloInstruction
+    from hlomem.hlo.ir import HloComputation, HloInstruction
     from hlomem.hlo.shape import Shape
     from hlomem.opt.loops.pairs import LoopPair, Stack
+    from hlomem.opt.orders.cost import Costs
     from hlomem.opt.orders.effects import Effects
-    from hlomem.opt.remat.flops import Costs
+
+_NOT_VALUES = ("parameter", "async-start")
+_NOT_INSIDE = ("parameter", "tuple", "dynamic-update-slice")
+
+
+class BodyValues:
+    """The values of a first body."""
+
+    def __init__(self, pair: LoopPair) -> None:
+        self._body = pair.first.body
+        writing = {stack.write.runs for stack in pair.stacks}
+        self._owner_of: dict[HloComputation, HloInstruction] = {}
+        """By body that is looked into: the instruction of the loop's body that runs it."""
+        for instruction in self._body.instructions:
+            fusion = fusion_of(instruction)
+            if fusion is None or not is_transparent(fusion):
+                continue
+            if instruction in writing or fusion.shape.is_tuple:
+                self._owner_of[fusion.called_computations[0]] = instruction
+        self._opened = frozenset(self._owner_of.values())
+
+    def owner(self, value: HloInstruction) -> HloInstruction | None:
+        """The instruction of the body that computes a value inside; None for one of the body."""
+        return self._owner_of.get(value.parent)
+
+    def __iter__(self) -> Iterator[HloInstruction]:
+        """All values, operands before users."""
+        for instruction in self._body.instructions:
+            if instruction in self._opened:
+                fusion = fusion_of(instruction)
+                assert fusion is not None
+                for inside in fusion.called_computations[0].instructions:
+                    if inside.opcode not in _NOT_INSIDE:
+                        yield inside
+            elif instruction.opcode not in _NOT_VALUES and instruction is not self._body.root:
+                yield instruction
+
+    def place(self, value: HloInstruction) -> tuple[int, int]:
+        """The place of a value among all."""
+        owner = self.owner(value)
+        return (value.index, -1) if owner is None else (owner.index, value.index)
+
+    def operands(self, value: HloInstruction) -> list[HloInstruction]:
+        """The values that one is computed from."""
+        owner = self.owner(value)
+        if owner is not None:
+            return [self.resolve(owner, operand) for operand in value.operands]
+        if value.opcode == "get-tuple-element" and value.operands[0] in self._opened:
+            return [self.result(value)]
+        if value.opcode == "async-done":
+            [start] = value.operands
+            return [self.result(value)] if start in self._opened else list(start.operands)
+        return list(value.operands)
+
+    def result(self, taken: HloInstruction) -> HloInstruction:
+        """The value in a fusion that is looked into which an instruction takes of its results."""
+        [owner] = taken.operands
+        fusion = fusion_of(owner)
+        assert fusion is not None
+        root = fusion.called_computations[0].root
+        if taken.opcode == "get-tuple-element":
+            root = root.operands[taken.tuple_index]
+        return self.resolve(owner, root)
+
+    def is_result(self, value: HloInstruction) -> bool:
+        """Whether a value of the body is a result of a fusion that is looked into."""
+        return bool(value.operands) and value.operands[0] in self._opened
+
+    @staticmethod
+    def resolve(owner: HloInstruction, inside: HloInstruction) -> HloInstruction:
+        """A value inside, or the one of the body that is handed in for it."""
+        if inside.opcode != "parameter":
+            return inside
+        return owner.operands[inside.parameter_number]
+
+
+def repeated_by(value: HloInstruction) -> HloInstruction | None:
+    """The instruction that is cloned to compute a value again; None where there is none."""
+    return fusion_of(value.operands[0]) if value.opcode == "async-done" else value
 
 
 class LoopPlan(NamedTuple):
@@ -84,43 +159,30 @@ class _Chooser:
         stacks, count = self._pair.stacks, len(self.nodes)
         source, sink = 2 * (count + len(stacks)), 2 * (count + len(stacks)) + 1
         network = Network(sink + 1)
+
+        def add(node: int, size: int, cost: int, operands: Iterable[HloInstruction]) -> None:
+            """A node is cut in two where it is stacked, from the source where it is remade."""
+            network.connect(2 * node, 2 * node + 1, size)
+            network.connect(source, 2 * node, cost)
+            for operand in operands:
+                if operand in self._node_of:
+                    network.connect(2 * self._node_of[operand] + 1, 2 * node, UNCUT)
+
         for node, value in enumerate(self.nodes):
-            operands = self._values.operands(value)
             cost = self._cost(value, price) if self._may_repeat(value) else UNCUT
-            self._add(network, node, self._room(value), cost, source, operands)
-        for number, stack in enumerate(stacks):
-            node = count + number
+            add(node, self._room(value), cost, self._values.operands(value))
+        for node, stack in enumerate(stacks, count):
             size = self._bytes(stack.part)
             cost = size // price + 1 if price and self._is_inside(stack.value) else 1
-            self._add(network, node, size, cost, source, [stack.value])
+            add(node, size, cost, [stack.value])
             network.connect(2 * node + 1, sink, UNCUT)
-        near = network.source_side(source, sink)
-        return self._plan(near, count)
-
-    def _add(
-        self,
-        network: Network,
-        node: int,
-        size: int,
-        cost: int,
-        source: int,
-        operands: Iterable[HloInstruction],
-    ) -> None:
-        """A node is cut in two where it is stacked, and from the source where it is made again."""
-        network.connect(2 * node, 2 * node + 1, size)
-        network.connect(source, 2 * node, cost)
-        for operand in operands:
-            if operand in self._node_of:
-                network.connect(2 * self._node_of[operand] + 1, 2 * node, UNCUT)
+        return self._plan(network.source_side(source, sink), count)
 
     def _plan(self, near: set[int], count: int) -> LoopPlan:
         stored: set[HloInstruction] = set()
         remade: set[HloInstruction] = set()
-        again = [
-            stack
-            for number, stack in enumerate(self._pair.stacks)
-            if 2 * (count + number) not in near
-        ]
+        stacks = enumerate(self._pair.stacks, count)
+        again = [stack for node, stack in stacks if 2 * node not in near]
         pending = [stack.value for stack in again]
         while pending:
             needed = pending.pop()

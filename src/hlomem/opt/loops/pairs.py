@@ -1,9 +1,6 @@
 """Pairs of loops of which one stacks values that the other reads, as `jax.lax.scan` leaves them.
 
-In: a module and its schedule. Out: `LoopPair`s. The first loop writes a slice of a stack in every
-iteration (`dynamic-update-slice`), the second reads one slice in every iteration (`dynamic-slice`)
-and nobody else touches it. What every iteration writes and reads is not guessed from how it looks:
-both loops' counters are run through, and iteration is matched with iteration.
+The iterations that write and read a slice are not guessed: both loops' counters are run through.
 """
 
 from __future__ import annotations
@@ -11,17 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.hlo.schedule import running_computations
-from hlomem.opt.loops.stacks import (
-    Read,
-    Write,
-    find_write,
-    fusion_of,
-    have_same_slices,
-    one_slice,
-    places_of_read,
-    places_of_write,
-    without_bitcasts,
-)
+from hlomem.opt.loops import stacks
 from hlomem.opt.orders.trips import elements_of, run_through
 
 if TYPE_CHECKING:
@@ -29,6 +16,7 @@ if TYPE_CHECKING:
 
     from hlomem.hlo.ir import HloComputation, HloInstruction, HloModule
     from hlomem.hlo.shape import Shape
+    from hlomem.opt.loops.stacks import Callers, Ticks
 
 
 class Loop(NamedTuple):
@@ -44,7 +32,7 @@ class Loop(NamedTuple):
     """By index of the state: who reads that element in the body."""
     results: Mapping[int, tuple[HloInstruction, ...]]
     """By index of the state: who reads that element behind the loop."""
-    ticks: Sequence[Mapping[HloInstruction, int]]
+    ticks: Ticks
     """By iteration: the integers of the body."""
 
     @property
@@ -76,22 +64,22 @@ class Stack(NamedTuple):
     """In the state of the second."""
     shape: Shape
     """Of the element."""
-    write: Write
-    reads: tuple[Read, ...]
+    write: stacks.Write
+    reads: tuple[stacks.Read, ...]
     places: tuple[int, ...]
     """By iteration of the first loop where its slice goes."""
 
     @property
     def part(self) -> Shape:
         """The shape of the element if it had one slice."""
-        return one_slice(self.shape)
+        return stacks.one_slice(self.shape)
 
     @property
     def value(self) -> HloInstruction:
         """The value that the slice is, in another shape at most: of the body, or in a fusion."""
-        value = without_bitcasts(self.write.update)
-        if value.opcode == "parameter" and fusion_of(self.write.runs) is not None:
-            value = without_bitcasts(self.write.runs.operands[value.parameter_number])
+        value = stacks.without_bitcasts(self.write.update)
+        if value.opcode == "parameter" and stacks.fusion_of(self.write.runs) is not None:
+            value = stacks.without_bitcasts(self.write.runs.operands[value.parameter_number])
         return value
 
     @property
@@ -171,7 +159,7 @@ def _read_loop(instruction: HloInstruction, repeats: HloInstruction) -> Loop | N
     return None if ticks is None else Loop(instruction, repeats, initial, elements, results, ticks)
 
 
-def _pair(first: Loop, second: Loop, callers: Mapping[HloComputation, int]) -> LoopPair | None:
+def _pair(first: Loop, second: Loop, callers: Callers) -> LoopPair | None:
     """The stacks between two loops that are read in one and the same order."""
     by_order: dict[tuple[int, ...], list[Stack]] = {}
     for stack, order in _iter_stacks(first, second, callers):
@@ -183,7 +171,7 @@ def _pair(first: Loop, second: Loop, callers: Mapping[HloComputation, int]) -> L
 
 
 def _iter_stacks(
-    first: Loop, second: Loop, callers: Mapping[HloComputation, int]
+    first: Loop, second: Loop, callers: Callers
 ) -> Iterator[tuple[Stack, tuple[int, ...]]]:
     given = second.initial.operands
     for index, results in first.results.items():
@@ -215,25 +203,21 @@ def _match(written: Sequence[int], read: Sequence[int]) -> tuple[int, ...] | Non
     return tuple(writer_of[place] for place in read)
 
 
-def _find_write(
-    loop: Loop, index: int, callers: Mapping[HloComputation, int]
-) -> tuple[Write, list[int]] | None:
+def _find_write(loop: Loop, index: int, callers: Callers) -> tuple[stacks.Write, list[int]] | None:
     """The write of a stack, and by iteration its place."""
     elements = loop.elements.get(index, ())
     if len(elements) != 1:
         return None
-    write = find_write(elements[0], loop.body.root, index, callers)
-    if write is None or not have_same_slices(elements[0].shape, write.access.shape):
+    write = stacks.find_write(elements[0], loop.body.root, index, callers)
+    if write is None or not stacks.have_same_slices(elements[0].shape, write.access.shape):
         return None
-    places = places_of_write(write, loop.ticks)
+    places = stacks.places_of_write(write, loop.ticks)
     return None if places is None else (write, places)
 
 
-def _find_reads(
-    loop: Loop, index: int, callers: Mapping[HloComputation, int]
-) -> list[tuple[Read, list[int]]]:
+def _find_reads(loop: Loop, index: int, callers: Callers) -> list[tuple[stacks.Read, list[int]]]:
     """All reads of a stack with their places by iteration; none where one is not of a slice."""
-    found: list[tuple[Read, list[int]]] = []
+    found: list[tuple[stacks.Read, list[int]]] = []
     for element in loop.elements.get(index, ()):
         for user in element.users:
             if user is loop.body.root:
@@ -242,8 +226,8 @@ def _find_reads(
                 continue
             for number, operand in enumerate(user.operands):
                 if operand is element:
-                    read = Read(user, number)
-                    slices = places_of_read(read, loop.ticks, callers)
+                    read = stacks.Read(user, number)
+                    slices = stacks.places_of_read(read, loop.ticks, callers)
                     if slices is None:
                         return []
                     found += [(read, places) for places in slices]

@@ -1,24 +1,26 @@
-"""Slices of stacks as a loop's body writes and reads them, whoever does it.
+"""Slices of stacks as a loop's body writes and reads them.
 
-In: an instruction of a body that a stack goes through. Out: a `Write`, or the places that are read.
 A write is a `dynamic-update-slice`, or a fusion one of whose results ends in one; a read is a
-`dynamic-slice`, or any number of them in a fusion, and in fusions within it. Either may run
-asynchronously. Between the stack and the slice it may lie in another shape (`bitcast`), as long as
-its slices are the same bytes.
+`dynamic-slice`, or several in a fusion. Either may run asynchronously, and through bitcasts that
+keep the slices' bytes.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from hlomem.hlo.shape import Shape, default_layout
-from hlomem.opt.orders.scalars import integers_inside
+from hlomem.opt.orders.trips import integers_inside
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from hlomem.hlo.ir import HloComputation, HloInstruction
 
+Callers: TypeAlias = "Mapping[HloComputation, int]"
+"""By computation the number of instructions that call it."""
+Ticks: TypeAlias = "Sequence[Mapping[HloInstruction, int]]"
+"""By iteration: the integers of the body."""
 _WRITE = "dynamic-update-slice"
 _READ = "dynamic-slice"
 _OPERANDS_BEFORE_PLACES = {_WRITE: 2, _READ: 1}
@@ -127,7 +129,7 @@ def is_transparent(fusion: HloInstruction) -> bool:
 
 
 def find_write(
-    element: HloInstruction, root: HloInstruction, index: int, callers: Mapping[HloComputation, int]
+    element: HloInstruction, root: HloInstruction, index: int, callers: Callers
 ) -> Write | None:
     """The write that an element of a body's state goes through on its way to the root."""
     behind = list(_handing_on(root, index))
@@ -140,7 +142,9 @@ def find_write(
     if runs.opcode == _WRITE:
         access: HloInstruction | None = runs if number == 0 else None
     else:
-        access = _fused_write(runs, number, _result_index(behind), callers)
+        is_one_of = behind and behind[-1].opcode == "get-tuple-element"
+        result = behind[-1].tuple_index if is_one_of else None
+        access = _fused_write(runs, number, result, callers)
     if access is None or not _is_whole_slice(access.operands[1].shape, access.operands[0].shape):
         return None
     return Write(runs, number, access, tuple(behind))
@@ -170,15 +174,8 @@ def _handing_on(root: HloInstruction, index: int) -> Iterator[HloInstruction]:
     yield from passed[1:]
 
 
-def _result_index(behind: Sequence[HloInstruction]) -> int | None:
-    """The number of a fusion's result that is handed on; None where it has only one."""
-    if behind and behind[-1].opcode == "get-tuple-element":
-        return behind[-1].tuple_index
-    return None
-
-
 def _fused_write(
-    runs: HloInstruction, number: int, result: int | None, callers: Mapping[HloComputation, int]
+    runs: HloInstruction, number: int, result: int | None, callers: Callers
 ) -> HloInstruction | None:
     """The write in the body of a fusion, if its operand goes nowhere else."""
     fusion = fusion_of(runs)
@@ -216,15 +213,13 @@ def _begins_at(access: HloInstruction, parameter: HloInstruction) -> bool:
     return inside is parameter and inside.users == [later]
 
 
-def _is_called_once(runs: HloInstruction, callers: Mapping[HloComputation, int]) -> bool:
+def _is_called_once(runs: HloInstruction, callers: Callers) -> bool:
     fusion = fusion_of(runs)
     called = (runs, fusion) if fusion is not None and fusion is not runs else (runs,)
     return all(callers.get(one.called_computations[0], 1) == 1 for one in called)
 
 
-def places_of_write(
-    write: Write, ticks: Sequence[Mapping[HloInstruction, int]]
-) -> list[int] | None:
+def places_of_write(write: Write, ticks: Ticks) -> list[int] | None:
     """By iteration the place that is written."""
     fusion = fusion_of(write.runs)
     path = () if fusion is None else (write.runs,) if fusion is write.runs else (write.runs, fusion)
@@ -236,8 +231,8 @@ def places_of_write(
 
 def places_of_read(
     read: Read,
-    ticks: Sequence[Mapping[HloInstruction, int]],
-    callers: Mapping[HloComputation, int],
+    ticks: Ticks,
+    callers: Callers,
 ) -> list[list[int]] | None:
     """By slice and iteration the place that is read; None where anything else is done."""
     slices = _slices_of(read.instruction, read.number, (), callers)
@@ -252,7 +247,7 @@ def _slices_of(
     user: HloInstruction,
     number: int,
     path: tuple[HloInstruction, ...],
-    callers: Mapping[HloComputation, int],
+    callers: Callers,
 ) -> list[_Slice]:
     """The slices that an instruction takes of an operand; none where it does anything else."""
     if user.opcode == _READ:
@@ -271,7 +266,7 @@ def _slices_of(
 
 
 def _all_slices(
-    value: HloInstruction, path: tuple[HloInstruction, ...], callers: Mapping[HloComputation, int]
+    value: HloInstruction, path: tuple[HloInstruction, ...], callers: Callers
 ) -> list[_Slice]:
     found: list[_Slice] = []
     for user in value.users:
@@ -292,7 +287,7 @@ def _is_whole_slice(part: Shape, whole: Shape) -> bool:
     return holds_slices(whole) and part.dimensions == (1, *whole.dimensions[1:])
 
 
-def _places(part: _Slice, ticks: Sequence[Mapping[HloInstruction, int]]) -> list[int] | None:
+def _places(part: _Slice, ticks: Ticks) -> list[int] | None:
     """By iteration the place of a slice in its stack; None where it is not known."""
     access = part.access
     first, *others = access.operands[_OPERANDS_BEFORE_PLACES[access.opcode] :]

@@ -1,24 +1,24 @@
-"""Bytes that the temporaries of every order need at some moment.
+"""Bytes that the temporaries of every order need at some moment, however they are packed.
 
-In: a `Flow` whose `inner` are bounds themselves, and the moments they are of. Out: a lower bound of
-the heap, however it is packed, and the moment at which so much is needed. While a node runs, a
-value is alive in any order if it is made by something the node needs and read by something that
-needs the node; what the node makes is alive, too, unless it may be written over something that it
-reads; and so is what a loop or call needs at its own moment. Of these bytes some may lie in the
-memory of results: in each that is not filled by then one buffer, if it fits and is not alive
-together with the result in every order.
+While a node runs, a value is alive in any order if the node needs its maker, and a reader of it
+needs the node; so is what the node makes, unless it may be written over an operand, and what it
+calls. Of these bytes one buffer may lie in each result's memory that is not filled by then.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from hlomem.hlo.opcodes import RUN_IN_PLACE
 from hlomem.opt.constants import MAX_BOUND_NODES
+from hlomem.opt.orders.effects import takes_time
+from hlomem.opt.orders.flow import FlowBuilder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from hlomem.opt.orders.flow import Flow, FlowValue
+    from hlomem.pipeline import Stages
 
 
 class Moment(NamedTuple):
@@ -34,10 +34,7 @@ NO_MOMENT = Moment(0, ())
 
 
 def lower_bound(flow: Flow, *, may_borrow: bool = True) -> int | None:
-    """The bound; None where the computation is too large for it.
-
-    Without `may_borrow` it is one of the peak of `model.py`, which knows nothing of lenders.
-    """
+    """The bound, without `may_borrow` of the peak of `model.py`; None for large computations."""
     found = find_moment(flow, {}, may_borrow=may_borrow)
     return None if found is None else found.size
 
@@ -45,10 +42,7 @@ def lower_bound(flow: Flow, *, may_borrow: bool = True) -> int | None:
 def find_moment(
     flow: Flow, inside: Mapping[int, Moment], *, may_borrow: bool = True
 ) -> Moment | None:
-    """The moment that bounds a computation; None where it is too large to be looked at.
-
-    `inside` are, by node, the moments of what it calls, whose sizes are the flow's `inner`.
-    """
+    """The moment that bounds a computation, given those of its callees; None where it is large."""
     count = len(flow.nodes)
     if count > MAX_BOUND_NODES:
         return None
@@ -105,10 +99,7 @@ class _Alive:
         return found
 
     def in_turn(self) -> Iterator[tuple[int, list[int]]]:
-        """The nodes with their buffers, those that need most first.
-
-        They are found for twice as many nodes each time: mostly the first few decide.
-        """
+        """The nodes and buffers, those that need most first; mostly the first few decide."""
         nodes = sorted(range(len(self.sizes)), key=lambda node: -self.sizes[node])
         first, last = 0, 1
         while first < len(nodes):
@@ -167,10 +158,7 @@ class _Loans:
         self._known: dict[tuple[int, int], bool] = {}
 
     def borrowed(self, node: int, buffers: Sequence[int]) -> int:
-        """The most bytes that may lie in borrowed memory while a node runs.
-
-        A result's memory holds one buffer at a time, of the node or of what it calls.
-        """
+        """The most bytes in borrowed memory while a node runs; a result's holds one buffer."""
         sizes, lenders = self._flow.sizes, self._flow.lenders
         free = [number for number, nodes in enumerate(self._free_at) if nodes >> node & 1]
         called = self._inside.get(node, NO_MOMENT).buffers
@@ -252,8 +240,8 @@ def _written_over(flow: Flow, node: int) -> int:
     """The most bytes a node's results can take over from what it reads."""
     return sum(
         min(
-            flow.sizes[flow.values[value].buffer],
-            max(flow.sizes[flow.values[candidate].buffer] for candidate in candidates),
+            flow.size(value),
+            max(flow.size(candidate) for candidate in candidates),
         )
         for value, candidates in flow.shares.get(node, ())
     )
@@ -268,3 +256,69 @@ def _reachable(edges: Sequence[Sequence[int]], order: Iterable[int]) -> list[int
             bits |= found[other] | 1 << other
         found[node] = bits
     return found
+
+
+# Bytes that no recomputation goes below either: what a single instruction needs at once.
+
+
+class Floor(NamedTuple):
+    """The least that the temporaries of a program take."""
+
+    size: int
+    """Bytes."""
+    instruction: str
+    """The name of the instruction of the entry that needs them; empty where nothing does."""
+
+
+def find_floor(stages: Stages) -> Floor:
+    """The floor of a program's temporaries: never too high, but maybe too low to be reached.
+
+    Left out is what may be written over an operand, could lie in the memory of an unrelated
+    result, or is passed on by loops, conditionals and calls.
+    """
+    flow = FlowBuilder(stages).build(stages.module.entry, {})
+    handed_on = {
+        number
+        for number, buffer in enumerate(flow.buffers)
+        for value in buffer.values
+        if any(position.instruction.opcode in RUN_IN_PLACE for position in value.positions)
+        or value.instruction.parent is not flow.computation
+    }
+    floor = Floor(0, "")
+    for node, instruction in enumerate(flow.nodes):
+        if instruction.opcode in RUN_IN_PLACE or not takes_time(instruction):
+            continue
+        touched = {
+            flow.values[value].buffer for value in (*flow.made_by[node], *flow.read_by[node])
+        }
+        shared = {flow.values[value].buffer for value, _ in flow.shares.get(node, ())}
+        needed = touched - shared - handed_on
+        size = sum(flow.sizes[buffer] for buffer in needed)
+        if size > floor.size:
+            size -= _borrowed(flow, node, needed)
+        if size > floor.size:
+            floor = Floor(size, instruction.name)
+    return floor
+
+
+def _borrowed(flow: Flow, node: int, needed: Iterable[int]) -> int:
+    """The most bytes that may lie in memory of results while a node runs, one buffer in each."""
+    free: list[int] = []
+    over: set[int] = set()
+    for lender in flow.lenders:
+        if any(value.made_by == node or node in value.readers for value in lender.values):
+            for meets in lender.meets:
+                over.update([flow.values[value].buffer for value in meets])
+        else:
+            free.append(lender.size)
+    free.sort()
+    borrowed = 0
+    for buffer in sorted(needed, key=lambda buffer: -flow.sizes[buffer]):
+        size = flow.sizes[buffer]
+        place = next((place for place, room in enumerate(free) if room >= size), None)
+        if buffer in over:
+            borrowed += size
+        elif place is not None:
+            del free[place]
+            borrowed += size
+    return borrowed

@@ -1,15 +1,10 @@
-"""The time a program takes, and waits for what runs in the background: an open, rough model.
+"""The time a program takes, and waits for transfers, in bytes moved within a device: a rough model.
 
-In: the instructions of a computation, and an order of them. Out: times, in bytes moved within a
-device. The model: every instruction takes as long as moving the bytes it reads and writes; a dot or
-convolution, in a fusion or not, as long as moving its multiplications and additions divided by
-`Machine.flops_per_byte`, where that is longer. What reads or writes a part of a buffer, such as a
-slice of a stack, moves that part. Loops take the time of their body as often as they are known to
-run, once where that is not known; of branches the longest counts. Custom calls count by their
-bytes. A transfer takes `TRANSFER_FACTOR` times the bytes of its result, since the links between
-devices are slower than memory by about that. It is hidden by what runs between its start and its
-end; what is not hidden, the program waits for. The figures are those of current accelerators, and
-of cores of a CPU, to within a factor of two; no figure of a particular machine is claimed.
+An instruction takes as long as moving the bytes it reads and writes, of parts of buffers the parts;
+a dot or convolution its operations divided by `Machine.flops_per_byte`, if that is more. Loops
+count as often as they are known to run, of branches the longest. A transfer takes `TRANSFER_FACTOR`
+times its result and is hidden by what runs between its start and end. The figures are those of
+current accelerators and CPU cores to within a factor of two.
 """
 
 from __future__ import annotations
@@ -24,11 +19,14 @@ from hlomem.opt.orders.effects import find_end, is_start, takes_time
 from hlomem.opt.orders.trips import trip_count
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
-    from hlomem.hlo.ir import HloComputation, HloInstruction
+    from hlomem.hlo.ir import HloComputation, HloInstruction, HloModule
     from hlomem.hlo.shape import Shape
     from hlomem.machines.machine import Machine
+    from hlomem.opt.orders.search import Orders
+    from hlomem.pipeline import Stages
+
 
 _READS_PART = frozenset({"dynamic-slice", "gather", "slice"})
 """Opcodes that read of their first operand what they return."""
@@ -174,9 +172,8 @@ def product_flops(instruction: HloInstruction) -> int:
     """Multiplications and additions of a dot or a convolution; nothing for any other."""
     if instruction.opcode == "dot":
         left = instruction.operands[0].shape.dimensions
-        contracted = prod(
-            left[dimension] for dimension in instruction.integers("lhs_contracting_dims")
-        )
+        dimensions = instruction.integers("lhs_contracting_dims")
+        contracted = prod(left[dimension] for dimension in dimensions)
         return 2 * contracted * prod(instruction.shape.dimensions)
     if instruction.opcode == "convolution":
         return 2 * _products(instruction)
@@ -196,7 +193,7 @@ def _products(convolution: HloInstruction) -> int:
     window = dict(_WINDOW.findall(convolution.attributes.get("window", "")))
     count = kernel[labels["kernel"].index("i")] * kernel[labels["kernel"].index("o")]
     count *= left[labels["left"].index("b")]
-    count //= max(_integer(convolution, "batch_group_count"), 1)
+    count //= max(int(convolution.attributes.get("batch_group_count", "1")), 1)
     spatial = [label for label in labels["left"] if label.isdecimal()]
     for number, label in enumerate(spatial):
         count *= _places(
@@ -236,5 +233,143 @@ def _places(size: int, out: int, side: _Side) -> int:
     )
 
 
-def _integer(instruction: HloInstruction, name: str) -> int:
-    return int(instruction.attributes.get(name, "1"))
+# Whole programs.
+
+
+class ModelledTime(NamedTuple):
+    """The time of a program, in bytes moved within a device."""
+
+    work: int
+    """If all transfers are hidden."""
+    waits_before: int
+    """For transfers, in the given order."""
+    waits_after: int
+
+    @property
+    def before(self) -> int:
+        """All in the given order."""
+        return self.work + self.waits_before
+
+    @property
+    def after(self) -> int:
+        """All in the new order."""
+        return self.work + self.waits_after
+
+    @property
+    def ratio(self) -> float:
+        """The time in the new order, divided by that in the given one."""
+        return self.after / self.before if self.before else 1.0
+
+
+def model_time(stages: Stages, orders: Orders) -> ModelledTime:
+    """The time another order takes, by the model."""
+    module, machine = stages.module, stages.options.machine
+    given = stages.schedule.sequence
+    before = _Waits(machine, given)
+    after = _Waits(machine, lambda computation: orders.get(computation) or given(computation))
+    return ModelledTime(
+        sum(map(Times(machine).of, module.entry.instructions)),
+        before.of(module.entry),
+        after.of(module.entry) if orders else before.of(module.entry),
+    )
+
+
+def module_time(module: HloModule, machine: Machine) -> int:
+    """The time of a program in the order of its text, by the model."""
+    work = sum(map(Times(machine).of, module.entry.instructions))
+    return work + _Waits(machine, lambda computation: computation.instructions).of(module.entry)
+
+
+class _Waits:
+    """The time for which computations wait in the order they have, all that they run included."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        order_of: Callable[[HloComputation], Sequence[HloInstruction]],
+    ) -> None:
+        self._machine = machine
+        self._order_of = order_of
+        self._known: dict[HloComputation, int] = {}
+
+    def of(self, computation: HloComputation) -> int:
+        if computation not in self._known:
+            order = self._order_of(computation)
+            has_transfers = any(map(is_start, order))
+            own = Delays(order, self._machine).of(range(len(order))) if has_transfers else 0
+            callers = [part for part in order if part.opcode in RUN_IN_PLACE]
+            inside = sum(time_inside(caller, self.of) for caller in callers)
+            self._known[computation] = own + inside
+        return self._known[computation]
+
+
+# The cost of running an instruction again: operations and bytes, by a count of our own.
+
+
+_MOVING = """
+    broadcast concatenate copy dynamic-slice dynamic-update-slice iota reshape slice transpose
+"""
+_MOVES = frozenset(_MOVING.split())
+"""Opcodes that move elements and compute nothing; their bytes are counted, no operations."""
+
+
+class Costs:
+    """Operations and bytes of instructions, those of bodies worked out once."""
+
+    def __init__(self, size_of: Callable[[Shape], int]) -> None:
+        self._size_of = size_of
+        self._bodies: dict[HloComputation, int] = {}
+        self._flops: dict[HloInstruction, int] = {}
+        self._touched: dict[HloInstruction, int] = {}
+
+    def flops(self, instruction: HloInstruction) -> int:
+        """Operations of one instruction; a loop counts one pass where no number is known."""
+        known = self._flops.get(instruction)
+        if known is None:
+            known = self._flops[instruction] = self._count(instruction)
+        return known
+
+    def _count(self, instruction: HloInstruction) -> int:
+        opcode = instruction.opcode
+        if opcode in _MOVES or not takes_time(instruction):
+            return 0
+        if opcode == "fusion" or opcode in RUN_IN_PLACE:
+            inside = sum(self._flops_in(callee) for callee in instruction.called_computations)
+            return inside * (trip_count(instruction) if opcode == "while" else 1)
+        if products := product_flops(instruction):
+            return products
+        if opcode in ("reduce", "reduce-window", "scatter", "select-and-scatter"):
+            return sum(_elements(operand.shape) for operand in instruction.operands)
+        return _elements(instruction.shape)
+
+    def bytes_touched(self, instruction: HloInstruction) -> int:
+        """Bytes of what one instruction reads and makes."""
+        if not takes_time(instruction):
+            return 0
+        known = self._touched.get(instruction)
+        if known is None:
+            known = self._touched[instruction] = sum(
+                self._size_of(leaf)
+                for part in (instruction, *instruction.operands)
+                for _, leaf in part.shape.leaves()
+            )
+        return known
+
+    def total(self, instructions: Iterable[HloInstruction]) -> int:
+        """Operations of several."""
+        return sum(map(self.flops, instructions))
+
+    def _flops_in(self, body: HloComputation) -> int:
+        known = self._bodies.get(body)
+        if known is None:
+            known = self._bodies[body] = self.total(body.instructions)
+        return known
+
+
+def _elements(shape: Shape) -> int:
+    return sum(prod(leaf.dimensions) for _, leaf in shape.leaves())
+
+
+def program_flops(stages: Stages) -> int:
+    """Operations of a program, loops as often as they are known to run."""
+    return Costs(stages.options.machine.size_of).total(stages.module.entry.instructions)

@@ -1,9 +1,4 @@
-"""Instructions the world outside a program sees, and those that run in the background.
-
-In: an instruction. Out: whether its order among its like must stay (`HasSideEffect` of
-hlo/ir/hlo_instruction.cc), whether devices do it together, whether it begins or ends something that
-runs beside the program. The search takes all it knows of opcodes from here.
-"""
+"""Effects of instructions (`HasSideEffect` of hlo/ir/hlo_instruction.cc), and asynchronous work."""
 
 from __future__ import annotations
 
@@ -17,18 +12,8 @@ if TYPE_CHECKING:
     from hlomem.analysis.call_graph import CallGraph
     from hlomem.hlo.ir import HloComputation, HloInstruction
 
-_OUTSIDE = frozenset(
-    {
-        "infeed",
-        "outfeed",
-        "recv",
-        "recv-done",
-        "rng",
-        "rng-get-and-update-state",
-        "send",
-        "send-done",
-    }
-)
+_SEEN = "infeed outfeed recv recv-done rng rng-get-and-update-state send send-done"
+_OUTSIDE = frozenset(_SEEN.split())
 """Opcodes that change, or depend on, something that is not in the program."""
 _TOGETHER = COLLECTIVES | {
     "all-gather-start",
@@ -37,23 +22,13 @@ _TOGETHER = COLLECTIVES | {
     "collective-reduce",
 }
 """Opcodes of what devices do together; its beginning where it is asynchronous."""
-_FREE = frozenset(
-    {
-        "add-dependency",
-        "after-all",
-        "bitcast",
-        "constant",
-        "domain",
-        "get-tuple-element",
-        "opt-barrier",
-        "parameter",
-        "partition-id",
-        "replica-id",
-        "tuple",
-    }
-)
+_IDLE = """
+    add-dependency after-all bitcast constant domain get-tuple-element opt-barrier parameter
+    partition-id replica-id tuple
+"""
+_FREE = frozenset(_IDLE.split())
 """Opcodes that take no time, and so hide nothing."""
-_STARTS = frozenset({"send", "recv"})
+_EFFECT = "custom_call_has_side_effect"
 
 
 def takes_time(instruction: HloInstruction) -> bool:
@@ -63,7 +38,7 @@ def takes_time(instruction: HloInstruction) -> bool:
 
 def is_start(instruction: HloInstruction) -> bool:
     """Whether it begins something that goes on while others run."""
-    return instruction.opcode.endswith("-start") or instruction.opcode in _STARTS
+    return instruction.opcode.endswith("-start") or instruction.opcode in ("send", "recv")
 
 
 def find_end(start: HloInstruction) -> HloInstruction | None:
@@ -93,7 +68,8 @@ class Effects:
         opcode = instruction.opcode
         if opcode in self._counts or opcode not in KNOWN_OPCODES | _TOGETHER:
             return True
-        if opcode == "custom-call" and _declares_effect(instruction):
+        declared = opcode == "custom-call" and instruction.attributes.get(_EFFECT) == "true"
+        if declared:
             return True
         return any(self._is_in(callee) for callee in instruction.called_computations)
 
@@ -112,7 +88,3 @@ class Effects:
             yield from map(self._is_in, self._call_graph.callees[computation])
         else:
             yield from map(self.has, computation.instructions)
-
-
-def _declares_effect(instruction: HloInstruction) -> bool:
-    return instruction.attributes.get("custom_call_has_side_effect") == "true"

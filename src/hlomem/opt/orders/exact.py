@@ -1,13 +1,8 @@
 """The least peak any order has, proven by branch and bound, for small computations.
 
-In: a `Flow`, the best order known and a number of steps. Out: a better order where there is one,
-and whether the result is proven to be the best. What is alive after some nodes have run depends on
-which have run, not on their order; so a set of nodes that could not be completed need not be tried
-twice. A node that is ready, fits, and leaves no more alive than before may run at once: wherever an
-order has it later, moving it here keeps every moment between as full or less full.
-
-Proven is the peak of `model.py`, which counts bytes alive: packing may add to it, and memory that
-results lend may lower what the temporaries take.
+Bytes alive depend on which nodes have run, not on their order: a set that could not be completed is
+not tried twice. A node that fits and leaves no more alive than before may run at once. Proven is
+the peak of `model.py`: packing may add to it, and memory that results lend may lower it.
 """
 
 from __future__ import annotations
@@ -31,17 +26,14 @@ class Proof(NamedTuple):
 
 
 def prove(flow: Flow, order: list[int], floor: int, steps: int) -> Proof:
-    """Look for an order with a lower peak until there is none or the steps are spent.
-
-    `floor` is a bound of every peak, at which there is nothing left to look for.
-    """
-    best, peak = order, peak_of(flow, order).size
+    """Look for an order with a lower peak until it is at `floor` or the steps are spent."""
+    best, peak = order, peak_of(flow, order)
     search = _Search(flow, steps)
     while peak > floor:
         found = search.run(below=peak)
         if found is None:
             return Proof(best, peak, is_proven=search.steps_left > 0)
-        best, peak = found, peak_of(flow, found).size
+        best, peak = found, peak_of(flow, found)
     return Proof(best, peak, is_proven=True)
 
 
@@ -88,8 +80,7 @@ class _Search:
             if level <= state.level:
                 return [node]
             fitting.append((level, node))
-        fitting.sort()
-        return [node for _, node in fitting]
+        return [node for _, node in sorted(fitting)]
 
 
 class _State:

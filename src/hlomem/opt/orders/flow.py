@@ -1,9 +1,4 @@
-"""One computation as a search for orders sees it: what must come before what, what is alive when.
-
-In: the stages of a plan up to its colors. Out: a `Flow`, in which instructions, values and buffers
-are numbers. What must come before what is decided in `edges.py`; which values take memory, which of
-them may share it, and what called computations need, here.
-"""
+"""One computation as a search for orders sees it, in numbers: edges, values, buffers, lenders."""
 
 from __future__ import annotations
 
@@ -14,8 +9,8 @@ from msgspec import Struct
 from hlomem.analysis.alias_rules import can_share_operand_buffer, may_share_with_operand
 from hlomem.analysis.machine_rules import rules_of
 from hlomem.base.quantities import MAIN_MEMORY
-from hlomem.opt.orders.edges import Edges
-from hlomem.opt.orders.places import AT_START, Place, Places
+from hlomem.opt.orders.edges import AT_START, Edges, Place, Places
+from hlomem.opt.orders.model import peak_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -78,6 +73,10 @@ class Flow(Struct, frozen=True, eq=False):
     origins: Sequence[HloValue] = ()
     """The analysis's value of each."""
 
+    def size(self, value: int) -> int:
+        """Bytes of the buffer of a value."""
+        return self.sizes[self.values[value].buffer]
+
 
 class FlowBuilder:
     """Makes the flows of a module's computations, callees before callers."""
@@ -114,6 +113,14 @@ class FlowBuilder:
         """Those that run in the program's flow, callees before callers."""
         spans = self._stages.live_ranges.span_of
         return sorted(spans, key=lambda computation: spans[computation][1])
+
+    def peaks(self) -> dict[HloComputation, int]:
+        """Bytes that each computation needs at once, in its own order, callees included."""
+        peaks: dict[HloComputation, int] = {}
+        for computation in self.computations():
+            flow = self.build(computation, peaks)
+            peaks[computation] = peak_of(flow, range(len(flow.nodes)))
+        return peaks
 
     def build(self, computation: HloComputation, peaks: Mapping[HloComputation, int]) -> Flow:
         """The flow of a computation; `peaks` are those of what it calls."""
@@ -250,10 +257,7 @@ class FlowBuilder:
     def _shares(
         self, nodes: Sequence[HloInstruction], kept: Mapping[HloValue, int]
     ) -> dict[int, list[tuple[int, tuple[int, ...]]]]:
-        """Pairs of values that may share bytes, where neither must share with a third.
-
-        As `HeapSimulator` decides it once it is known that the operand is read no more.
-        """
+        """Pairs of values that may share bytes with no third, as `HeapSimulator` decides it."""
         stages = self._stages
         rules = self._alias_rules
         alone = {value for value in kept if len(stages.aliasing.buffer_of[value].values) == 1}

@@ -1,11 +1,8 @@
 """Better orders by moving what is in the way of the peak.
 
-In: a `Flow` and an order. Out: one that keeps no more alive. At the peak some buffers are alive
-that the running node does not need: whoever makes such a buffer can be put behind the peak with all
-that depends on it, or whoever still reads it before the peak with all that it needs. Where no such
-move helps, a few are made regardless, from the best order so far, and the search goes on from
-there. It counts the nodes it evaluates, not seconds, and draws from a generator of its own, so that
-its result is the same on every machine.
+A buffer that is alive at the peak and not needed there is made after it, with all that depends on
+it, or read before it, with all that its readers need. Where no move helps, a few are made
+regardless from the best order so far. Work is counted in nodes, and the random generator is fixed.
 """
 
 from __future__ import annotations
@@ -13,11 +10,19 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, NamedTuple
 
-from hlomem.opt.constants import MAX_IDLE, MAX_KICK, MAX_MET, MAX_PLATEAU, MOVE_COST
-from hlomem.opt.orders.timeline import Timeline
+from hlomem.opt.constants import (
+    MAX_IDLE,
+    MAX_KICK,
+    MAX_MET,
+    MAX_PLATEAU,
+    MAX_SHIFTED,
+    MIN_PATIENCE,
+    MOVE_COST,
+)
+from hlomem.opt.orders.model import Timeline
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from hlomem.opt.orders.flow import Flow, FlowValue
 
@@ -58,11 +63,7 @@ Score = tuple[int, int]
 def improve_order(
     flow: Flow, order: Sequence[int], budget: MovesLeft, floor: int = 0
 ) -> list[list[int]]:
-    """Move cones away from the peak until it is at the floor or the budget is spent.
-
-    Returns the best order, and before it others with the same peak that were met on the way: what
-    packing makes of them may differ.
-    """
+    """Orders moved away from the peak until `floor` or the budget: equal ones, then the best."""
     return _LocalSearch(flow, order, budget, floor).run()
 
 
@@ -214,3 +215,75 @@ def _advance(line: Timeline, value: FlowValue, place: int) -> Move | None:
         return None
     moved = [node for node in stretch if node in cone]
     return Move(place, moved + [node for node in stretch if node not in cone])
+
+
+_CLIMB_SEED = 7
+
+
+class Planned(NamedTuple):
+    """An order as it is planned."""
+
+    cost: int
+    """Bytes of temporaries."""
+    flow: Flow
+    """With sizes of nothing for what does not lie among the temporaries."""
+
+
+class Climbed(NamedTuple):
+    """The cheapest order found."""
+
+    cost: int
+    order: list[int]
+    plans: int
+    """How many were made."""
+
+
+def climb(
+    order: list[int], plan: Callable[[list[int]], Planned], plans: int, floor: int = 0
+) -> Climbed:
+    """The cheapest order found with that many plans; `order` at worst, at `floor` the best."""
+    chance = random.Random(_CLIMB_SEED)  # noqa: S311 - not for secrets
+    best, best_plan = order, plan(order)
+    current, current_plan = best, best_plan
+    seen = {tuple(order)}
+    moves = _shuffled_moves(current_plan.flow, current, chance)
+    spent, last_gain, idle = 1, 1, 0
+    patience = max(MIN_PATIENCE, plans // 2)
+    while spent < min(plans, last_gain + patience) and best_plan.cost > floor:
+        tried = next((move for move in moves if tuple(move) not in seen), None)
+        if tried is None:
+            if current is best or idle:
+                break
+            current, current_plan, idle = best, best_plan, idle + 1
+            moves = _shuffled_moves(current_plan.flow, current, chance)
+            continue
+        seen.add(tuple(tried))
+        planned = plan(tried)
+        spent += 1
+        if planned.cost <= current_plan.cost:
+            current, current_plan, idle = tried, planned, 0
+            moves = _shuffled_moves(current_plan.flow, current, chance)
+        if planned.cost < best_plan.cost:
+            best, best_plan, last_gain = tried, planned, spent
+    return Climbed(best_plan.cost, best, spent)
+
+
+def _shuffled_moves(flow: Flow, order: list[int], chance: random.Random) -> Iterator[list[int]]:
+    """The orders one move away: what is in the way of the peak first, then single nodes."""
+    for first, stretch in iter_moves(Timeline(flow, order), chance):
+        yield order[:first] + stretch + order[first + len(stretch) :]
+    shifts = list(_shifts(flow, order, chance))
+    chance.shuffle(shifts)
+    yield from shifts
+
+
+def _shifts(flow: Flow, order: list[int], chance: random.Random) -> Iterator[list[int]]:
+    """Orders in which one node runs as early, or as late, as its edges allow, or in between."""
+    place_of = {node: place for place, node in enumerate(order)}
+    for node in chance.sample(order, min(len(order), MAX_SHIFTED)):
+        place = place_of[node]
+        first = max((place_of[earlier] for earlier in flow.before[node]), default=-1) + 1
+        last = min((place_of[later] for later in flow.after[node]), default=len(order)) - 1
+        rest = order[:place] + order[place + 1 :]
+        for goal in {first, last, chance.randint(first, last)} - {place}:
+            yield [*rest[:goal], node, *rest[goal:]]

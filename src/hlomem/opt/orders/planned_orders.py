@@ -1,11 +1,7 @@
 """The order of a program whose plan is the smallest, among orders that promise to be.
 
-In: the flows of a program's computations, an order chosen for each, the candidates of the entry.
-Out: the cheapest plan; the orders that were chosen are changed to those it is of. The model of
-`model.py` counts bytes alive, and knows nothing of what packing loses, nor of temporaries that
-borrow the memory of results; so candidates are planned as XLA plans them. What is seen to lie in
-borrowed memory is then left out of the model, and orders are looked for again. What plans are left
-to spend are spent on climbing (`climb.py`).
+Candidates are planned as XLA plans them. What is seen to lie in borrowed memory is then left out of
+the model, and orders are searched again; the plans that are left are spent on `local_search.climb`.
 """
 
 from __future__ import annotations
@@ -25,7 +21,7 @@ from hlomem.opt.constants import (
     MAX_CONSTRUCTED,
     MIN_FINALISTS,
 )
-from hlomem.opt.orders.hill_climb import Planned, climb
+from hlomem.opt.orders.local_search import Planned, climb
 from hlomem.opt.orders.one_computation import construct
 
 if TYPE_CHECKING:
@@ -123,20 +119,16 @@ class PlanJudge:
         inner.sort(key=lambda flow: -peaks[flow.computation])
         del inner[MAX_CLIMBED:]
         share = self._plans // (len(starts) + len(inner))
-        for start in starts:
-            if share > 1 and best.cost > self._floor:
-                plan = partial(self.plan, self._entry)
-                climbed = climb(start.order, plan, share, self._floor)
-                if climbed.cost < best.cost:
-                    best = Best(climbed.cost, f"{start.name}, climbed")
-                    self.chosen[self._entry.computation] = climbed.order
-        for flow in inner:
-            if share > 1 and best.cost > self._floor:
-                plan = partial(self.plan, flow)
-                climbed = climb(self.chosen[flow.computation], plan, share, self._floor)
+        entry = [(self._entry, start) for start in starts]
+        for flow, start in [*entry, *((flow, None) for flow in inner)]:
+            if share <= 1 or best.cost <= self._floor:
+                break
+            order = self.chosen[flow.computation] if start is None else start.order
+            climbed = climb(order, partial(self.plan, flow), share, self._floor)
+            if start is None or climbed.cost < best.cost:
                 self.chosen[flow.computation] = climbed.order
-                if climbed.cost < best.cost:
-                    best = Best(climbed.cost, f"{best.name}, climbed")
+            if climbed.cost < best.cost:
+                best = Best(climbed.cost, f"{(start or best).name}, climbed")
         return best
 
     def take_if_less(self, orders: dict[HloComputation, list[int]], cost: int) -> int | None:

@@ -1,12 +1,7 @@
 """An order of instructions that needs less memory than the given one, found and proven by planning.
 
-In: the stages of a plan. Out: an `Improvement`: for every computation an order, with the bytes of
-temporaries before and after as the planner packs them. Inner computations come first, so that their
-callers know what they need. Every computation tries several constructions and moves what is in the
-way of the peak; small ones are searched until the peak is proven to be the least. The best orders
-of the entry are planned exactly, and the best plan wins. XLA's own order is among them: the result
-is never worse. All budgets count steps, none counts seconds: the same program gets the same order
-on every machine.
+Inner computations come first, so that their callers know what they need. The best orders of the
+entry are planned exactly. XLA's own is among them: the result is never worse.
 """
 
 from __future__ import annotations
@@ -116,7 +111,7 @@ class _Search:
             self._bounds[computation] = self._bound_of(flow)
             self._peaks[computation] = best.peak
             self._chosen[computation] = best.order
-            given = peak_of(flow, range(len(flow.nodes))).size
+            given = peak_of(flow, range(len(flow.nodes)))
             self._found.append(Found(computation, given, best.peak, best.name, searched.is_proven))
         return self._judge(searched)
 
@@ -182,7 +177,7 @@ class _Search:
         for flow, found in zip(self._flows, self._found, strict=True):
             is_taken = flow.computation in orders
             order = self._chosen[flow.computation] if is_taken else range(len(flow.nodes))
-            peak = peak_of(flow, order).size
+            peak = peak_of(flow, order)
             method = found.method if is_taken else _GIVEN
             is_proven = found.is_proven and peak <= found.peak
             report.append(found._replace(peak=peak, method=method, is_proven=is_proven))

@@ -1,21 +1,10 @@
 """The orders XLA's own schedulers choose, for programs whose text carries none.
 
-In: the stages of a program whose schedule is the order of its text. Out: a `Schedule`. Mirrors
-hlo/transforms/simplifiers/hlo_memory_scheduler.cc:
-
-    breadth first   instructions as they become ready (`BFScheduler`)
-    depth first     operands before users, those with most users first (`DFSMemoryScheduler`)
-    list            of what is ready, whatever frees most (`ListMemoryScheduler`)
-    post order      operands before users, as they stand (`PostOrderScheduler`)
-
-CPU runs breadth first since jaxlib 0.5.1, depth first before (cpu_compiler.cc,
-`CreateHloSchedule`).
-GPU takes the best of the last three by the bytes they keep alive (`DefaultMemoryScheduler`), then
-moves asynchronous starts up and ends down; what its latency-hiding scheduler does after that,
-where it is on, is not followed. The schedulers of TPU are not public.
-
-Breadth first depends on the order of XLA's lists of users, which the text of a program without a
-schedule does not tell: the text's order is taken, as XLA does when it reads that text.
+Mirrors hlo/transforms/simplifiers/hlo_memory_scheduler.cc. CPU runs breadth first since jaxlib
+0.5.1, depth first before (cpu_compiler.cc, `CreateHloSchedule`); GPU takes the best of list, depth
+first and post order by the bytes they keep alive, then moves asynchronous starts up and ends down;
+its latency-hiding scheduler is not followed. Those of TPU are not public. Breadth first depends on
+XLA's lists of users: the text's order is taken, as XLA does when it reads that text.
 """
 
 from __future__ import annotations
@@ -29,7 +18,6 @@ from hlomem.hlo.schedule import Schedule
 from hlomem.hlo.verifier import verify_module
 from hlomem.opt.orders.effects import is_start
 from hlomem.opt.orders.flow import FlowBuilder
-from hlomem.opt.orders.model import peak_of
 from hlomem.pipeline import Stages, in_text_order
 
 if TYPE_CHECKING:
@@ -79,12 +67,7 @@ def _best_of_three(stages: Stages, lists: Lists) -> Chosen:
 
 def _memory_of(stages: Stages) -> int:
     """`HeapSimulator::MinimumMemoryForModule`: bytes alive at most, arguments and results too."""
-    builder = FlowBuilder(stages, counts_all=True)
-    peaks: dict[HloComputation, int] = {}
-    for computation in builder.computations():
-        flow = builder.build(computation, peaks)
-        peaks[computation] = peak_of(flow, range(len(flow.nodes))).size
-    return peaks[stages.module.entry]
+    return FlowBuilder(stages, counts_all=True).peaks()[stages.module.entry]
 
 
 class Lists:
@@ -180,11 +163,6 @@ def breadth_first(lists: Lists, computation: HloComputation) -> list[HloInstruct
     return order
 
 
-def post_order(_: Lists, computation: HloComputation) -> list[HloInstruction]:
-    """`PostOrderScheduler`."""
-    return instruction_post_order(computation)
-
-
 def depth_first(lists: Lists, computation: HloComputation) -> list[HloInstruction]:
     """`DFSMemoryScheduler`: operands with most users, then most bytes, above them go first."""
     extra_users: dict[HloInstruction, int] = {}
@@ -241,12 +219,9 @@ def _depth_first(
     return order
 
 
-def list_schedule(lists: Lists, computation: HloComputation) -> list[HloInstruction]:
-    """`ListMemoryScheduler`: of what is ready, whatever frees most beyond what it makes."""
-    return _ListScheduler(lists, computation).run()
-
-
 class _ListScheduler:
+    """`ListMemoryScheduler`: of what is ready, whatever frees most beyond what it makes."""
+
     def __init__(self, lists: Lists, computation: HloComputation) -> None:
         self._lists = lists
         self._instructions = lists.instructions(computation)
@@ -294,16 +269,13 @@ class _ListScheduler:
                 waits[follower] -= 1
                 if not waits[follower]:
                     add(follower)
-            for user in self._competitors(best) if is_freed else ():
+            readers = (user for operand in best.operands for user in self._lists.users(operand))
+            for user in readers if is_freed else ():
                 entry = entry_of.get(user)
                 if entry is not None and entry[0] != self._priority(user):
                     ready.remove(entry)
                     add(user)
         return order
-
-    def _competitors(self, instruction: HloInstruction) -> list[HloInstruction]:
-        """The other readers of what an instruction has read."""
-        return [user for operand in instruction.operands for user in self._lists.users(operand)]
 
     def _use(self, instruction: HloInstruction) -> bool:
         """Count the uses of an instruction; whether a value has one reader left now."""
@@ -331,9 +303,9 @@ def _is_effective_scalar(instruction: HloInstruction) -> bool:
 
 
 _MEMORY_SCHEDULERS: Mapping[str, Callable[[Lists, HloComputation], list[HloInstruction]]] = {
-    "list": list_schedule,
+    "list": lambda lists, computation: _ListScheduler(lists, computation).run(),
     "depth first": depth_first,
-    "post order": post_order,
+    "post order": lambda _, computation: instruction_post_order(computation),
 }
 
 
@@ -364,7 +336,8 @@ def as_early_or_late_as_possible(order: list[HloInstruction]) -> list[HloInstruc
 def _is_hoisted(instruction: HloInstruction) -> bool:
     if instruction.opcode == "custom-call":
         return instruction.attributes.get("schedule") == "SCHEDULE_EARLIEST"
-    return instruction.opcode in _HOISTED and not _is_synchronous(instruction)
+    is_synchronous = '"is_sync":true' in instruction.attribute_text  # `IsGPUSyncCollective`
+    return instruction.opcode in _HOISTED and not is_synchronous
 
 
 def _is_sunk(instruction: HloInstruction) -> bool:
@@ -377,8 +350,3 @@ def _is_sunk(instruction: HloInstruction) -> bool:
 _HOISTED = frozenset(
     {"all-gather-start", "all-reduce-start", "async-start", "collective-permute-start"}
 )
-
-
-def _is_synchronous(start: HloInstruction) -> bool:
-    """Whether GPU runs a start and its end as one (`IsGPUSyncCollective`)."""
-    return '"is_sync":true' in start.attribute_text

@@ -1,11 +1,9 @@
-"""Single values computed again until a program fits, each state that counts planned exactly.
+"""Single values recomputed until a program fits, each state that counts planned exactly.
 
-In: a `Candidate` and a `Budget`. Out: all candidates that were planned. Several starts are made:
-the program as it is, and cut at its peak for a price (`cut.py`). From each, single values are
-computed again (`greedy.py`) until a model that counts bytes and packs nothing (`state.py`) says
-that the budget is met, and clones that were not needed for it are taken back (`prune_clones.py`).
-What is left is planned as XLA plans it, also in an order of its own; what the model was wrong by is
-corrected (`calibration.py`), and asked of it in addition.
+Starts are the program as it is, and cut at its peak for a price (`cut.py`). From each, single
+values are recomputed (`greedy.py`) until a model that packs nothing (`state.py`) meets the budget,
+and clones that were not needed are taken back (`clones.py`). The rest is planned, also in an
+order of its own; the model's error is corrected, and asked of it in addition.
 """
 
 from __future__ import annotations
@@ -15,28 +13,21 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec.structs import replace
 
 from hlomem.base.gc_pause import collector_off
+from hlomem.hlo.schedule import Schedule
+from hlomem.opt import constants
 from hlomem.opt.candidate import planned, room_for, start_text
-from hlomem.opt.constants import (
-    CHEAP,
-    HOPE,
-    LEAST_LOOSENED,
-    MORE_MARGIN,
-    NEAR,
-    PLAN_MARGIN,
-    PLANS_OF_ORDER,
-    TOO_MUCH,
-)
 from hlomem.opt.goal import AS_IS, WorkLeft
+from hlomem.opt.orders.cost import Costs
+from hlomem.opt.orders.flow import FlowBuilder
+from hlomem.opt.orders.model import levels_of
+from hlomem.opt.orders.one_computation import construct
 from hlomem.opt.orders.planned_orders import in_orders, temporary_bytes
 from hlomem.opt.orders.search import improve
-from hlomem.opt.remat.calibration import anchor
+from hlomem.opt.remat.clones import relax, settle
 from hlomem.opt.remat.cut import cut_at_peak
-from hlomem.opt.remat.edit import Edit, apply_edit
-from hlomem.opt.remat.flops import Costs
+from hlomem.opt.remat.edit import Edit, apply_edit, orders_by_name
 from hlomem.opt.remat.greedy import choose
-from hlomem.opt.remat.prune_clones import relax, settle
-from hlomem.opt.remat.reorder import lower_all
-from hlomem.opt.remat.state import orders_by_name, start_state
+from hlomem.opt.remat.state import above, anchor, start_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -114,7 +105,7 @@ class _Search:
 
     def _pursue(self, state: State, level: int, size: int) -> None:
         """Go down from a start, plan, and correct: the model says `level` of a plan's size."""
-        least, margin = size, PLAN_MARGIN
+        least, margin = size, constants.PLAN_MARGIN
         for _ in range(self._budget.work.rounds):
             wanted = round(self._target * level / size * margin)
             state = self._descend(state, wanted)
@@ -125,7 +116,7 @@ class _Search:
             if self._is_dear(state) or not state.clone_nodes():
                 return
             planned = self._plan(state)
-            is_near = planned.size <= NEAR * self._target or reached > wanted
+            is_near = planned.size <= constants.NEAR * self._target or reached > wanted
             if planned.size > self._target and is_near:
                 planned = self._order(planned)
             if planned.size <= self._target:
@@ -136,13 +127,13 @@ class _Search:
             if self._budget.is_spent or is_stuck:
                 return
             if size >= least:
-                margin -= MORE_MARGIN
+                margin -= constants.MORE_MARGIN
             least = min(least, size)
 
     def _refine(self, state: State, wanted: int) -> State:
         """The state, or a cheaper one found by taking back too much and going down again."""
         for more in self._budget.work.detours:
-            if self._flops(state) <= CHEAP * self._program_flops:
+            if self._flops(state) <= constants.CHEAP * self._program_flops:
                 break
             other = self._descend(relax(state, self._costs, round(wanted * more)), wanted)
             if max(other.levels()) <= wanted:
@@ -161,12 +152,12 @@ class _Search:
     def _is_dear(self, state: State) -> bool:
         """Whether a state will cost no less than something that fits."""
         cheapest = self._cheapest()
-        return cheapest is not None and self._flops(state) >= HOPE * cheapest
+        return cheapest is not None and self._flops(state) >= constants.HOPE * cheapest
 
     def _is_cheap(self) -> bool:
         """Whether something fits for next to nothing."""
         cheapest = self._cheapest()
-        return cheapest is not None and cheapest <= CHEAP * self._program_flops
+        return cheapest is not None and cheapest <= constants.CHEAP * self._program_flops
 
     def _loosen(self, planned: _Planned) -> None:
         """Take back more clones where a plan leaves room."""
@@ -174,23 +165,20 @@ class _Search:
             wanted = round(self._target * max(planned.state.levels()) / planned.size)
             state = relax(planned.state, self._costs, wanted)
             saved = self._flops(planned.state) - self._flops(state)
-            if saved <= LEAST_LOOSENED * self._program_flops or self._budget.is_spent:
+            if saved <= constants.LEAST_LOOSENED * self._program_flops or self._budget.is_spent:
                 return
             planned = self._plan(state)
             if planned.size > self._target:
                 return
 
     def _descend(self, state: State, wanted: int) -> State:
-        """The state after steps until the model counts no more than wanted, or none helps.
-
-        It ends early where they cost far more than something that fits.
-        """
+        """The state after steps down to a level, as far as they help and do not cost too much."""
         levels = state.levels()
         cheapest, added = self._cheapest(), 0
         while self._budget.steps > 0 and max(levels, default=0) > wanted:
             self._budget.steps -= 1
             choice = choose(state, levels, self._costs, wanted)
-            if choice is None or (cheapest is not None and added > TOO_MUCH * cheapest):
+            if choice is None or (cheapest is not None and added > constants.TOO_MUCH * cheapest):
                 break
             state, levels = choice.state, choice.levels
             added += choice.flops
@@ -208,7 +196,7 @@ class _Search:
 
     def _order(self, planned: _Planned) -> _Planned:
         """The program in a better order, if one is found without much work."""
-        self._budget.plans -= PLANS_OF_ORDER
+        self._budget.plans -= constants.PLANS_OF_ORDER
         state, stages = planned
         found = improve(stages, self._rules._replace(effort="low"))
         if not found.orders:
@@ -237,3 +225,23 @@ class _Search:
 def plan_edit(stages: Stages, edit: Edit) -> Stages:
     """The plan of an edited program."""
     return start_text(apply_edit(stages.module, edit), stages.options)
+
+
+def lower_all(stages: Stages, target: int, *, may_reorder_collectives: bool) -> Stages | None:
+    """The program in an order with less above a number, over all nodes; None if not much better.
+
+    Recomputation pays for every node that is above the number, not for the peak alone.
+    """
+    builder = FlowBuilder(stages, may_reorder_collectives=may_reorder_collectives)
+    entry = stages.module.entry
+    flow = builder.build(entry, builder.peaks())
+    given = levels_of(flow, range(len(flow.nodes)))
+    wanted = round(target * max(given, default=0) / max(temporary_bytes(stages), 1))
+    best, most = None, (1 - constants.LEAST_LOWERED) * above(given, wanted)
+    for candidate in construct(flow, {}, lambda _: True):
+        left = above(levels_of(flow, candidate.order), wanted)
+        if left < most:
+            best, most = candidate.order, left
+    if best is None:
+        return None
+    return stages.rescheduled(Schedule({entry: [flow.nodes[node] for node in best]}))

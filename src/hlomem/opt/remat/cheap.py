@@ -1,11 +1,7 @@
-"""Values computed again where that is almost free: a share of a program's work, and no more.
+"""Values recomputed where that is almost free: a share of a program's work, and no more.
 
-In: a `Candidate` and a `Share` of the operations and of the modelled time of the given program.
-Out: a candidate that needs less, or None. Loops come first: what they stack is not stacked any more
-as long as computing it again stays within the share (`loops/change.py`). Then, at the peak, values
-are dropped one by one and computed again before their next reader (`greedy.py`), cheapest first,
-until the share is spent. Steps are chosen by a model that packs nothing; the program they lead to
-is planned exactly, in its own order and in one more.
+Loops come first (`loops/change.py`); then values are dropped at the peak one by one and recomputed
+before their next reader (`greedy.py`), cheapest first, until the share is spent.
 """
 
 from __future__ import annotations
@@ -19,15 +15,14 @@ from hlomem.opt.candidate import edit_of, planned
 from hlomem.opt.constants import MAX_CHOICES, MAX_STEPS, NEXT_PEAK, PRICES
 from hlomem.opt.loops.change import change_loops
 from hlomem.opt.loops.pairs import find_pairs
-from hlomem.opt.orders.cost import Times
-from hlomem.opt.orders.latency import module_time
+from hlomem.opt.orders.cost import Costs, Times, module_time
 from hlomem.opt.orders.planned_orders import in_orders, temporary_bytes
 from hlomem.opt.orders.search import improve
 from hlomem.opt.remat.budget_search import plan_edit
 from hlomem.opt.remat.cut import cut, cut_inside
-from hlomem.opt.remat.flops import Costs
+from hlomem.opt.remat.edit import orders_by_name
 from hlomem.opt.remat.greedy import choose
-from hlomem.opt.remat.state import orders_by_name, start_state
+from hlomem.opt.remat.state import start_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

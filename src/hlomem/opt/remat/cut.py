@@ -1,10 +1,7 @@
-"""Values dropped together at the peak and computed again behind it, each once: a least cut.
+"""Values dropped together at the peak and recomputed after it, each once: a least cut.
 
-In: a `Candidate`, or a `State`, and what a byte is worth. Out: the next, or None where nothing is
-freed. The peak is that of the entry, or of the loop that the program needs most in. All that is
-alive at the peak and read behind it was made before: each such value is kept, for its bytes, or
-computed again before its first reader behind the peak, for its operations and the bytes it touches,
-from others of which the same is true. That is a least cut, as for loops (`loop_choice.py`), so that
+Each value that is alive at the peak and read after it is kept, for its bytes, or recomputed, for
+its operations and bytes touched. That is a least cut, as for loops (`loops/choice.py`), so that
 values made of the same others are dropped together, and what they share is computed once.
 """
 
@@ -17,12 +14,11 @@ from msgspec.structs import replace
 from hlomem.opt.candidate import planned, start_text
 from hlomem.opt.checks import Change
 from hlomem.opt.constants import MAX_CUT_NODES, MAX_CUT_RETRIES
-from hlomem.opt.remat.draft import Draft
-from hlomem.opt.remat.edit import apply_edit
-from hlomem.opt.remat.flops import Costs, program_flops
+from hlomem.opt.orders.cost import Costs, program_flops
+from hlomem.opt.remat.clones import Draft, settle
+from hlomem.opt.remat.edit import apply_edit, orders_by_name
 from hlomem.opt.remat.min_cut import UNCUT, Network
-from hlomem.opt.remat.prune_clones import settle
-from hlomem.opt.remat.state import FORWARDS, orders_by_name, start_state
+from hlomem.opt.remat.state import FORWARDS, start_state
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -201,7 +197,7 @@ class _Cut:
         if state.instruction(node).opcode in FORWARDS and node not in self._kept:
             return UNCUT
         return sum(
-            state.flow.sizes[state.flow.values[value].buffer]
+            state.flow.size(value)
             for value in state.holds[node]
             if not state.flow.values[value].lives_on
         )

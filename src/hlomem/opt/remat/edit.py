@@ -1,8 +1,4 @@
-"""An edit: instructions computed a second time, who reads them, and the order of all.
-
-In: a scheduled module and an `Edit`. Out: the edited module. Everything is said by names, so that
-the same edit can be made to the module that a compiler's message was read to.
-"""
+"""An edit: instructions computed a second time, their readers, and the order of all, by names."""
 
 from __future__ import annotations
 
@@ -15,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hlomem.hlo.ir import HloModule
+    from hlomem.pipeline import Stages
 
 SUFFIX = "remat"
 
@@ -38,6 +35,14 @@ class Edit(NamedTuple):
     """By instruction there: its operands, where they are others now."""
     orders: Mapping[str, tuple[str, ...]]
     """By computation: its instructions in order, clones among them."""
+
+
+def orders_by_name(stages: Stages) -> dict[str, tuple[str, ...]]:
+    """The orders of all computations that run, by names."""
+    return {
+        computation.name: tuple(one.name for one in stages.schedule.sequence(computation))
+        for computation in running_computations(stages.module)
+    }
 
 
 def apply_edit(module: HloModule, edit: Edit) -> HloModule:

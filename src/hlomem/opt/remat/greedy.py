@@ -1,32 +1,23 @@
-"""The choice of a value to compute again: the one that frees most for what it costs.
+"""The choice of a value to recompute: the one that frees most for what it costs.
 
-In: a `State` and a number of bytes. Out: the next state, or None where nothing helps. At the place
-where most is alive, values are looked at that are needed later but not there. To compute one again
-right before its next reader, its operands must be there: those that are alive are read, those that
-are dead are computed again as well, or kept alive where that is small beside what is freed. Of the
-steps that promise most, the one is taken that lowers what is above the number most per operation
-and byte touched, over the whole program; none that raises the peak.
+To recompute a value right before its next reader after the peak, its operands are read where they
+are alive, and otherwise recomputed as well, or kept alive where that is small. The step is taken
+that lowers what is above the target most per operation and byte; never one that raises the peak.
 """
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
-from hlomem.opt.constants import (
-    KEPT_SHARES,
-    LEAST_SHARE,
-    MAX_CHAIN,
-    MAX_STEPS_TRIED,
-    NEAR_PEAK,
-    STEPS_AT_ONCE,
-)
-from hlomem.opt.remat.draft import apply_step
+from hlomem.opt import constants
+from hlomem.opt.remat.clones import apply_step
 from hlomem.opt.remat.state import FORWARDS, State, Step, above
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from hlomem.opt.remat.flops import Costs
+    from hlomem.opt.orders.cost import Costs
 
 
 class Choice(NamedTuple):
@@ -57,7 +48,7 @@ def choose(state: State, levels: list[int], costs: Costs, target: int) -> Choice
     full = [place for place, level in enumerate(levels) if level == peak]
     offers = _Offers(state, levels, costs)
     for at in dict.fromkeys((full[0], full[-1])):
-        for least in (LEAST_SHARE * peak, 0):
+        for least in (constants.LEAST_SHARE * peak, 0):
             found = {offer.step.key: offer for offer in offers.at(at, least)}
             choice = _take_best(state, levels, list(found.values()), target)
             if choice is not None:
@@ -72,13 +63,13 @@ def _take_best(
     peak = max(levels)
     harmless = [offer for offer in offers if _is_harmless(levels, offer, peak)]
     tried: set[int] = set()
-    for floor in (target, *(round(peak * share) for share in NEAR_PEAK)):
+    for floor in (target, *(round(peak * share) for share in constants.NEAR_PEAK)):
         ranked = [
             (_gain(levels, offer, floor) / offer.cost, -place)
             for place, offer in enumerate(harmless)
         ]
         ranked.sort(reverse=True)
-        for rank, (gain, place) in enumerate(ranked[:MAX_STEPS_TRIED]):
+        for rank, (gain, place) in enumerate(ranked[: constants.MAX_STEPS_TRIED]):
             if gain <= 0:
                 break
             if place in tried:
@@ -96,7 +87,7 @@ def _take_best(
 def _take_more(choice: Choice, taken: _Offer, others: Sequence[_Offer], floor: int) -> Choice:
     """The steps that promise nearly as much and have nothing to do with the one taken, as well."""
     touched = taken.step.nodes()
-    for other in others[:STEPS_AT_ONCE]:
+    for other in others[: constants.STEPS_AT_ONCE]:
         nodes = other.step.nodes()
         if max(choice.levels) <= floor or not touched.isdisjoint(nodes):
             continue
@@ -111,10 +102,7 @@ def _take_more(choice: Choice, taken: _Offer, others: Sequence[_Offer], floor: i
 
 def _is_harmless(levels: list[int], offer: _Offer, peak: int) -> bool:
     """Whether an offer lifts nothing to the peak, as far as can be told without making it."""
-    change = 0
-    ends = [start for start, _ in offer.changes[1:]] + [offer.end]
-    for (start, more), end in zip(offer.changes, ends, strict=True):
-        change += more
+    for start, end, change in _stretches(offer):
         if change > 0 and start < end and max(levels[start:end]) + change >= peak:
             return False
     return offer.there < peak
@@ -122,13 +110,17 @@ def _is_harmless(levels: list[int], offer: _Offer, peak: int) -> bool:
 
 def _gain(levels: list[int], offer: _Offer, target: int) -> int:
     """Bytes above a target that an offer takes away, over all places."""
-    gain = change = 0
-    ends = [start for start, _ in offer.changes[1:]] + [offer.end]
-    for (start, more), end in zip(offer.changes, ends, strict=True):
-        change += more
-        part = levels[start:end]
-        gain += above(part, target) - above(part, target - change)
-    return gain
+    return sum(
+        above(levels[start:end], target) - above(levels[start:end], target - change)
+        for start, end, change in _stretches(offer)
+    )
+
+
+def _stretches(offer: _Offer) -> Iterator[tuple[int, int, int]]:
+    """The first and last step of each change that an offer makes, and its bytes."""
+    starts = [start for start, _ in offer.changes]
+    changes = accumulate(more for _, more in offer.changes)
+    return zip(starts, [*starts[1:], offer.end], changes, strict=True)
 
 
 class _Offers:
@@ -174,7 +166,7 @@ class _Offers:
             return  # a loop may begin with it, and with its memory
         first = min(later, key=lambda reader: places[reader])
         moved = self._movable(value, places[first])
-        for share in KEPT_SHARES:
+        for share in constants.KEPT_SHARES:
             chain = _Chain(self, state, places[first], round(size * share), moved)
             offer = self._offer(value, place, later, chain)
             if offer is not None:
@@ -207,7 +199,7 @@ class _Offers:
         maker = flow.values[value].made_by
         before = state.order[chain.place]
         step = Step(value, maker, before, tuple(chain.clones), chain.moved, rewired)
-        size = flow.sizes[flow.values[value].buffer] if chain.moves else 0
+        size = flow.size(value) if chain.moves else 0
         change = sum(more for _, more in changes)
         there = self._base(chain.place) + change + chain.most_alive() + size
         return _Offer(step, flops, flops + touched + 1, chain.place, changes, there)
@@ -219,7 +211,7 @@ class _Offers:
         read = max([places[one] for one in known.readers if places[one] < place], default=-1)
         freed = places[known.made_by] if chain.moves else max(places[known.made_by], read) + 1
         kept = [
-            (self._last[other] + 1, flow.sizes[flow.values[other].buffer])
+            (self._last[other] + 1, flow.size(other))
             for other in sorted(chain.kept)
             if self._last[other] < chain.place
         ]
@@ -229,8 +221,8 @@ class _Offers:
         """Bytes alive right before a place, or somewhat more."""
         state, levels = self._state, self._levels
         flow, node = state.flow, state.order[place]
-        made = sum([flow.sizes[flow.values[value].buffer] for value in flow.made_by[node]])
-        shared = [flow.sizes[flow.values[value].buffer] for value, _ in flow.shares.get(node, ())]
+        made = sum([flow.size(value) for value in flow.made_by[node]])
+        shared = [flow.size(value) for value, _ in flow.shares.get(node, ())]
         return min(levels[place - 1], levels[place] - made + sum(shared))
 
     def _movable(self, value: int, place: int) -> list[int]:
@@ -291,10 +283,7 @@ class _Chain:
     def most_alive(self) -> int:
         """The most bytes that the clones need among themselves, each until its last reader."""
         flow = self._state.flow
-        sizes = [
-            sum([flow.sizes[flow.values[value].buffer] for value in flow.made_by[node]])
-            for node, _ in self.clones
-        ]
+        sizes = [sum([flow.size(value) for value in flow.made_by[node]]) for node, _ in self.clones]
         last = dict.fromkeys(range(len(sizes)), len(sizes))
         for reader, (_, operands) in enumerate(self.clones):
             for operand in operands:
@@ -312,7 +301,7 @@ class _Chain:
         if node in self._made:
             return self._made[node]
         state = self._state
-        if not state.may_repeat(node) or len(self.clones) >= MAX_CHAIN:
+        if not state.may_repeat(node) or len(self.clones) >= constants.MAX_CHAIN:
             return None
         operands: list[int] = []
         for operand in state.operands[node]:
@@ -327,7 +316,7 @@ class _Chain:
             self.moved[node] = tuple(operands)
             self._made[node] = node
             return node
-        if len(self.clones) >= MAX_CHAIN:
+        if len(self.clones) >= constants.MAX_CHAIN:
             return None
         self.clones.append((node, tuple(operands)))
         self._made[node] = -len(self.clones)

@@ -1,8 +1,4 @@
-"""The cheapest cut of a network, by blocking flows (Dinic).
-
-In: edges with capacities, a source and a sink. Out: the nodes on the source's side of a cut whose
-capacities add up to the least. Nothing recurses; the same edges give the same cut.
-"""
+"""The cheapest cut of a network, by blocking flows (Dinic); nothing recurses."""
 
 from __future__ import annotations
 

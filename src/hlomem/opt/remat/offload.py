@@ -1,12 +1,9 @@
 """Values that wait in the host's memory while they are not needed, until a program fits a number.
 
-In: the stages of a plan, the bytes its temporaries may take, and the host's memory space. Out: a
-list of `Move`s, and the module with them made. A value is copied out as soon as it is there, so
-that its own memory is free when the first instruction runs for which too much is alive; it is
-copied back behind the last of these, before it is read next. Both copies run beside the program, as
-those that XLA makes itself (`hlo_rematerialization.cc`, `HostOffload`). At the place where most is
-alive, the value is moved whose copies are hidden best by what runs between (`opt/orders/cost.py`).
-Bytes are counted without packing; the caller plans what comes out.
+A value is copied out as soon as it is there and back before its next reader, around the
+instructions for which too much is alive, as XLA's own copies (`hlo_rematerialization.cc`,
+`HostOffload`). The value is moved whose copies are hidden best (`opt/orders/cost.py`). Bytes are
+counted without packing; the caller plans the result.
 """
 
 from __future__ import annotations
@@ -27,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from hlomem.hlo.ir import HloInstruction, HloModule
-    from hlomem.hlo.shape import Shape
     from hlomem.opt.remat.state import State
     from hlomem.pipeline import Stages
 
@@ -154,10 +150,7 @@ def _gaps(state: State, number: int) -> Iterator[_Gap]:
 
 
 def _views(state: State, value: int, later: Sequence[int], before: int) -> list[int] | None:
-    """The node whose result a value is, and the bitcasts of it through which later ones read it.
-
-    None where there is no such node.
-    """
+    """The node whose result a value is, and bitcasts that later ones read; None without one."""
     nodes = state.flow.nodes
     if any(nodes[node].opcode == "tuple" for node in later):
         return None  # a loop may begin with it, and with its memory
@@ -180,12 +173,7 @@ def _views(state: State, value: int, later: Sequence[int], before: int) -> list[
 
 
 def model_moves(stages: Stages, moves: Sequence[Move]) -> float:
-    """The time a program takes with values moved, divided by that without, by a rough model.
-
-    An instruction takes as long as `opt/orders/cost.py` says; copies out and copies back go one
-    after the other, each way by itself; the program waits for those that have not ended when they
-    must.
-    """
+    """The time with values moved, divided by that without; copies of each way queue up."""
     nodes = stages.schedule.sequence(stages.module.entry)
     events: dict[str, list[tuple[str, Move]]] = {}
     following = {one.name: other.name for one, other in pairwise(nodes)}
@@ -228,7 +216,9 @@ def make_moves(module: HloModule, moves: Sequence[Move], color: int) -> HloModul
 
     for move in moves:
         value = known[move.value]
-        here, there = value.shape.text, _in_color(value.shape, color).text
+        layout = value.shape.layout or default_layout(value.shape.rank)
+        layout = layout._replace(memory_space=Color(color))
+        here, there = value.shape.text, value.shape.with_layout(layout).text
         out, back = f"({there}, {here}, {_CONTEXT})", f"({here}, {there}, {_CONTEXT})"
         copy = add(following[value], f"{value.name}.offload-start", out, value)
         copy = add(known[move.leaves_before], f"{value.name}.offload-done", there, copy)
@@ -252,9 +242,3 @@ def make_moves(module: HloModule, moves: Sequence[Move], color: int) -> HloModul
                 if operand in made:
                     rewriter.set_operand(reader, number, made[operand])
     return rewriter.finish()
-
-
-def _in_color(shape: Shape, color: int) -> Shape:
-    """An array in another memory."""
-    layout = shape.layout or default_layout(shape.rank)
-    return shape.with_layout(layout._replace(memory_space=Color(color)))

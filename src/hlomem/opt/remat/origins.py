@@ -1,7 +1,6 @@
-"""The lines of a user's code whose values are computed again, and of those that are kept for it.
+"""The lines of a user's code whose values are recomputed, and of those that are kept for it.
 
-In: an edited module. Out: lines, those with most bytes first, each with what is done there. They
-are where `jax.checkpoint` would have to recompute, or to save, for the same.
+They are where `jax.checkpoint` would have to recompute, or to save, for the same.
 """
 
 from __future__ import annotations
@@ -32,8 +31,7 @@ def find_origins(module: HloModule) -> tuple[str, ...]:
 
 
 def find_kept(module: HloModule) -> tuple[str, ...]:
-    """The places whose values the backward pass, or what is computed for it, reads; none of whose
-    values are computed again."""
+    """The lines whose values the backward pass reads, and none of which is recomputed."""
     kept = _bytes_by_place(
         instruction
         for instruction in module.entry.instructions
@@ -67,7 +65,9 @@ def _bytes_by_place(instructions: Iterable[HloInstruction]) -> dict[str, int]:
     bytes_of: dict[str, int] = {}
     for instruction in instructions:
         if place := _place(instruction):
-            bytes_of[place] = bytes_of.get(place, 0) + _bytes(instruction)
+            bytes_of.setdefault(place, 0)
+            for _, leaf in instruction.shape.leaves():
+                bytes_of[place] += prod(leaf.dimensions) * leaf.element_type.byte_width
     return bytes_of
 
 
@@ -84,10 +84,3 @@ def _place(instruction: HloInstruction) -> str:
         file, line = frames[0].file_name, frames[0].line
     where = f"{PurePath(file).name}:{line}" if file else ""
     return visible(f"{where} ({operation})" if where and operation else where or operation)
-
-
-def _bytes(instruction: HloInstruction) -> int:
-    return sum(
-        prod(leaf.dimensions) * leaf.element_type.byte_width
-        for _, leaf in instruction.shape.leaves()
-    )

@@ -1,9 +1,6 @@
-"""The entry of a program with some of its instructions computed again, counted without packing.
+"""The entry of a program with some instructions recomputed, in numbers, counted without packing.
 
-In: the stages of a plan. Out: a `State`, to which a `Step` is applied: clones right before a node,
-and readers that read them. Nodes, values and buffers are numbers, as in `hlomem.opt.orders.flow`; a
-state is never changed, so that steps can be tried. What a new reader must not read is worked out
-here once: nobody may read a value after the next value of its buffer has been written.
+A `Step` makes a state of another and changes none, so that steps can be tried.
 """
 
 from __future__ import annotations
@@ -15,10 +12,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hlomem.hlo.opcodes import COLLECTIVES, KNOWN_OPCODES, RUN_IN_PLACE, TRAITS
+from hlomem.opt.orders.edges import AT_START
 from hlomem.opt.orders.effects import Effects
 from hlomem.opt.orders.flow import Flow, FlowBuilder
 from hlomem.opt.orders.model import levels_of
-from hlomem.opt.orders.places import AT_START
 from hlomem.opt.remat.edit import SUFFIX, Clone, Edit
 
 if TYPE_CHECKING:
@@ -29,33 +26,13 @@ if TYPE_CHECKING:
 
 FORWARDS = frozenset({"bitcast", "get-tuple-element"})
 """Opcodes that hand on a value of their operand, and cost nothing to do again."""
-_NEVER = frozenset(
-    {
-        "constant",
-        "copy-done",
-        "copy-start",
-        "custom-call",
-        "domain",
-        "opt-barrier",
-        "parameter",
-        "partition-id",
-        "replica-id",
-        "rng-bit-generator",
-        "tuple",
-        "while",
-    }
-)
+_ONCE = """
+    constant copy-done copy-start custom-call domain opt-barrier parameter partition-id replica-id
+    rng-bit-generator tuple while
+"""
+_NEVER = frozenset(_ONCE.split())
 """Opcodes not computed again, though without effects: no values of their own, states of random
 numbers, functions that nobody here knows."""
-
-
-class Facts(NamedTuple):
-    """All about the original nodes that no step changes."""
-
-    may_repeat: Sequence[bool]
-    """For each node, that it may be computed again."""
-    limits: Sequence[tuple[int, ...]]
-    """By node: those that write over what it holds; nobody may read it behind them."""
 
 
 class Step(NamedTuple):
@@ -91,7 +68,10 @@ class Step(NamedTuple):
 class State(Struct, frozen=True, eq=False):
     """A program, and what was computed again so far."""
 
-    facts: Facts
+    repeatable: Sequence[bool]
+    """For each original node, that it may be recomputed."""
+    writers: Sequence[tuple[int, ...]]
+    """By original node: those that write over its values; nothing may read them after that."""
     flow: Flow
     order: list[int]
     origin: list[int]
@@ -105,7 +85,7 @@ class State(Struct, frozen=True, eq=False):
     @property
     def count(self) -> int:
         """The original nodes."""
-        return len(self.facts.limits)
+        return len(self.writers)
 
     def levels(self) -> list[int]:
         """Bytes alive while each node of the order runs."""
@@ -126,15 +106,11 @@ class State(Struct, frozen=True, eq=False):
 
     def may_repeat(self, node: int) -> bool:
         """Whether a node may be computed again."""
-        return self.facts.may_repeat[self.origin[node]]
-
-    def is_used(self, node: int) -> bool:
-        """Whether a node is an operand of another."""
-        return any(node in operands for operands in self.operands)
+        return self.repeatable[self.origin[node]]
 
     def limits(self, node: int) -> tuple[int, ...]:
         """The nodes that write over what a node holds; what a clone makes lies by itself."""
-        return self.facts.limits[node] if node < self.count else ()
+        return self.writers[node] if node < self.count else ()
 
     def names(self) -> list[str]:
         """By node the name of its instruction, those of clones made of their originals'."""
@@ -180,16 +156,10 @@ def above(levels: Sequence[int], target: int) -> int:
     return sum([level - target for level in levels if level > target])
 
 
-def start_state(
-    stages: Stages,
-    peaks: Mapping[HloComputation, int] | None = None,
-    computation: HloComputation | None = None,
-) -> State:
-    """The entry of a program as it was planned, or what it runs; `peaks` are those of callees."""
+def start_state(stages: Stages, computation: HloComputation | None = None) -> State:
+    """The entry of a program as it was planned, or another computation that runs."""
     builder = FlowBuilder(stages)
-    if peaks is None:
-        peaks = inner_peaks(builder)
-    flow = builder.build(computation or stages.module.entry, peaks)
+    flow = builder.build(computation or stages.module.entry, builder.peaks())
     full = list(flow.sizes)
     flow = replace(flow, sizes=_placed_sizes(stages, flow), before=(), after=())
     number_of = {value: number for number, value in enumerate(flow.origins)}
@@ -203,29 +173,17 @@ def start_state(
         )
         for instruction in flow.nodes
     ]
-    facts = Facts(_find_repeatable(stages, flow), _find_limits(stages, builder, flow))
-    operands = [
-        tuple([node_of[operand] for operand in instruction.operands]) for instruction in flow.nodes
-    ]
-    count = len(flow.nodes)
-    return State(facts, flow, list(range(count)), list(range(count)), operands, holds, full)
-
-
-def orders_by_name(stages: Stages) -> dict[str, tuple[str, ...]]:
-    """The orders of all computations that run, by names."""
-    return {
-        computation.name: tuple(one.name for one in stages.schedule.sequence(computation))
-        for computation in stages.live_ranges.span_of
-    }
-
-
-def inner_peaks(builder: FlowBuilder) -> dict[HloComputation, int]:
-    """Bytes that what the entry runs needs at once, each computation in its own order."""
-    peaks: dict[HloComputation, int] = {}
-    for computation in builder.computations():
-        flow = builder.build(computation, peaks)
-        peaks[computation] = max(levels_of(flow, range(len(flow.nodes))), default=0)
-    return peaks
+    nodes = list(range(len(flow.nodes)))
+    return State(
+        repeatable=_find_repeatable(stages, flow),
+        writers=_find_limits(stages, builder, flow),
+        flow=flow,
+        order=nodes,
+        origin=nodes.copy(),
+        operands=[tuple([node_of[one] for one in node.operands]) for node in flow.nodes],
+        holds=holds,
+        full=full,
+    )
 
 
 def _placed_sizes(stages: Stages, flow: Flow) -> list[int]:
@@ -292,3 +250,35 @@ def _find_limits(stages: Stages, builder: FlowBuilder, flow: Flow) -> list[tuple
                 found.update(writers[following : following + 1])
         limits.append(tuple(sorted(found)))
     return limits
+
+
+def anchor(state: State, stages: Stages) -> State:
+    """The state with the sizes and order of a plan; `stages` are those of its edit.
+
+    A buffer once seen among the temporaries counts from then on, or two plans would take turns.
+    """
+    names = state.names()
+    node_of = {names[node]: node for node in state.order}
+    order = [node_of[one.name] for one in stages.schedule.sequence(stages.module.entry)]
+    return replace(state, order=order, flow=replace(state.flow, sizes=_sizes(state, stages, names)))
+
+
+def _sizes(state: State, stages: Stages, names: list[str]) -> list[int]:
+    """Bytes of the buffers that lie among the temporaries of a plan, or counted before."""
+    placed = {
+        (value.instruction.name, value.index)
+        for allocation in stages.assignment.allocations
+        if allocation.is_preallocated_temp
+        for value in allocation.slices
+    }
+    flow = state.flow
+    sizes = list(state.full)
+    for buffer, known in enumerate(flow.buffers):
+        if not any((value.instruction.name, value.index) in placed for value in known.values):
+            sizes[buffer] = flow.sizes[buffer]
+    for node in state.clone_nodes():
+        originals = flow.made_by[state.origin[node]]
+        for value, original in zip(flow.made_by[node], originals, strict=True):
+            if (names[node], flow.origins[original].index) not in placed:
+                sizes[flow.values[value].buffer] = flow.size(value)
+    return sizes

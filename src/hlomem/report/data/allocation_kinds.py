@@ -1,7 +1,4 @@
-"""The kind of an allocation, independent of the roles of its values.
-
-An activation may lie in memory reserved for a result, a result in a donated argument's memory.
-"""
+"""The kind of an allocation; values of other roles may lie in it for a while."""
 
 from __future__ import annotations
 
@@ -18,10 +15,7 @@ THREAD_LOCAL = "thread-local"
 TEMPORARIES = "temporaries"
 OTHER = "other"
 
-WORDS = {
-    DONATED: "in an argument's memory (donated)",
-    RESULTS: "in memory reserved for a result",
-}
+WORDS = {DONATED: "in an argument's memory (donated)", RESULTS: "in memory reserved for a result"}
 """Descriptions of unexpected locations."""
 HELD_WHOLE = frozenset({ARGUMENTS, DONATED, RESULTS, CONSTANTS})
 """Kinds that are reserved from the first instruction to the last, even while unused."""

@@ -1,7 +1,6 @@
 """The steps of each called computation: the nested bands below the skyline.
 
-XLA schedules a called computation directly before its caller (`HloLiveRange::FlattenSchedule`), so
-each is one span. Without the module's text, only the loops and branches implied by the dump.
+Each is one span (`HloLiveRange::FlattenSchedule`); without the module, only loops and branches.
 """
 
 from __future__ import annotations

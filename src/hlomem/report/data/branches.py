@@ -38,7 +38,6 @@ class Branch(Record, frozen=True, kw_only=True):
     key: str
     size: int
     count: int
-    """The number of buffers."""
     merged: int
     """The number of siblings merged into it, 1 if none."""
     children: tuple[Branch, ...] = ()

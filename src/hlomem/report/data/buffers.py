@@ -72,8 +72,12 @@ class Buffer(Record, frozen=True):
     result: str | None = None
     """Its path in the program's result, `result[0]['w']`; None if it is no result or unknown."""
 
+    @property
+    def elements(self) -> str:
+        """Its shape without layout."""
+        return self.shape.partition("{")[0]
+
     def shares_bytes_with(self, other: Buffer) -> bool:
-        """Whether they overlap in memory, at any time."""
         return (
             self.allocation == other.allocation
             and self.offset < other.offset + other.size
@@ -101,8 +105,6 @@ class Stay(Struct, frozen=True, gc=False):
 
 
 class BufferBuilder:
-    """Builds the buffers of a plan's values."""
-
     def __init__(
         self,
         joined: JoinedDump,
@@ -197,7 +199,6 @@ class BufferBuilder:
 
     @cached_property
     def parameter_names(self) -> dict[int, str]:
-        """The argument each parameter's allocation holds."""
         names: dict[int, str] = {
             allocation.index: _parameter_number(allocation.parameter)
             for allocation in self._joined.allocations
@@ -213,7 +214,14 @@ class BufferBuilder:
 
     @cached_property
     def _result_names(self) -> dict[int, str]:
-        return name_results(self._joined, self._module, self._results)
+        paths = self._results
+        parts = list(iter_results(self._joined, self._module)) if paths else []
+        if len(parts) != len(paths):
+            return {}
+        named: dict[int, str] = {}
+        for part, path in zip(parts, paths, strict=True):
+            named.setdefault(part.placed.id, f"{_WHOLE}{path}")
+        return named
 
     @cached_property
     def structure(self) -> Structure:
@@ -228,7 +236,6 @@ class BufferBuilder:
 
     @property
     def loop_roles(self) -> dict[PlacedValue, str]:
-        """The roles of values that loops carry or stack."""
         return self._roles.of_loops
 
     @cached_property
@@ -268,8 +275,6 @@ _WHOLE = "result"
 
 
 class ResultPart(NamedTuple):
-    """An array of a program's result."""
-
     output_index: tuple[int, ...]
     placed: PlacedValue
 
@@ -278,25 +283,12 @@ def iter_results(joined: JoinedDump, module: HloModule | None) -> Iterator[Resul
     root = _root_name(joined, module)
     parts: dict[tuple[int, ...], PlacedValue] = {}
     for placed in joined.placed:  # faster than indexing all positions
-        for position in placed.used.positions if placed.used else ():
+        for position in placed.positions:
             if position.instruction == root:
                 parts.setdefault(position.index or (), placed)
     for index in sorted(parts):
         if not parts[index].value.shape.startswith("("):
             yield ResultPart(tuple(index), parts[index])
-
-
-def name_results(
-    joined: JoinedDump, module: HloModule | None, paths: Sequence[str]
-) -> dict[int, str]:
-    """The names of the results by value id; empty if the number of paths does not match."""
-    parts = list(iter_results(joined, module)) if paths else []
-    if len(parts) != len(paths):
-        return {}
-    named: dict[int, str] = {}
-    for part, path in zip(parts, paths, strict=True):
-        named.setdefault(part.placed.id, f"{_WHOLE}{path}")
-    return named
 
 
 def _root_name(joined: JoinedDump, module: HloModule | None) -> str:

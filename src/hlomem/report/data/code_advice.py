@@ -1,8 +1,4 @@
-"""Advice on source code that comes near to points of memory against operations.
-
-The cheapest policy of `jax.checkpoint` that fits, as planned by XLA, or how much the best misses;
-and the lines whose values could be named to imitate hlomem's rematerialization, which is not tried.
-"""
+"""Advice on source code: the cheapest policy of `jax.checkpoint` that fits, and lines to name."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
 """Copies that cost memory, and why each is made.
 
-XLA copies to change a layout (`LayoutAssignment`), to move a value to another memory space, and to
-preserve a value that would be overwritten (`CopyInsertion`). A value moved out of fast memory, or
-compressed by XLA's rematerialization, exists only once: it is listed as moved, not as a copy. A
-copy carried by a loop stays alive as long as the loop's values.
+A value moved out of fast memory, or compressed by XLA, exists only once and is listed as moved. A
+copy carried by a loop is alive as long as the loop's values.
 """
 
 from __future__ import annotations
@@ -212,37 +210,32 @@ def _cause(memory: MemoryView, buffer: Buffer, copied: Buffer | None) -> tuple[C
     if here != there or buffer.color != copied.color:
         names = memory.space_name(copied.color), memory.space_name(buffer.color)
         return "memory space", f"moved from {names[0]} to {names[1]} memory"
-    is_same_array = buffer.shape.partition("{")[0] == copied.shape.partition("{")[0]
+    is_same_array = buffer.elements == copied.elements
     if "transpose" in buffer.name or not is_same_array:
         return "layout", _why_transposed(memory, buffer, copied)
     if ours and theirs and ours[1] != theirs[1]:
-        return "layout", f"{{{theirs[1]}}} becomes {{{ours[1]}}}{_for_loop(memory, buffer)}"
+        loop = ", the layout of the loop that carries it" if memory.is_carried(buffer) else ""
+        return "layout", f"{{{theirs[1]}}} becomes {{{ours[1]}}}{loop}"
     if ours and theirs and ours[2] != theirs[2]:
         return "layout", f"tiles {theirs[2].strip(':')} become {ours[2].strip(':')}"
     return "kept value", _why_kept(memory, buffer, copied)
 
 
 def _why_transposed(memory: MemoryView, buffer: Buffer, copied: Buffer) -> str:
-    """The reason for a transposition: the product that reads it."""
     names = [buffer.op_name, *_readers(memory, buffer)]
     scopes = [scope for name in names for scope in (name or "").split("/")]
     product = next((scope for scope in scopes if "->" in scope), "")
     if product:
         return f"transposed for the einsum {product}"
     last = (buffer.op_name or "").rpartition("/")[2]
-    return f"rearranges {copied.shape.partition('{')[0]}" + (f" for {last}" if last else "")
+    return f"rearranges {copied.elements}" + (f" for {last}" if last else "")
 
 
 def _readers(memory: MemoryView, buffer: Buffer) -> Iterator[str]:
-    used = memory.joined.placed_by_id[buffer.id].used
-    for use in (used.uses if used else None) or ():
+    for use in memory.joined.placed_by_id[buffer.id].uses:
         text = memory.joined.printed.get(use.instruction)
         if text is not None:
             yield text.metadata.op_name
-
-
-def _for_loop(memory: MemoryView, buffer: Buffer) -> str:
-    return ", the layout of the loop that carries it" if memory.is_carried(buffer) else ""
 
 
 def _why_kept(memory: MemoryView, buffer: Buffer, copied: Buffer) -> str:
@@ -266,14 +259,12 @@ def _why_kept(memory: MemoryView, buffer: Buffer, copied: Buffer) -> str:
 
 
 def _is_stack(buffer: Buffer) -> bool:
-    """Whether a loop slices or stacks it."""
     return (
         buffer.role in {roles.STACKED, roles.CARRIED, roles.CACHE} and buffer.shape.count(",") > 1
     )
 
 
 def _overwriting(memory: MemoryView, buffer: Buffer, copied: Buffer) -> Stay | Buffer | None:
-    """The value that overwrites the original while the copy is alive."""
     assert buffer.start is not None
     assert buffer.end is not None
     end = copied.offset + copied.size

@@ -1,9 +1,6 @@
 """Two compiles of one program: where the bytes went, and why.
 
-The reserved bytes of a memory space are distributed on both sides: allocations of parameters,
-results and constants to their buffers, temporaries' memory to the buffers alive at the peak, the
-rest to holes. Buffers are paired (`matching`); their differences, and the causes found in the
-programs (`causes`), each add up exactly to the difference.
+Buffers are paired; their differences, and the causes, each add up exactly to the difference.
 """
 
 from __future__ import annotations
@@ -15,7 +12,6 @@ from msgspec.structs import replace
 
 from hlomem.base.sizes import format_bytes
 from hlomem.dump.records import Record
-from hlomem.report.data.causes.cause import Cause
 from hlomem.report.data.causes.explain import find_causes
 from hlomem.report.data.causes.ledger import Change, SharedOut, change_of
 from hlomem.report.data.lookup import find_space
@@ -24,20 +20,8 @@ from hlomem.report.data.names import distinct_names
 from hlomem.report.data.peak import Key, key_of
 
 if TYPE_CHECKING:
+    from hlomem.report.data.causes.cause import Cause
     from hlomem.report.data.memory import MemoryView, Space
-
-__all__ = [
-    "GROUPINGS",
-    "UNUSED",
-    "Cause",
-    "Change",
-    "Diff",
-    "DiffRow",
-    "Grouping",
-    "Side",
-    "build_diff",
-    "name_sides",
-]
 
 Grouping: TypeAlias = Literal["line", "op", "scope", "role", "shape"]
 GROUPINGS: tuple[Grouping, ...] = ("line", "op", "scope", "role", "shape")
@@ -52,7 +36,6 @@ class Side(Record, frozen=True, kw_only=True):
     chosen: str
     """`the largest of 3 programs`; empty if there was only one."""
     size: int
-    """Reserved bytes in the memory space."""
     peak: int | None
     """Bytes alive at the peak; None without live ranges."""
     step: int | None
@@ -83,13 +66,11 @@ class Diff(Record, frozen=True, kw_only=True):
     before: Side
     after: Side
     delta: int
-    """The difference of reserved bytes."""
     causes: tuple[Cause, ...]
     """Largest contribution first."""
     rows: tuple[DiffRow, ...]
     """Largest difference first; they add up to `delta`."""
     matched: int
-    """The number of paired buffers."""
     unmatched: int
 
     def __str__(self) -> str:
@@ -104,7 +85,6 @@ class Diff(Record, frozen=True, kw_only=True):
 def build_diff(
     before: MemoryView, after: MemoryView, *, by: Grouping = "line", space: str | None = None
 ) -> Diff:
-    """The difference between two memories in one space."""
     here, there = find_space(before, space), find_space(after, space)
     made = Diff(
         space=there.name,

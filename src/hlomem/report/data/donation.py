@@ -1,8 +1,7 @@
 """Donated arguments, and those that could be donated.
 
-One row per argument of a memory space: whether a result reuses its memory, whether one could, and
-if not, why. A result must have the same bytes, memory space and layout, and must not be written
-before the argument's last read.
+A result must have the same bytes, memory space and layout, and must not be written before the
+argument's last read.
 """
 
 from __future__ import annotations
@@ -66,8 +65,6 @@ class Donation(Record, frozen=True, kw_only=True):
 
 
 class _Partner(NamedTuple):
-    """A part of the program's result."""
-
     output_index: tuple[int, ...]
     buffer: Buffer
 
@@ -101,8 +98,8 @@ class _Matcher:
         return allocation is not None and allocation.parameter is not None
 
     def _pair_tree(self, leaves: list[Buffer], free: list[_Partner]) -> None:
-        wanted = [_elements(argument) for argument in leaves]
-        offered = [_elements(partner.buffer) for partner in free]
+        wanted = [argument.elements for argument in leaves]
+        offered = [partner.buffer.elements for partner in free]
         for start in range(len(offered) - len(wanted) + 1):
             if offered[start : start + len(wanted)] == wanted:
                 for leaf, partner in zip(leaves, free[start : start + len(wanted)], strict=True):
@@ -114,7 +111,7 @@ class _Matcher:
         if argument.id in self._partner:
             return
         for partner in free:
-            if _elements(partner.buffer) == _elements(argument):
+            if partner.buffer.elements == argument.elements:
                 self._partner[argument.id] = partner
                 free.remove(partner)
                 return
@@ -123,7 +120,7 @@ class _Matcher:
         """The state of an argument, the result that could reuse its memory, and the reason."""
         partner = self._partner.get(argument.id)
         if partner is None:
-            same = any(_elements(other.buffer) == _elements(argument) for other in self._results)
+            same = any(other.buffer.elements == argument.elements for other in self._results)
             taken = "the results of its shape reuse other arguments"
             return "no match", None, taken if same else "no result has its shape"
         result = partner.buffer
@@ -131,7 +128,7 @@ class _Matcher:
             there = self._memory.space_name(result.color)
             return "no match", partner, f"{result.name} has its shape, but lies in {there} memory"
         if result.shape != argument.shape:
-            layout = _layout(result)
+            layout = "{" + result.shape.partition("{")[2] if "{" in result.shape else "none"
             return "no match", partner, f"{result.name} has its shape, but layout {layout}"
         last_read, reader = self._last_read(argument)
         if result.start is None or result.start >= last_read:
@@ -289,20 +286,10 @@ def _last(memory: MemoryView, placed: PlacedValue) -> tuple[int, int, int]:
     return (0, 0, placed.id) if life is None else (life.end, life.start, placed.id)
 
 
-def _elements(buffer: Buffer) -> str:
-    return buffer.shape.partition("{")[0]
-
-
 def _readers(joined: JoinedDump, argument: Buffer) -> list[str]:
-    """The instructions that read an argument, one per use."""
-    used = joined.placed_by_id[argument.id].used
-    return [use.instruction for use in (used.uses if used else None) or ()]
+    return [use.instruction for use in joined.placed_by_id[argument.id].uses]
 
 
 def _opcode(joined: JoinedDump, name: str) -> str | None:
     text = joined.printed.get(name)
     return None if text is None else text.opcode
-
-
-def _layout(buffer: Buffer) -> str:
-    return "{" + buffer.shape.partition("{")[2] if "{" in buffer.shape else "none"

@@ -1,7 +1,6 @@
-"""One buffer explained: its purpose, size, lifetime, location, and why it is not written in place.
+"""One buffer explained: its purpose, size, lifetime, location, and why it is not in place.
 
-In place: sizes and lifetimes decide first, then the planner's rules (`hlomem.analysis.alias_rules`)
-on the module, or without one as far as the opcode tells; what remains is reported as unknown.
+Sizes and lifetimes decide first, then the planner's rules on the module or the opcode.
 """
 
 from __future__ import annotations
@@ -34,8 +33,6 @@ ALLOWED = "it may be; it was placed elsewhere"
 
 
 class InPlace(Record, frozen=True, kw_only=True):
-    """An operand, and whether the result overwrites it."""
-
     operand: str
     size: int
     is_shared: bool
@@ -126,8 +123,6 @@ def _by_opcode(memory: MemoryView, buffer: Buffer, operand: Buffer) -> str | Non
 
 
 class Neighbour(Record, frozen=True, kw_only=True):
-    """A buffer that shares bytes with it."""
-
     name: str
     offset: int
     size: int
@@ -140,20 +135,15 @@ class Neighbour(Record, frozen=True, kw_only=True):
 
 
 class Explanation(Record, frozen=True, kw_only=True):
-    """The explanation of one buffer."""
-
     buffer: Buffer
     allocation_kind: str
     allocation_size: int
     space: str
     meaning: str
-    """A description of its role."""
     instruction: str
-    """The text of the defining instruction."""
     frames: tuple[Frame, ...]
     """The call stack, innermost first."""
     growths: tuple[GrownDimension, ...]
-    """The dimensions enlarged by padding."""
     also_known_as: tuple[str, ...]
     """Other instructions that contain or forward it: tuples, loops, bitcasts."""
     readers: tuple[str, ...]
@@ -163,32 +153,28 @@ class Explanation(Record, frozen=True, kw_only=True):
     last: str
     """Why until its last."""
     loops: tuple[str, ...]
-    """The loops that enclose or carry it."""
     neighbours: tuple[Neighbour, ...]
     in_place: tuple[InPlace, ...]
 
 
 def explain(memory: MemoryView, buffer: Buffer) -> Explanation:
     placed = memory.joined.placed_by_id[buffer.id]
-    used = placed.used
-    positions = used.positions if used else ()
     times = memory.joined.time_of
-    readers = {use.instruction for use in (used.uses if used else None) or ()}
     return Explanation(
         buffer=buffer,
         allocation_kind=kind_of(placed.allocation),
         allocation_size=placed.allocation.size,
         space=memory.space_name(buffer.color),
         meaning=roles.MEANING[buffer.role],
-        instruction=used.instruction if used else "",
+        instruction=placed.used.instruction if placed.used else "",
         frames=memory.frames(buffer),
         growths=growths(buffer.shape, buffer.size) if buffer.padding else (),
         also_known_as=tuple(
             indexed(position.instruction, position.index or ())
-            for position in positions
+            for position in placed.positions
             if position.instruction != placed.value.name
         ),
-        readers=tuple(sorted(readers, key=lambda name: (times.get(name, -1), name))),
+        readers=tuple(sorted(placed.users, key=lambda name: (times.get(name, -1), name))),
         first=_why_from(memory, placed, buffer),
         last=_why_until(memory, placed, buffer),
         loops=tuple(_loops(memory, placed, buffer)),
@@ -212,14 +198,14 @@ def _why_from(memory: MemoryView, placed: PlacedValue, buffer: Buffer) -> str:
 def _why_until(memory: MemoryView, placed: PlacedValue, buffer: Buffer) -> str:
     if buffer.end is None:
         return ""
-    joined, used = memory.joined, placed.used
+    joined = memory.joined
     if buffer.end == memory.steps:
         if placed.allocation.maybe_live_out:
             return "the caller gets it" + (f" as {buffer.result}" if buffer.result else "")
         if placed.allocation.parameter is not None:
             return "it is an argument that was not donated: nothing may be written over it"
-    uses = (used.uses if used else None) or ()
-    last = [use.instruction for use in uses if joined.time_of.get(use.instruction) == buffer.end]
+    users = [use.instruction for use in placed.uses]
+    last = [user for user in users if joined.time_of.get(user) == buffer.end]
     if last:
         return f"{last[0]} reads it"
     following = [
@@ -229,10 +215,9 @@ def _why_until(memory: MemoryView, placed: PlacedValue, buffer: Buffer) -> str:
     ]
     if following:
         return f"from then on its bytes are {following[0]}, which must share its location"
-    positions = used.positions if used else ()
     parts = [
         indexed(position.instruction, position.index or ())
-        for position in positions
+        for position in placed.positions
         if joined.time_of.get(position.instruction) == buffer.end
     ]
     if parts:
@@ -243,9 +228,7 @@ def _why_until(memory: MemoryView, placed: PlacedValue, buffer: Buffer) -> str:
 
 def _loops(memory: MemoryView, placed: PlacedValue, buffer: Buffer) -> Iterator[str]:
     joined = memory.joined
-    positions = {
-        position.instruction for position in (placed.used.positions if placed.used else ())
-    }
+    positions = {position.instruction for position in placed.positions}
     for loop in memory.structure.loops:
         first = joined.time_of[loop.condition_parameter]
         last = joined.time_of[loop.instruction]

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 class FitPlan(Record, frozen=True, kw_only=True):
     value: int
     size: int
-    """Bytes reserved in device memory."""
     fits: bool
     cpu_seconds: float
     """0 if the plan came from the cache."""
@@ -21,8 +20,6 @@ class FitPlan(Record, frozen=True, kw_only=True):
 
 
 class FitRow(Record, frozen=True, kw_only=True):
-    """One combination of settings."""
-
     settings: dict[str, Any]
     """The settings that distinguish it from other rows."""
     plans: tuple[FitPlan, ...]

@@ -15,8 +15,6 @@ PointKind: TypeAlias = Literal["given", "ordered", "recomputed", "policy"]
 
 
 class FrontPoint(Record, frozen=True, kw_only=True):
-    """An equivalent program with more or less rematerialization."""
-
     name: str
     kind: PointKind
     """`given`: XLA's own program. `ordered`: in a better order. `recomputed`: with values
@@ -28,11 +26,9 @@ class FrontPoint(Record, frozen=True, kw_only=True):
     flops: int
     """Operations in addition to `program_flops`, by our count."""
     program_flops: int
-    """Operations of the given program."""
     time: int
     """Modelled time in addition to `program_time`, in bytes moved."""
     program_time: int
-    """Modelled time of the given program."""
     on_front: bool = False
     """Whether no point is both cheaper and smaller."""
     is_chosen: bool = False
@@ -46,8 +42,6 @@ class FrontPoint(Record, frozen=True, kw_only=True):
 
 
 class CodeAdvice(Record, frozen=True, kw_only=True):
-    """A change of the program's source."""
-
     text: str
     code: str
     is_tried: bool

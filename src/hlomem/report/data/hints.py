@@ -6,10 +6,7 @@ from hlomem.dump.records import Record
 
 
 class Hint(Record, frozen=True, kw_only=True):
-    """A possible saving."""
-
     size: int
     """An upper bound of the bytes saved."""
     what: str
     command: str
-    """The command that shows the details."""

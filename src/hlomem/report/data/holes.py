@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 
 class Hole(Record, frozen=True, kw_only=True):
-    """A byte range that is free at the peak."""
-
     offset: int
     size: int
     above: str | None
@@ -45,7 +43,6 @@ class HoledAllocation(Record, frozen=True, kw_only=True):
     index: int
     size: int
     step: int
-    """Its peak step."""
     instruction: str | None
     most_alive: int
     """Bytes in use then: a lower bound for every packing of these live ranges."""
@@ -54,8 +51,6 @@ class HoledAllocation(Record, frozen=True, kw_only=True):
 
 
 class Holes(Record, frozen=True, kw_only=True):
-    """The holes of a memory space."""
-
     name: str
     space: str
     space_size: int
@@ -148,5 +143,4 @@ def _first_in(
 
 
 def _touched(lows: list[int], highs: list[int], offset: int, size: int) -> range:
-    """The indices of the gaps that overlap a byte range."""
     return range(bisect_right(highs, offset), bisect_left(lows, offset + size))

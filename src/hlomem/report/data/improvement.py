@@ -12,8 +12,6 @@ Verdict: TypeAlias = Literal["at the bound", "proven", "open"]
 
 
 class ComputationOrder(Record, frozen=True, kw_only=True):
-    """The order of one computation."""
-
     name: str
     instructions: int
     given_peak: int
@@ -47,13 +45,10 @@ class ComputedAgain(Record, frozen=True, kw_only=True):
     flops: int
     """Operations in addition to `program_flops`, by our count."""
     program_flops: int
-    """Operations of the given program."""
     time: int
     """Time in addition to `program_time`, by the model of `hlomem.opt.orders.cost`."""
     program_time: int
-    """Time of the given program."""
     lines: tuple[str, ...] = ()
-    """Lines of user code whose values are rematerialized, most bytes first."""
 
 
 class ImprovementReport(Record, frozen=True, kw_only=True):

@@ -1,8 +1,4 @@
-"""From an instruction's metadata to the line of user code.
-
-XLA records the caller of the primitive, often a line of flax or optax. The line shown is the
-innermost frame outside the frameworks below, preferably outside installed libraries.
-"""
+"""From an instruction's metadata to the line of user code: the innermost outside frameworks."""
 
 from __future__ import annotations
 
@@ -34,8 +30,6 @@ def is_installed(file: str) -> bool:
 
 
 class Frame(NamedTuple):
-    """A stack frame."""
-
     file: str
     line: int
     """0 if only the file is known."""
@@ -43,26 +37,18 @@ class Frame(NamedTuple):
 
     @property
     def location(self) -> str:
-        """`file:line`."""
         return f"{self.file}:{self.line}" if self.line else self.file
 
 
 class Origin(NamedTuple):
-    """The origin of an instruction, as far as its metadata tells."""
-
     op_name: str | None
-    """The JAX operation with its scopes."""
     frames: tuple[Frame, ...]
     """The call stack, innermost first."""
     line: str | None
-    """`file:line` of user code."""
     told_by: str | None = None
-    """The instruction this comes from, if not its own: `its reader fusion.3`."""
 
 
 class Lines:
-    """The origins of instructions, by their metadata."""
-
     def __init__(self, module: HloModule | None) -> None:
         self._tables = module.stack_frame_tables if module else None
         self._frames: dict[int, tuple[Frame, ...]] = {}
@@ -83,7 +69,6 @@ class Lines:
         return known
 
     def origin_in(self, instruction: HloInstruction) -> Origin:
-        """The origin of an instruction of the module; equal metadata share it."""
         text = instruction.attributes.get("metadata", "")
         known = self._origins.get(text)
         if known is None:

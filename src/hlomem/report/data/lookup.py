@@ -5,12 +5,7 @@ from __future__ import annotations
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from hlomem.base.errors import (
-    CommandError,
-    InputError,
-    UnknownChoiceError,
-    UnknownNameError,
-)
+from hlomem.base.errors import CommandError, InputError, UnknownChoiceError, UnknownNameError
 from hlomem.base.source import visible
 
 if TYPE_CHECKING:
@@ -37,16 +32,17 @@ def find_space(memory: MemoryView, wanted: str | None = None) -> Space:
 
 
 def find_buffer(memory: MemoryView, wanted: str) -> Buffer:
-    """The buffer of a value, instruction (`%` optional), argument or result.
-
-    Arguments and results are named as in reports: `params['embed']`, `result[0]['w']`.
-    """
+    """The buffer of a value, instruction (`%` optional), argument or result as in reports."""
     wanted = wanted.removeprefix("%")
     for buffer in memory.buffers:
         if wanted in {buffer.name, f"<{buffer.id}>"}:
             return buffer
     parts = [part for part in memory.buffers if part.name.partition("{")[0] == wanted]
-    parts = parts or _argument(memory, wanted)
+    parts = parts or [
+        buffer
+        for buffer in memory.buffers
+        if buffer.parameter == wanted and buffer.opcode in (None, "parameter")
+    ]
     parts = parts or [part for part in memory.buffers if part.result == wanted]
     if parts:
         return max(parts, key=lambda part: part.size)
@@ -58,14 +54,6 @@ def find_buffer(memory: MemoryView, wanted: str) -> Buffer:
     raise UnknownNameError(_unknown(memory, "buffer", wanted, known))
 
 
-def _argument(memory: MemoryView, wanted: str) -> list[Buffer]:
-    return [
-        buffer
-        for buffer in memory.buffers
-        if buffer.parameter == wanted and buffer.opcode in (None, "parameter")
-    ]
-
-
 def check_choice(name: str, chosen: str, choices: Sequence[str]) -> None:
     if chosen not in choices:
         known = ", ".join(map(repr, choices))
@@ -73,7 +61,6 @@ def check_choice(name: str, chosen: str, choices: Sequence[str]) -> None:
 
 
 def find_step(memory: MemoryView, wanted: str) -> int:
-    """A step by number or by the name of its instruction."""
     if wanted.isdecimal() and int(wanted) <= memory.steps:
         return int(wanted)
     if wanted in memory.joined.time_of:

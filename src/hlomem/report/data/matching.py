@@ -1,8 +1,7 @@
 """The buffers of two compiles of one program, paired.
 
-Instruction names change between versions and backends, so buffers are matched by argument name, by
-operation, source line, shape and opcode, and finally by the partners of their operands and users.
-Strict keys come first; equal keys are paired in schedule order.
+Keys go from strict to loose: argument, operation, line, shape, opcode, neighbours. Equal keys are
+paired in schedule order.
 """
 
 from __future__ import annotations
@@ -37,15 +36,12 @@ class Pair(NamedTuple):
 
 
 class Traits(Struct, frozen=True, gc=False):
-    """The traits by which a buffer is recognised."""
-
     argument: str | None
     number: str | None
     """An argument's number and tuple index."""
     operation: str | None
     line: str | None
     elements: str
-    """The shape without layout."""
     opcode: Opcode | None
 
 
@@ -112,7 +108,9 @@ class _Side:
 
     def __init__(self, memory: MemoryView) -> None:
         self.memory = memory
-        self.left = sorted(memory.buffers, key=_position)
+        self.left = sorted(
+            memory.buffers, key=lambda one: (-1 if one.start is None else one.start, one.id)
+        )
         self.traits = {buffer.id: traits_of(memory, buffer) for buffer in self.left}
         self.pair_of: dict[int, int] = {}
         """The index of each buffer's pair, by buffer id."""
@@ -152,15 +150,12 @@ class _Side:
 
 
 class _Matcher:
-    """Pairs the remaining buffers, key by key."""
-
     def __init__(self, before: _Side, after: _Side) -> None:
         self._before = before
         self._after = after
         self._joined: list[Pair] = []
 
     def match_by(self, keys_of: Callable[[_Side], list[Hashable | None]]) -> None:
-        """Pair buffers of equal keys, in schedule order."""
         waiting: dict[Hashable, list[Buffer]] = {}
         after, before = keys_of(self._after), keys_of(self._before)
         for buffer, key in zip(reversed(self._after.left), reversed(after), strict=True):
@@ -181,7 +176,3 @@ class _Matcher:
     def pairs(self) -> list[Pair]:
         alone = [Pair(buffer, None) for buffer in self._before.left]
         return [*self._joined, *alone, *(Pair(None, buffer) for buffer in self._after.left)]
-
-
-def _position(buffer: Buffer) -> tuple[int, int]:
-    return (-1 if buffer.start is None else buffer.start, buffer.id)

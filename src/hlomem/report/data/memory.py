@@ -1,8 +1,4 @@
-"""`MemoryView`: one dump by memory space, step, role and line; the basis of every report.
-
-Its numbers are exact: the bytes alive at a step are those of the values alive then, each counted
-once; the roles of a memory space add up to the sum of its allocations.
-"""
+"""`MemoryView`: one dump by memory space, step, role and line; the basis of every report."""
 
 from __future__ import annotations
 
@@ -26,12 +22,7 @@ from hlomem.report.data.occupancy import (
     iter_uses,
     share_out,
 )
-from hlomem.report.data.timeline import (
-    Timeline,
-    build_timeline,
-    bytes_over_time,
-    fullest_step_of,
-)
+from hlomem.report.data.timeline import Timeline, build_timeline, bytes_over_time, fullest_step_of
 from hlomem.view.guess_machine import choose_machine, platform_of_names
 from hlomem.view.joined import JoinedDump, PlacedValue, join_dump
 
@@ -245,7 +236,6 @@ class MemoryView:
         return self._timelines[color]
 
     def fullest_step(self, color: int) -> int | None:
-        """The peak step of a space."""
         timeline = self.timeline(color)
         return timeline.peak.step if timeline else None
 
@@ -276,10 +266,7 @@ class MemoryView:
     def share_out(
         self, allocation: Allocation, step: int
     ) -> tuple[list[OwnedBytes], list[ByteRange]]:
-        """The owners of an allocation's bytes at a step, and the byte ranges in use.
-
-        An argument or a result owns the bytes of its allocation that no other value uses.
-        """
+        """The owners of an allocation's bytes at a step, and the byte ranges in use."""
         key = (id(allocation), step)
         if key not in self._shared_out:
             self._shared_out[key] = self._share_out(allocation, step)
@@ -323,7 +310,6 @@ class MemoryView:
         return is_it, value.size, -value.id
 
     def uses(self, color: int) -> Iterator[Usage]:
-        """The uses of a space's bytes, with role and steps."""
         return chain.from_iterable(map(self._uses_in, self.allocations_of(color)))
 
     def allocations_of(self, color: int) -> list[Allocation]:
@@ -372,7 +358,6 @@ class MemoryView:
 
     @property
     def structure(self) -> Structure:
-        """The loops and conditionals of the program, as far as the dump shows them."""
         return self._builder.structure
 
     def family(self, placed: PlacedValue) -> list[PlacedValue]:
@@ -387,12 +372,10 @@ class MemoryView:
 
     @cached_property
     def number_of_buffer(self) -> dict[int, int]:
-        """The index of each buffer in `buffers`, by id."""
         return {buffer.id: number for number, buffer in enumerate(self.buffers)}
 
     @property
     def instruction_by_name(self) -> dict[str, HloInstruction]:
-        """The module's instructions outside fusions; empty without a module."""
         return self.module.outer_instruction_by_name if self.module else {}
 
     def operands(self, buffer: Buffer) -> list[Buffer]:

@@ -77,18 +77,16 @@ def _parameters(module: HloModule) -> tuple[EntryArray, ...]:
     }
     donors = {(donor.parameter_number, donor.parameter_index) for donor in module.buffer_donor}
     return tuple(
-        [
-            EntryArray(
-                name=_user_name(parameter),
-                index=(number, *index),
-                shape=shape.text,
-                size=_size(shape),
-                alias=output_of.get((number, index)),
-                is_donor=(number, index) in donors,
-            )
-            for number, parameter in enumerate(module.entry.parameters)
-            for index, shape in parameter.shape.leaves()
-        ]
+        EntryArray(
+            name=parameter.metadata.op_name or parameter.name,
+            index=(number, *index),
+            shape=shape.text,
+            size=_size(shape),
+            alias=output_of.get((number, index)),
+            is_donor=(number, index) in donors,
+        )
+        for number, parameter in enumerate(module.entry.parameters)
+        for index, shape in parameter.shape.leaves()
     )
 
 
@@ -98,21 +96,15 @@ def _outputs(module: HloModule) -> tuple[EntryArray, ...]:
         a.output_index: (a.parameter_number, *a.parameter_index) for a in module.input_output_alias
     }
     return tuple(
-        [
-            EntryArray(
-                name=_output_name(root, index),
-                index=index,
-                shape=shape.text,
-                size=_size(shape),
-                alias=parameter_of.get(index),
-            )
-            for index, shape in root.shape.leaves()
-        ]
+        EntryArray(
+            name=_output_name(root, index),
+            index=index,
+            shape=shape.text,
+            size=_size(shape),
+            alias=parameter_of.get(index),
+        )
+        for index, shape in root.shape.leaves()
     )
-
-
-def _user_name(instruction: HloInstruction) -> str:
-    return instruction.metadata.op_name or instruction.name
 
 
 def _output_name(root: HloInstruction, index: ShapeIndex) -> str:
@@ -134,13 +126,11 @@ def _size(shape: Shape) -> int | None:
 
 def _spaces(module: HloModule) -> tuple[SpaceUse, ...]:
     arrays = Counter(
-        [
-            leaf.memory_space
-            for computation in module.outer_computations
-            for instruction in computation.instructions
-            if instruction.opcode != "tuple" and instruction.opcode != "get-tuple-element"
-            for _, leaf in instruction.shape.leaves()
-            if leaf.is_array
-        ]
+        leaf.memory_space
+        for computation in module.outer_computations
+        for instruction in computation.instructions
+        if instruction.opcode != "tuple" and instruction.opcode != "get-tuple-element"
+        for _, leaf in instruction.shape.leaves()
+        if leaf.is_array
     )
     return tuple([SpaceUse(color=color, count=count) for color, count in sorted(arrays.items())])

@@ -17,7 +17,6 @@ def short_program(dump_name: str) -> str:
 
 
 def short_operation(op_name: str) -> str:
-    """An operation with its innermost scope."""
     return "/".join(bare_op_name(op_name).split("/")[-_SHOWN_SCOPES:])
 
 
@@ -40,10 +39,8 @@ def distinct_names(one: str, other: str) -> tuple[str, str]:
     shortest = min(len(first), len(second))
     start = next((n for n in range(shortest) if first[n] != second[n]), shortest)
     start = min(start, shortest - 1)  # one path may be a prefix of the other
-    end = next(n for n in range(shortest) if n == shortest - start - 1 or _differ(first, second, n))
+    end = next(
+        n for n in range(shortest) if n == shortest - start - 1 or first[-1 - n] != second[-1 - n]
+    )
     names = ["/".join(parts[start : len(parts) - end]) for parts in (first, second)]
     return names[0], names[1]
-
-
-def _differ(one: list[str], other: list[str], from_end: int) -> bool:
-    return one[-1 - from_end] != other[-1 - from_end]

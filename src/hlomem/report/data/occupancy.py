@@ -36,8 +36,6 @@ ByteRange: TypeAlias = tuple[int, int]
 
 
 class OwnedBytes(NamedTuple):
-    """A buffer and the bytes it owns at a step."""
-
     buffer: Buffer
     size: int
 
@@ -59,7 +57,6 @@ def share_out(alive: Iterable[Buffer]) -> tuple[list[OwnedBytes], list[ByteRange
 
 
 def alignment_gaps(taken: Sequence[ByteRange], size: int, alignment: int) -> Iterator[int]:
-    """Bytes from the end of each range in use to the next aligned offset."""
     for (_, end), (limit, _) in pairwise([*taken, (size, size)]):
         yield max(0, min(round_up(end, alignment), limit) - end)
 
@@ -87,8 +84,6 @@ def _claim_bytes(taken: list[ByteRange], start: int, end: int) -> int:
 
 
 class Usage(NamedTuple):
-    """Bytes of one role over some steps."""
-
     role: str
     start: int
     end: int
@@ -187,7 +182,6 @@ def _islands(extents: Iterable[_Extent]) -> Iterator[list[_Extent]]:
 
 
 def _merged(lives: list[_Life]) -> Iterator[_Life]:
-    """Overlapping or nested lives as one."""
     lives.sort()
     first, last = lives[0]
     for start, end in lives:
@@ -200,7 +194,6 @@ def _merged(lives: list[_Life]) -> Iterator[_Life]:
 
 
 def _crowded_uses(runs: Iterable[tuple[_Extent, _Life]]) -> Iterator[Usage]:
-    """Uses of overlapping extents."""
     stays = [
         Residency(first, last, number, start, end, role)
         for number, ((start, end, role), (first, last)) in enumerate(runs)

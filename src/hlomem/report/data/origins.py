@@ -1,9 +1,7 @@
 """The origin of each value: the operation that computes it, and the line of user code.
 
-A value carried by a loop has the origin of its producer. A stacked value is written by an update
-with the loop's line; its origin is that of the slices. Instructions added by XLA have no metadata:
-their line is that of what they repeat, of fused instructions, of readers or of operands, in this
-order, and the origin names it.
+Loops hand on the origin of the producer. Without metadata, the line is that of the repeated value,
+of fused instructions, of readers or of operands, and the origin names it.
 """
 
 from __future__ import annotations
@@ -28,9 +26,7 @@ _UPDATE = "dynamic_update_slice"
 _FILE, _FRAME = "source_file", "stack_frame_id"
 """The metadata fields that lead to a line; the second through the stack frame tables."""
 _MAX_HOPS = 4
-"""Limit of copies of copies."""
 _MAX_VISITS = 64
-"""Limit of values visited in search of a line."""
 
 
 class Origins:
@@ -111,7 +107,6 @@ class Origins:
         return [maker for maker in family if maker.used and not maker.value.is_phi] or [phi]
 
     def _handed_on(self, makers: Iterable[PlacedValue]) -> Iterator[PlacedValue]:
-        """The operands of makers that only copy or convert."""
         for maker in makers:
             text = self._joined.printed.get(maker.value.name)
             if text is not None and _is_same_data(maker.value.name, text.opcode):
@@ -137,7 +132,6 @@ class Origins:
 
     @cached_property
     def tells_lines(self) -> bool:
-        """Whether any instruction of the program may have a line."""
         marks = [_FILE]
         if self._module is not None:
             if self._module.stack_frame_tables.are_given:
@@ -186,7 +180,6 @@ class Origins:
         return self._line_by_name[name]
 
     def _search(self, placed: PlacedValue, others: _Neighbours) -> Iterator[tuple[str, Origin]]:
-        """The nearest instruction with a line, breadth first."""
         seen = {placed}
         pending = [placed]
         for value in pending:
@@ -227,7 +220,6 @@ class Origins:
 
 
 def _from_root(computation: HloComputation) -> Iterator[HloInstruction]:
-    """A computation's instructions, breadth first from its root."""
     pending = [computation.root]
     seen = set(pending)
     for instruction in pending:
@@ -238,6 +230,5 @@ def _from_root(computation: HloComputation) -> Iterator[HloInstruction]:
 
 
 def _is_same_data(name: str, opcode: Opcode) -> bool:
-    """Whether an instruction only repeats its operand or a slice of it."""
     is_part = opcode == "slice" or opcode == "dynamic-slice"
     return is_part or opcode in SAME_DATA or roles.is_copy(name, opcode)

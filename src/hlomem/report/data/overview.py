@@ -1,7 +1,4 @@
-"""A dump in one screen: totals by memory space and kind, and the peak.
-
-The kinds add up to what the program needs of its main memory, the spaces to XLA's total.
-"""
+"""A dump in one screen: totals by memory space and kind, and the peak."""
 
 from __future__ import annotations
 
@@ -33,15 +30,12 @@ class Share(Record, frozen=True, kw_only=True):
 
 
 class LiveBuffer(Record, frozen=True, kw_only=True):
-    """A buffer alive at the peak."""
-
     name: str
     size: int
     """Without padding, as XLA counts at the peak."""
     shape: str | None = None
     op_name: str | None = None
     source: str | None = None
-    """`file:line`."""
 
 
 class PeakOverview(Record, frozen=True, kw_only=True):
@@ -53,7 +47,6 @@ class PeakOverview(Record, frozen=True, kw_only=True):
     size: int
     """The sum of the buffers; aliases count each time, padding does not."""
     buffers: tuple[LiveBuffer, ...]
-    """The largest ones."""
     buffer_count: int
 
 
@@ -65,7 +58,6 @@ class Overview(Record, frozen=True, kw_only=True):
     needs: int | None
     """The bytes that must fit in the main memory space; None if no allocations are listed."""
     space: str | None
-    """The name of that memory space."""
     total: int | None
     """XLA's own total over all spaces."""
     allocation_count: int | None
@@ -144,7 +136,6 @@ def _space_name(color: int, names: Mapping[int, str]) -> str:
 
 
 def _shares(named_sizes: Iterable[tuple[str, int]]) -> tuple[Share, ...]:
-    """Sizes added up by name, largest first."""
     sizes: dict[str, list[int]] = {}
     for name, size in named_sizes:
         sizes.setdefault(name, []).append(size)

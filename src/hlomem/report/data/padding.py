@@ -24,8 +24,6 @@ _IMAGES = 4
 
 
 class GrownDimension(NamedTuple):
-    """A dimension that padding enlarges."""
-
     dimension: int | None
     """None for one that only the tile has."""
     size: int
@@ -42,8 +40,6 @@ class GrownDimension(NamedTuple):
 
 
 class PaddedShape(Record, frozen=True, kw_only=True):
-    """The buffers of one padded shape."""
-
     shape: str
     size: int
     """Bytes of one buffer."""
@@ -52,10 +48,8 @@ class PaddedShape(Record, frozen=True, kw_only=True):
     growths: tuple[GrownDimension, ...]
     """Empty if the array is rounded up as a whole."""
     count: int
-    """The number of buffers of this shape."""
     count_at_peak: int
     padding_at_peak: int
-    """Padding of all buffers alive at the peak."""
     fix: str
     """A change of the program that helps; empty if none is known."""
     example: str
@@ -64,8 +58,6 @@ class PaddedShape(Record, frozen=True, kw_only=True):
 
 
 class Padding(Record, frozen=True, kw_only=True):
-    """All padding of a memory space."""
-
     name: str
     space: str
     space_size: int
@@ -106,7 +98,6 @@ def hint_of(padding: Padding) -> Hint | None:
 
 
 def growths(shape_text: str, size: int) -> tuple[GrownDimension, ...]:
-    """The dimensions that padding enlarges, if they explain `size`."""
     shape = parse_shape_or_none(shape_text)
     if shape is None or not shape.is_array or padded_size(shape) != size:
         return ()

@@ -1,7 +1,4 @@
-"""The buffers alive at a step, by default the peak, in groups.
-
-Where XLA prints a peak of its own, the difference to ours is explained step by step.
-"""
+"""The buffers alive at a step, by default the peak, in groups; XLA's own peak is explained."""
 
 from __future__ import annotations
 
@@ -43,17 +40,13 @@ class SnapshotRow(Record, frozen=True, kw_only=True):
     size: int
     count: int
     largest: str
-    """The name of the largest buffer."""
     shape: str
     role: str
     source: str | None
     op_name: str | None
     place: str
-    """The kind of its allocation."""
     moved: str | None
-    """How XLA moved it there."""
     told_by: str | None
-    """The instruction its line comes from, if not its own."""
 
 
 class Reason(Record, frozen=True, kw_only=True):
@@ -89,7 +82,6 @@ class Snapshot(Record, frozen=True, kw_only=True):
     """The reserved bytes, which must fit."""
     by: Key
     method: Literal["replayed"]
-    """From live ranges."""
     caveats: tuple[str, ...]
     rows: tuple[SnapshotRow, ...]
     """Largest first; with the rest they add up to `size`."""
@@ -113,7 +105,6 @@ def build_snapshot(
     top: int | None = None,
     depth: int = DEFAULT_DEPTH,
 ) -> Snapshot:
-    """The buffers alive in a space at a step, by default the peak."""
     timeline = require_timeline(memory, space)
     step = timeline.peak.step if at is None else find_step(memory, at)
     alive, moment = memory.alive(space.color, step), memory.moment(step)

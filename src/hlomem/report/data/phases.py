@@ -1,8 +1,4 @@
-"""The phases of a training step: forward pass, backward pass, and recomputation for the latter.
-
-JAX writes them into operation names: `jvp(…)`, `transpose(jvp(…))`, `rematted_computation`. Steps
-without such a name belong to the phase around them.
-"""
+"""The phases of a training step, by JAX's operation names: forward, backward, recomputed."""
 
 from __future__ import annotations
 
@@ -21,8 +17,6 @@ RECOMPUTED = "recomputed"
 
 
 class Phase(Record, frozen=True, kw_only=True):
-    """Consecutive steps of one phase."""
-
     name: str
     start: int
     end: int

@@ -1,8 +1,4 @@
-"""The table of roles: what bytes are for, independent of their location (`allocation_kinds`).
-
-An argument's role is told by its path, a value's by its producer and readers (`value_roles`). Of
-two values that share bytes at one step, the role of the lower rank counts.
-"""
+"""The table of roles: what bytes are for, independent of their location (`allocation_kinds`)."""
 
 from __future__ import annotations
 
@@ -78,7 +74,6 @@ MEANING = {role.name: role.meaning for role in ROLES}
 _RANK = {role.name: role.rank for role in ROLES}
 
 MAY_COPY = COPYING | {"fusion"}
-"""The opcodes of instructions that may copy."""
 _COPY_FUSION = lazy_pattern(
     r"(?:(?:^|_)copy(?:_fusion)?|^(?:wrapped_|copy_)?transpose(?:_fusion)?)(?:\.\d+)?$"
 )
@@ -115,7 +110,6 @@ def _role_of_operation(operation: str | None) -> str:
 
 
 def is_copy(name: str, opcode: Opcode) -> bool:
-    """Whether an instruction only copies or transposes."""
     if opcode == "fusion":
         return ("copy" in name or "transpose" in name) and _COPY_FUSION.search(name) is not None
     return opcode in COPYING
@@ -145,10 +139,7 @@ _ARGUMENT_PATTERNS = {
 
 @lru_cache(maxsize=4096)
 def role_of_argument(path: str) -> str:
-    """The role of an argument by its JAX path; the first telling name on the path decides.
-
-    `params['mu']` is a parameter, `batch['weights']` an input.
-    """
+    """The role by the first telling name on a JAX path: `params['mu']` is a parameter."""
     for name in _PATH_NAME.findall(path):
         for role, pattern in _ARGUMENT_PATTERNS.items():
             if pattern.fullmatch(name):

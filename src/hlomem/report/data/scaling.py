@@ -11,23 +11,18 @@ if TYPE_CHECKING:
 
 
 class SizedPlan(Record, frozen=True, kw_only=True):
-    """The plan at one size."""
-
     value: int
     """The size, of a batch or another dimension."""
     size: int
     """Bytes that must fit."""
     temporaries: int
-    """The part of `size` for temporaries."""
     is_given: bool
-    """Whether a compile at this size was given."""
 
 
 class ScaleReport(Record, frozen=True, kw_only=True):
     program: str
     machine: str
     sizes: tuple[int, int]
-    """The compiled sizes."""
     plans: tuple[SizedPlan, ...]
     """By size."""
     step: int

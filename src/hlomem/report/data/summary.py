@@ -44,7 +44,6 @@ class Summary(Record, frozen=True, kw_only=True):
     peak: Snapshot | None
     """By source line if the dump has any, else by buffer."""
     hints: tuple[Hint, ...]
-    """Possible savings, largest first."""
     notes: tuple[str, ...]
 
 

@@ -1,7 +1,4 @@
-"""Bytes in use over logical time, replayed from live ranges; in total and in layers by role.
-
-There is one number per step of the schedule; step `len(sequence)` is after the last instruction.
-"""
+"""Bytes in use at each step of the schedule and after it, in total and in layers by role."""
 
 from __future__ import annotations
 
@@ -35,11 +32,8 @@ class Summit(Record, frozen=True, kw_only=True):
 
 
 class Timeline(Record, frozen=True, kw_only=True):
-    """One memory space over logical time."""
-
     color: int
     sizes: tuple[int, ...]
-    """Bytes alive at each step."""
     peak: Summit
     """The first maximum."""
     near_peaks: tuple[Summit, ...]
@@ -81,7 +75,6 @@ def find_summits(sizes: Sequence[int]) -> list[int]:
 
 
 def outline(sizes: Sequence[int], stretches: int) -> tuple[int, ...]:
-    """The maximum of each of at most `stretches` parts of equal length."""
     count = min(stretches, len(sizes))
     bounds = [len(sizes) * number // count for number in range(count + 1)]
     return tuple(max(sizes[low:high]) for low, high in pairwise(bounds))
@@ -99,7 +92,6 @@ def fullest_step_of(uses: Iterable[Usage]) -> int:
 
 
 def bytes_over_time(uses: Iterable[Usage], length: int) -> list[int]:
-    """The bytes in use at each of `length` steps."""
     changes = [0] * (length + 1)
     for _, start, stop, size in uses:
         changes[start] += size

@@ -1,8 +1,7 @@
 """The role of each value, by its producer, its readers and the value it repeats.
 
-Its location does not matter: an activation in memory reserved for a result is an activation, and so
-is one that XLA moved from VMEM to HBM. A copy within a memory space has the role of a copy, though
-the line of its source.
+A value keeps its role in memory reserved for a result and when XLA moves it to another memory
+space, but not when it is copied.
 """
 
 from __future__ import annotations
@@ -30,7 +29,6 @@ _COMPRESSED = lazy_pattern(r"\.remat_(un)?compressed(?:\.\d+)?$")
 
 class Movement(NamedTuple):
     source: PlacedValue
-    """The repeated value."""
     how: str
     """`moved from vmem to hbm`."""
     keeps_role: bool
@@ -80,7 +78,6 @@ class Movements:
 
 
 def may_repeat(name: str, opcode: Opcode) -> bool:
-    """Whether the result of an instruction may repeat its operand."""
     if opcode == "fusion":
         return roles.is_copy(name, opcode)
     if opcode in SAME_DATA:
@@ -92,7 +89,6 @@ _STACKS = lazy_pattern(r"dynamic[-_]update[-_]slice")
 _BACKWARD = "transpose("
 _BYTES = lazy_pattern(r"[su]8\[")
 _MAX_HOPS = 6
-"""Limit of copies of copies."""
 _SAYS_CACHE = lazy_pattern(r"kv_?cache|cache[sd]?\b", re.IGNORECASE)
 
 
@@ -132,7 +128,7 @@ class ValueRoles:
                 return whole
         elif value.shape.startswith("("):
             return roles.TUPLES
-        if allocation.maybe_live_out and self._is_last(placed):
+        if allocation.maybe_live_out and (placed.life is None or placed.life.end >= self._end):
             return roles.RESULTS
         if (of_loop := self.of_loops.get(placed)) is not None:
             return of_loop
@@ -160,10 +156,6 @@ class ValueRoles:
         if placed.value.is_phi:
             return False
         return text is None or text.opcode == "parameter"
-
-    def _is_last(self, placed: PlacedValue) -> bool:
-        """Whether it is alive at the end of the program."""
-        return placed.life is None or placed.life.end >= self._end
 
     def _is_kept(self, placed: PlacedValue, hops: int) -> bool:
         """Whether the backward pass reads it, directly or after moves."""
@@ -249,5 +241,4 @@ class ValueRoles:
 
 
 def _is_carried(placed: PlacedValue, loops: set[str]) -> bool:
-    positions = placed.used.positions if placed.used else ()
-    return any(position.instruction in loops and position.index for position in positions)
+    return any(found.instruction in loops and found.index for found in placed.positions)

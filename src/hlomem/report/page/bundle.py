@@ -1,11 +1,9 @@
 """Bundles the ES modules of `templates/` into one script for a page that loads nothing.
 
-Each module becomes a function called once, after its imports; comments and spaces are removed.
-
     export const b = a + 1;         modules.y=(()=>{const{a}=modules.x;const b=a+1;return{b}})();
 
-Only these forms of import and export are supported; semicolons are required, no sign may follow a
-plus or minus, template literals are single-line and not nested. Tests enforce this.
+Semicolons are required, no sign may follow a plus or minus, template literals are single-line and
+not nested. Tests enforce this.
 """
 
 from __future__ import annotations

@@ -59,8 +59,6 @@ def _colour(number: int) -> str:
 
 
 class _Scale:
-    """Maps values and bytes to chart coordinates."""
-
     def __init__(self, report: FitReport) -> None:
         plans = [plan for row in report.rows for plan in row.plans]
         self.most = max(plan.value for plan in plans)

@@ -22,8 +22,6 @@ class FleetPrograms(Record, frozen=True, kw_only=True):
 
 
 class FleetError(Record, frozen=True, kw_only=True):
-    """Unreadable inputs of one kind."""
-
     kind: str
     count: int
     example: str
@@ -39,8 +37,6 @@ class FleetLine(Record, frozen=True, kw_only=True):
 
 
 class FleetSeries(Record, frozen=True, kw_only=True):
-    """A program over the runs."""
-
     name: str
     place: str
     needs: list[int]

@@ -16,9 +16,7 @@ if TYPE_CHECKING:
 class PageFront(Record, frozen=True, kw_only=True):
     answer: str
     points: tuple[FrontPoint, ...]
-    """Cheapest first."""
     limit: int | None
-    """The memory budget."""
     advice: tuple[CodeAdvice, ...]
     notes: tuple[str, ...]
 

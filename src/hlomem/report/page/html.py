@@ -30,7 +30,6 @@ _STYLE = "page.css"
 def format_page(
     pages: Sequence[Page], difference: Waterfall | None = None, front: PageFront | None = None
 ) -> str:
-    """The page of one report, or of two side by side, with memory against operations."""
     title = " → ".join(visible(page.name) for page in pages)
     return fill("page", title, {"reports": pages, "difference": difference, "front": front})
 

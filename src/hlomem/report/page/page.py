@@ -98,12 +98,9 @@ class Columns(Record, frozen=True, kw_only=True):
     """-1, like `end`, if unknown."""
     end: list[int]
     last_use: list[int]
-    """The last reader."""
 
 
 class Trust(Record, frozen=True, kw_only=True):
-    """The basis of the numbers."""
-
     files: tuple[str, ...]
     is_planned: bool
     """Whether hlomem made the plan, from the module's text alone."""
@@ -131,7 +128,6 @@ class Page(Record, frozen=True, kw_only=True):
     roles: tuple[Role, ...]
     labels: Labels
     chips: dict[str, int]
-    """Device memory by chip."""
     nominal_chips: tuple[str, ...]
     """Chips for which only the data sheet's figure is known."""
     chip: str
@@ -256,23 +252,20 @@ class _Texts(dict[str | None, int]):
         return [text for text in self if text is not None]
 
 
+_TEXTS = ("name", "shape", "op_name", "source", "opcode", "parameter")
+_NUMBERS = ("id", "allocation", "offset", "size", "padding")
+
+
 def _columns(memory: MemoryView, number_of: _Texts) -> Columns:
     buffers = memory.buffers
     number_of_role = {role: number for number, role in enumerate(roles.MEANING)}
+    texts = {field: [number_of[getattr(one, field)] for one in buffers] for field in _TEXTS}
+    numbers = {field: [getattr(one, field) for one in buffers] for field in _NUMBERS}
     return Columns(
-        id=[buffer.id for buffer in buffers],
-        name=[number_of[buffer.name] for buffer in buffers],
-        shape=[number_of[buffer.shape] for buffer in buffers],
-        op_name=[number_of[buffer.op_name] for buffer in buffers],
-        source=[number_of[buffer.source] for buffer in buffers],
-        opcode=[number_of[buffer.opcode] for buffer in buffers],
-        parameter=[number_of[buffer.parameter] for buffer in buffers],
+        **texts,
+        **numbers,
         role=[number_of_role[buffer.role] for buffer in buffers],
         rank=_ranks(buffers),
-        allocation=[buffer.allocation for buffer in buffers],
-        offset=[buffer.offset for buffer in buffers],
-        size=[buffer.size for buffer in buffers],
-        padding=[buffer.padding for buffer in buffers],
         start=[-1 if buffer.start is None else buffer.start for buffer in buffers],
         end=[-1 if buffer.end is None else buffer.end for buffer in buffers],
         last_use=[number_of[name] for name in _last_uses(memory)],
@@ -280,7 +273,6 @@ def _columns(memory: MemoryView, number_of: _Texts) -> Columns:
 
 
 def _ranks(buffers: Sequence[Buffer]) -> list[int]:
-    """The ranks of the buffers as owners of shared bytes."""
     claims = [ownership_key(buffer) for buffer in buffers]
     ranks = [0] * len(claims)
     for rank, number in enumerate(sorted(range(len(claims)), key=claims.__getitem__)):
@@ -291,7 +283,7 @@ def _ranks(buffers: Sequence[Buffer]) -> list[int]:
 def _last_uses(memory: MemoryView) -> list[str | None]:
     """The last reader of each buffer; None if there is none or it is unknown."""
     time_of = defaultdict(lambda: NEVER, memory.joined.time_of).__getitem__
-    used = [(placed.used.uses if placed.used else None) or () for placed in memory.joined.placed]
+    used = [placed.uses for placed in memory.joined.placed]
     return [
         max([use.instruction for use in uses], key=time_of)
         if len(uses) > 1

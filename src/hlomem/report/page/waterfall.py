@@ -31,7 +31,6 @@ class Reason(Record, frozen=True, kw_only=True):
 
 class Waterfall(Record, frozen=True, kw_only=True):
     answer: str
-    """The difference in one sentence."""
     names: tuple[str, str]
     floor: int
     """The bytes at which the axis begins: 0, or slightly below the smallest bar."""
@@ -41,7 +40,6 @@ class Waterfall(Record, frozen=True, kw_only=True):
 
 
 def build_waterfall(diff: Diff) -> Waterfall:
-    """The bars of a diff, largest change first."""
     bars = tuple(_bars(diff))
     return Waterfall(
         answer=_answer(diff),

@@ -20,7 +20,7 @@ from hlomem.report.screens.text import (
 from hlomem.view.shapes import parse_shape_or_none
 
 if TYPE_CHECKING:
-    from hlomem.report.data.diff import Cause, Change, Diff, DiffRow, Side
+    from hlomem.report.data.diff import Diff, DiffRow, Side
 
 TOP_CAUSES = 5
 TOP_ROWS = 10
@@ -41,7 +41,9 @@ def draw_diff(diff: Diff, width: int) -> list[Line]:
     if not diff.causes:  # other buffers at the peak, but as many bytes
         return [*lines, *_waterfall(diff, width)]
     lines += [[], [("What happened", "bold")]]
-    causes = _worth_showing(diff)
+    largest = sorted((abs(cause.delta) for cause in diff.causes), reverse=True)[:TOP_CAUSES]
+    least = max(largest[-1], _SMALLEST * largest[0])
+    causes = [cause for cause in diff.causes if abs(cause.delta) >= least][:TOP_CAUSES]
     for cause in causes:
         lines += wrapped(cause.text, width, f"  {signed(cause.delta):>11}  ")
     if more := len(diff.causes) - len(causes):
@@ -50,19 +52,13 @@ def draw_diff(diff: Diff, width: int) -> list[Line]:
     return [*lines, *_waterfall(diff, width)]
 
 
-def _worth_showing(diff: Diff) -> list[Cause]:
-    """The largest causes, in their order."""
-    largest = sorted((abs(cause.delta) for cause in diff.causes), reverse=True)[:TOP_CAUSES]
-    least = max(largest[-1], _SMALLEST * largest[0])
-    return [cause for cause in diff.causes if abs(cause.delta) >= least][:TOP_CAUSES]
-
-
 def signed(size: int) -> str:
     return f"{'+' if size > 0 else ''}{format_bytes(size)}"
 
 
 def _head(diff: Diff, width: int) -> list[Line]:
-    share = f", {_signed_percent(diff)}" if diff.before.size else ""
+    sign = "+" if diff.delta > 0 else ""
+    share = f", {sign}{percent(diff.delta, diff.before.size)}" if diff.before.size else ""
     style = "bold red" if diff.delta > 0 else "bold green"
     lines: list[Line] = [
         [(f"{space_label(visible(diff.space))} {signed(diff.delta)}{share}", style)],
@@ -71,10 +67,6 @@ def _head(diff: Diff, width: int) -> list[Line]:
     ]
     paired = f"{plural(diff.matched, 'buffer')} matched, {diff.unmatched} without a partner"
     return [*lines, [(paired, "dim")]]
-
-
-def _signed_percent(diff: Diff) -> str:
-    return f"{'+' if diff.delta > 0 else ''}{percent(diff.delta, diff.before.size)}"
 
 
 def _side(what: str, side: Side, width: int) -> list[Line]:
@@ -116,15 +108,12 @@ def _row(row: DiffRow, widest: int, width: int) -> list[Line]:
     ]
     if row.largest is not None:
         margin = " " * (len(head) + _BAR + 2)
-        lines += wrapped(_describe(row, row.largest), width, margin, "dim")
+        kinds = ", ".join(f"{count} {kind}" for kind, count in row.kinds.items())
+        shapes = [
+            _elements(buffer.shape) for buffer in (row.largest.before, row.largest.after) if buffer
+        ]
+        lines += wrapped(f"{kinds}: {' → '.join(dict.fromkeys(shapes))}", width, margin, "dim")
     return lines
-
-
-def _describe(row: DiffRow, change: Change) -> str:
-    """The numbers of changed buffers by kind, and the shape of the largest change."""
-    kinds = ", ".join(f"{count} {kind}" for kind, count in row.kinds.items())
-    shapes = [_elements(buffer.shape) for buffer in (change.before, change.after) if buffer]
-    return f"{kinds}: {' → '.join(dict.fromkeys(shapes))}"
 
 
 def _elements(shape: str) -> str:

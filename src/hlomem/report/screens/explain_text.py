@@ -8,14 +8,7 @@ from hlomem.base.sizes import format_bytes
 from hlomem.base.source import visible
 from hlomem.report.data import allocation_kinds, roles
 from hlomem.report.data.lines import bare_op_name
-from hlomem.report.screens.text import (
-    Line,
-    percent,
-    shorten,
-    shorten_front,
-    space_label,
-    wrapped,
-)
+from hlomem.report.screens.text import Line, percent, shorten, shorten_front, space_label, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -39,7 +39,6 @@ def draw_health(health: Health, width: int) -> list[Line]:
 
 
 def _kernels(health: Health, width: int) -> list[Line]:
-    """The native kernels, or the command that builds them."""
     if not health.kernels:
         none = "no native kernels: pure Python; with a C compiler they are built by"
         return [*wrapped(none, width, "  "), [(f"    {_BUILD}", "cyan")]]

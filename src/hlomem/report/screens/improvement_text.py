@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 
 TOP = 8
+_HEAD = f"  {'alive at most':>24}   instructions  name and method"
 
 
 def format_improvement(improved: ImprovementReport) -> str:
@@ -44,7 +45,7 @@ def draw_improvement(improved: ImprovementReport, width: int) -> list[Line]:
     if packing := _packing(improved):
         lines += wrapped(packing, width, "packing ")
     if improved.computations:
-        lines += [[], [("Computations in another order", "bold")], [(_head(), "dim")]]
+        lines += [[], [("Computations in another order", "bold")], [(_HEAD, "dim")]]
         lines += [[(_row(order, width), "")] for order in improved.computations[:TOP]]
     if len(improved.computations) > TOP:
         lines.append([(f"  and {len(improved.computations) - TOP} more (--json has all)", "dim")])
@@ -66,7 +67,6 @@ def _saving(improved: ImprovementReport) -> Line:
 
 
 def _again(improved: ImprovementReport) -> str:
-    """The sentence on recomputed instructions and their cost."""
     again = improved.again
     if again is None:
         return ""
@@ -115,10 +115,6 @@ def _packing(improved: ImprovementReport) -> str:
 
 def _tight(size: int, proven: bool) -> str:
     return f"{format_bytes(size)} ({'proven' if proven else 'as far as was found'})"
-
-
-def _head() -> str:
-    return f"  {'alive at most':>24}   instructions  name and method"
 
 
 def _row(order: ComputationOrder, width: int) -> str:

@@ -56,7 +56,6 @@ def _opcodes(program: ModuleOverview, width: int) -> list[Line]:
 
 
 def _arguments(title: str, other: str, arguments: tuple[EntryArray, ...], width: int) -> list[Line]:
-    """The largest inputs or outputs, and the donated bytes."""
     total = sum(argument.size or 0 for argument in arguments)
     shared = [
         argument.size or 0

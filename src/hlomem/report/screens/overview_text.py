@@ -27,7 +27,8 @@ _OWN_LIST = "of all memory spaces: no padding, shared bytes each time; not what 
 
 
 def draw_overview(overview: Overview, width: int) -> list[Line]:
-    lines = [_title(overview, width), [(visible(overview.era), "dim")]]
+    name = shorten(short_program(visible(overview.name)), width)
+    lines: list[Line] = [[(name, "bold")], [(visible(overview.era), "dim")]]
     if overview.needs is not None:
         count = overview.allocation_count
         where = f" of {space_label(visible(overview.space))}" if overview.space else ""
@@ -47,10 +48,6 @@ def draw_overview(overview: Overview, width: int) -> list[Line]:
         lines.append([])
         lines += [[("note ", "yellow"), (visible(note), "")] for note in overview.notes]
     return lines
-
-
-def _title(overview: Overview, width: int) -> Line:
-    return [(shorten(short_program(visible(overview.name)), width), "bold")]
 
 
 def _spaces(spaces: tuple[Share, ...]) -> list[Line]:
@@ -109,7 +106,6 @@ def _buffer(buffer: LiveBuffer, whole: int, width: int) -> list[Line]:
 
 
 def _origin(buffer: LiveBuffer, columns: int) -> str:
-    """The source line and operation of a buffer."""
     line = shorten_front(visible(buffer.source or ""), columns)
     room = columns - len(line) - (2 if line else 0)
     operation = bare_op_name(visible(buffer.op_name or ""))

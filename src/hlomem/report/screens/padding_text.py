@@ -41,18 +41,16 @@ def _draw_row(row: PaddedShape, width: int) -> list[Line]:
     line = shorten_front(visible(row.source or ""), max(0, cells - len(name) - 2))
     return [
         [
-            (f"  {format_bytes(_shown(row)):>10}  ", "bold" if row.count_at_peak else "dim"),
+            (
+                f"  {format_bytes(row.padding_at_peak or row.padding):>10}  ",
+                "bold" if row.count_at_peak else "dim",
+            ),
             (shorten(visible(row.shape), cells), "cyan"),
         ],
         *wrapped(_words(row), width, margin),
         [(shorten(f"{margin}{name}  {line}", width), "dim")],
         *(wrapped(row.fix, width, margin, "cyan") if row.fix else []),
     ]
-
-
-def _shown(row: PaddedShape) -> int:
-    """Of all buffers at the peak, so that rows add up; of one if none is alive then."""
-    return row.padding_at_peak or row.padding
 
 
 def _words(row: PaddedShape) -> str:

@@ -151,7 +151,6 @@ def draw_row(row: SnapshotRow, whole: int, by: str, width: int) -> list[Line]:
 
 
 def draw_printed(printed: PrintedPeak, size: int, width: int) -> list[Line]:
-    """The steps from XLA's number to ours."""
     lines: list[Line] = [
         [
             (f"  {format_bytes(printed.size):>10}  ", "bold"),
@@ -166,7 +165,6 @@ def draw_printed(printed: PrintedPeak, size: int, width: int) -> list[Line]:
 
 
 def _origin(row: SnapshotRow, columns: int) -> str:
-    """A buffer's role, movement, source line and operation."""
     words = row.role
     if row.moved and len(words) + len(row.moved) + 2 <= columns // 2:
         words += f", {row.moved}"

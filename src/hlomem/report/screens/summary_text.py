@@ -36,10 +36,12 @@ if TYPE_CHECKING:
 def draw_summary(summary: Summary, width: int) -> list[Line]:
     space = summary.space
     name, about = short_program(visible(summary.name)), f"  {summary.backend}"
+    count = summary.device_count
+    devices = f" per device, on each of {count}" if count > 1 else ""
     lines: list[Line] = [
         [(shorten(name, width - len(about)), "bold"), (about, "dim")],
         [],
-        [*draw_needs(space.size, space.name), (_devices(summary.device_count), "")],
+        [*draw_needs(space.size, space.name), (devices, "")],
     ]
     if summary.capacity is not None:
         lines.append(_capacity(summary.capacity, space.size, width))
@@ -60,10 +62,6 @@ def draw_summary(summary: Summary, width: int) -> list[Line]:
         lines.append([])
         lines += [line for note in summary.notes for line in wrapped(note, width, "! ", "yellow")]
     return lines
-
-
-def _devices(count: int) -> str:
-    return f" per device, on each of {count}" if count > 1 else ""
 
 
 def _capacity(capacity: Capacity, size: int, width: int) -> Line:

@@ -74,7 +74,6 @@ def shorten_front(text: str, columns: int) -> str:
 def wrapped(
     text: str, columns: int, first: str = "", style: str = "", rest: str = ""
 ) -> list[Line]:
-    """The lines of `wrap`, in one style."""
     return [[(line, style)] for line in wrap(text, columns, first, rest)]
 
 

@@ -61,17 +61,12 @@ def _draw_finding(finding: Finding, columns: int, sequence: Sequence[str]) -> li
         lines += wrapped(_describe(value), columns, "  ", "cyan")
     for fact in finding.evidence:
         lines += wrapped(fact, columns, "  - ", "dim")
-    return lines + _draw_context(finding, columns, sequence)
-
-
-def _draw_context(finding: Finding, columns: int, sequence: Sequence[str]) -> list[Line]:
-    """The schedule around the first two values, with a bar for the live steps of each."""
     lives = [
         (value.live_from, value.live_to)
         for value in finding.values[:_SIDES]
         if value.live_from is not None and value.live_to is not None
     ]
-    return draw_schedule(sequence, lives, columns) if sequence and lives else []
+    return lines + (draw_schedule(sequence, lives, columns) if sequence and lives else [])
 
 
 def _describe(value: ValueEvidence) -> str:

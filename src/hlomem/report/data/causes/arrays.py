@@ -1,7 +1,6 @@
 """Changed element types and layouts, of arguments, results and intermediate values.
 
-A cast in user code is an operation `convert_element_type`; XLA's own conversions have no name. An
-argument or result in a layout other than the program's is copied: the bytes are those copies'.
+Casts in user code are named, XLA's own are not; another layout shows as copies.
 """
 
 from __future__ import annotations
@@ -201,7 +200,6 @@ def find_layouts(comparison: Comparison) -> Iterator[Finding]:
 
 
 def _has_other_layout(one: Shape, other: Shape) -> bool:
-    """Whether two arrays of the same elements differ in layout or are transposed."""
     if not (one.is_array and other.is_array):
         return False
     if one.dimensions != other.dimensions:

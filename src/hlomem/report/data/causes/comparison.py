@@ -26,8 +26,6 @@ _MODEL_NAME = re.compile(
 
 
 class ArgumentPair(NamedTuple):
-    """An argument on both sides."""
-
     before: ProgramArgument
     after: ProgramArgument
 
@@ -78,7 +76,6 @@ class Comparison:
 
     @cached_property
     def resized(self) -> tuple[ArgumentPair, ...]:
-        """Arguments whose dimensions differ, transposed ones excluded."""
         return tuple(
             pair for pair in self.arguments if pair.changed_dimensions and not pair.is_transposed
         )
@@ -105,7 +102,6 @@ class Comparison:
 
     @cached_property
     def is_same_text(self) -> bool:
-        """Whether both programs have the same text, hence the same operations."""
         modules = [program.memory.module for program in self.programs]
         texts = [module.reader.source.text for module in modules if module and module.reader]
         arrays = [
@@ -157,7 +153,6 @@ class Comparison:
         return not {era.letter for era in old} & {era.letter for era in new}
 
     def is_result(self, entry: Entry) -> bool:
-        """Whether the bytes lie in memory reserved for results."""
         return entry.buffer.allocation in self.programs[entry.side].result_allocations
 
     def is_known_operation(self, entry: Entry) -> bool:
@@ -168,7 +163,6 @@ class Comparison:
 
 
 def is_model(argument: ProgramArgument) -> bool:
-    """Whether an argument belongs to the model or its optimizer, by name."""
     return argument.role == roles.OPTIMIZER or _MODEL_NAME.search(argument.tree) is not None
 
 

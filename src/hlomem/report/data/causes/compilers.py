@@ -1,8 +1,4 @@
-"""The same program compiled differently: another backend, another XLA release, other fusions.
-
-Certain if the dumps have different formats, else likely another version or other flags. Fusions
-differ if an operation has a buffer on one side and is inside a fusion on the other.
-"""
+"""The same program compiled differently: another backend, another XLA release, other fusions."""
 
 from __future__ import annotations
 
@@ -38,7 +34,6 @@ def find_versions(comparison: Comparison) -> Iterator[Finding]:
 
 
 def _releases(program: ComparedProgram) -> str:
-    """The releases that write dumps of this format."""
     eras = program.memory.dump.eras
     if program.memory.machine.package == LIBTPU and (libtpu := eras[-1].libtpu):
         return f"libtpu {' or '.join(libtpu)}"

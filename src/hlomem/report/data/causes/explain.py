@@ -1,8 +1,7 @@
 """Why two compiles reserve different amounts: causes that add up to the difference.
 
-The finders of `TABLE` compare the programs in order, and each finding gets the bytes that show it.
-The remaining bytes follow from the only change, if there is one; else they are listed by source
-line, lines that cancel each other merged.
+Each finding gets the bytes that show it; the rest follows from the only change, or is listed by
+source line.
 """
 
 from __future__ import annotations
@@ -79,10 +78,7 @@ def find_causes(before: SharedOut, after: SharedOut, changes: Sequence[Change]) 
 
 
 def _heir(findings: Sequence[Finding]) -> Finding | None:
-    """The finding that accounts for the remaining bytes; None if that cannot be told.
-
-    Another version of XLA may explain anything, even next to other changes.
-    """
+    """The only finding that accounts for the rest, or another version of XLA; else None."""
     heirs = [finding for finding in findings if finding.takes_rest]
     compilers = [finding for finding in heirs if finding.kind in {"version", "backend"}]
     return heirs[0] if len(heirs) == 1 else next(iter(compilers), None)
@@ -180,7 +176,7 @@ _WORDS = {
 def iter_rest(ledger: Ledger) -> Iterator[Cause]:
     """The remaining bytes: in results' memory, by source line, and as holes."""
     size = booked(ledger.open).size + ledger.holes + ledger.lodged
-    if _explains(ledger.lodged, size):
+    if size != 0 and (ledger.lodged > 0) == (size > 0) and abs(ledger.lodged) >= abs(size):
         ledger.take(lambda _: True)
         yield _lodged(size)
         return
@@ -194,11 +190,6 @@ def iter_rest(ledger: Ledger) -> Iterator[Cause]:
     if size := ledger.holes:
         text = "memory that no buffer fills (holes)"
         yield Cause(kind="holes", text=text, delta=size, direct=size, count=0)
-
-
-def _explains(lodged: int, size: int) -> bool:
-    """Whether room gained or lost in results' memory explains all remaining bytes."""
-    return size != 0 and (lodged > 0) == (size > 0) and abs(lodged) >= abs(size)
 
 
 def _lodged(size: int) -> Cause:
@@ -242,5 +233,4 @@ def merge_cancelling(causes: list[Cause]) -> Iterator[Cause]:
 
 
 def do_cancel(one: Cause, other: Cause) -> bool:
-    """Whether two causes nearly add up to zero."""
     return abs(one.delta + other.delta) <= _NEARLY * max(abs(one.delta), abs(other.delta))

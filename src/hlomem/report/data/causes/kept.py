@@ -1,10 +1,6 @@
 """Changes of what is kept in memory: rematerialization, donated arguments, offload to the host.
 
-JAX puts `checkpoint/rematted_computation` into the names of recomputed operations; their line is
-the innermost call they have in common. Donations are read from `input_output_alias` and
-`buffer_donor`, or from arguments' allocations that are live out; each accounts for a result of the
-argument's size. Offloaded values lie in memory space 5; each accounts for a device array of its
-type and dimensions.
+JAX puts `checkpoint/rematted_computation` into names of recomputed operations.
 """
 
 from __future__ import annotations
@@ -15,12 +11,7 @@ from typing import TYPE_CHECKING
 from hlomem.base.sizes import format_bytes
 from hlomem.report.data import roles
 from hlomem.report.data.causes.cause import Finding
-from hlomem.report.data.causes.comparison import (
-    Comparison,
-    at_line,
-    listed,
-    name_arguments,
-)
+from hlomem.report.data.causes.comparison import Comparison, at_line, listed, name_arguments
 from hlomem.report.data.causes.ledger import AFTER, BEFORE, Entry
 from hlomem.report.data.causes.program import ComparedProgram, ProgramArgument, array_of_buffer
 from hlomem.report.data.lines import Frame, users_frame
@@ -44,20 +35,15 @@ def find_recomputation(comparison: Comparison) -> Iterator[Finding]:
     elif old and not new:
         yield _finding(comparison.before, old, AFTER, "kept, no longer recomputed")
     elif not comparison.has_other_era:
-        yield from _find_policy(comparison)
-
-
-def _find_policy(comparison: Comparison) -> Iterator[Finding]:
-    """Values recomputed in one program and kept in the other."""
-    before, after = comparison.programs
-    more = _computed_once(after.rematted - before.rematted, before)
-    fewer = _computed_once(before.rematted - after.rematted, after)
-    if more:
-        text = f"recomputed in the backward pass, no longer kept: {listed(sorted(more))}"
-        yield _finding(after, more, BEFORE, text)
-    if fewer:
-        text = f"kept, no longer recomputed: {listed(sorted(fewer))}"
-        yield _finding(before, fewer, AFTER, text)
+        before, after = comparison.programs
+        more = _computed_once(after.rematted - before.rematted, before)
+        fewer = _computed_once(before.rematted - after.rematted, after)
+        if more:
+            text = f"recomputed in the backward pass, no longer kept: {listed(sorted(more))}"
+            yield _finding(after, more, BEFORE, text)
+        if fewer:
+            text = f"kept, no longer recomputed: {listed(sorted(fewer))}"
+            yield _finding(before, fewer, AFTER, text)
 
 
 def _computed_once(names: Iterable[str], program: ComparedProgram) -> frozenset[str]:
@@ -79,7 +65,6 @@ def _finding(program: ComparedProgram, names: frozenset[str], side: int, text: s
 
 
 def _is_kept(buffer: Buffer | None) -> bool:
-    """Whether it is a temporary of the forward pass."""
     if buffer is None or buffer.role not in _KEPT:
         return False
     return "transpose(jvp" not in (buffer.op_name or "")
@@ -175,16 +160,11 @@ def _offload_finding(moved: list[Buffer], device: ComparedProgram, side: int, te
     size = format_bytes(sum(buffer.size for buffer in moved))
     where = f" ({short_line(line)})" if line else ""
     return Finding(
-        kind="offload",
-        text=f"{text}: {size}{where}",
-        claims=claims,
-        source=line,
-        takes_rest=False,
+        kind="offload", text=f"{text}: {size}{where}", claims=claims, source=line, takes_rest=False
     )
 
 
 def _line_on_device(moved: list[Buffer], device: ComparedProgram) -> str | None:
-    """The line that computes the same array on the device."""
     arrays = set(map(array_of_buffer, moved))
     for buffer in device.memory.buffers:
         if buffer.source and array_of_buffer(buffer) in arrays:

@@ -1,8 +1,7 @@
 """The bytes of a difference: one `Change` per pair of buffers, and the ledger of their causes.
 
-Entries are signed: bytes before are subtracted, bytes after added. A temporary inside a result's
-memory at the peak holds bytes that are not reserved for it; `lodged` balances that. Entries,
-`lodged` and `holes` add up to the difference.
+Entries are signed. `lodged` balances temporaries inside a result's memory; entries, `lodged` and
+`holes` add up to the difference.
 """
 
 from __future__ import annotations
@@ -39,13 +38,10 @@ class Entry(NamedTuple):
 
     @property
     def partner(self) -> Buffer | None:
-        """The same buffer on the other side."""
         return self.change.before if self.side else self.change.after
 
 
 class Booking(NamedTuple):
-    """The entries booked to one cause."""
-
     size: int
     buffers: int
 
@@ -77,7 +73,6 @@ class Ledger:
         return size
 
     def take(self, wanted: Callable[[Entry], bool]) -> list[Entry]:
-        """Book the matching entries and return them."""
         taken = [entry for entry in self.open if wanted(entry)]
         gone = set(map(id, taken))
         self.open = [entry for entry in self.open if id(entry) not in gone]
@@ -150,7 +145,6 @@ class SharedOut:
             self.lodged[buffer.id] = self.lodged.get(buffer.id, 0) + size
 
     def life_of(self, buffer: Buffer) -> float:
-        """The fraction of the schedule for which a buffer is alive."""
         if buffer.start is None or buffer.end is None:
             return 0.0
         return (buffer.end - buffer.start + 1) / (self.memory.steps + 1)

@@ -1,7 +1,4 @@
-"""The operations of a module by their JAX names, inside fusions as well.
-
-Bodies are scanned line by line without linking, and a body that both programs share only once.
-"""
+"""The operations of a module by their JAX names, inside fusions as well, without linking."""
 
 from __future__ import annotations
 
@@ -22,15 +19,11 @@ if TYPE_CHECKING:
 
 
 class Array(NamedTuple):
-    """Element type and dimensions, without layout."""
-
     dtype: str
     dimensions: tuple[int, ...]
 
 
 class Operation(NamedTuple):
-    """An instruction with a JAX name."""
-
     name: str
     """Without the scopes that only some versions of JAX add."""
     opcode: str
@@ -63,7 +56,6 @@ class OperationReader:
         self._names: dict[str, str] = {}
 
     def operations(self, module: HloModule) -> Iterable[Operation]:
-        """The distinct operations of a module."""
         fused = module.fused_computations
         found: dict[int, Operation] = {}
         for computation in module.computations:  # a sugared async operation adds one when read
@@ -86,7 +78,6 @@ class OperationReader:
         return found
 
     def are_fused_alike(self, one: HloModule | None, other: HloModule | None) -> bool:
-        """Whether two modules fuse the same operations."""
         sides = [tuple(module.fused_computations) if module else () for module in (one, other)]
         texts = [Counter(computation.body_text for computation in side) for side in sides]
         common = texts[0] & texts[1]

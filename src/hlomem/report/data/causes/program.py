@@ -1,7 +1,4 @@
-"""One of two compared programs: its operations, arguments and results.
-
-Read from the module, or else from the dump's instruction lines, which omit fused operations.
-"""
+"""One of two compared programs, read from its module, or else from the dump's instructions."""
 
 from __future__ import annotations
 
@@ -125,7 +122,6 @@ class ComparedProgram:
         return self._lines.origin(operation.text).frames
 
     def line(self, operation: Operation) -> str | None:
-        """`file:line` of the user's code."""
         return self._lines.origin(operation.text).line
 
     @cached_property
@@ -172,7 +168,6 @@ class ComparedProgram:
 
     @cached_property
     def collectives(self) -> dict[str, int]:
-        """The number of collectives, by kind."""
         found: dict[str, int] = {}
         for text in self.memory.joined.printed.values():
             if (kind := _COLLECTIVE.match(text.opcode)) is not None:

@@ -1,9 +1,7 @@
 """Size changes: batch, sequence, width, number of layers, sharding, loops versus unrolled code.
 
-A changed dimension is found in the arguments; a buffer shows the change if its element count grew
-by a power of the same factor (8 → 16 shows as 2048 → 4096 where batch and sequence are folded).
-Layers are numbered scopes and arguments (`block_0`, `params[0]`), or a stacked first dimension.
-Loops are found by JAX's scope `while/body`, which XLA's own unrolling does not change.
+A buffer shows a changed dimension if its element count grew by a power of the same factor. Layers
+are numbered scopes and arguments, or a stacked first dimension.
 """
 
 from __future__ import annotations
@@ -269,10 +267,7 @@ def find_sharding(comparison: Comparison) -> Iterator[Finding]:
 
 
 def _is_local(comparison: Comparison, partitions: int) -> bool:
-    """Whether arguments changed by a factor of the device count while intermediates did not.
-
-    A larger batch would grow activations, too.
-    """
+    """Whether intermediates did not change, too, as they would with a larger batch."""
     return not any(
         _is_split(entry.change.before, entry.change.after, partitions)
         for entry in comparison.entries
@@ -293,7 +288,6 @@ def _split_finding(comparison: Comparison, text: str, *, certain: bool) -> Findi
 
 
 def _is_resharded(pair: ArgumentPair, partitions: int) -> bool:
-    """Whether every dimension grew or shrank by a factor of the device count."""
     return all(_is_factor(a, b, partitions) for a, b in pair.changed_dimensions.values())
 
 
@@ -312,7 +306,6 @@ def _is_split(one: Buffer | None, other: Buffer | None, partitions: int) -> bool
 
 
 def _arguments(comparison: Comparison) -> str:
-    """The arguments each device holds more or less of."""
     parts = []
     for word, pairs in (
         ("less", [p for p in comparison.resized if p.after.size < p.before.size]),
@@ -339,14 +332,10 @@ def find_loops(comparison: Comparison) -> Iterator[Finding]:
     yield Finding(
         kind="loop",
         text=text,
-        claims=_is_of_loop,
+        claims=lambda entry: entry.buffer.role in _OF_LOOPS,
         source=line,
         adds_operations=True,
     )
-
-
-def _is_of_loop(entry: Entry) -> bool:
-    return entry.buffer.role in _OF_LOOPS
 
 
 def _loop_line(program: ComparedProgram) -> str | None:

@@ -65,7 +65,6 @@ export interface Bar {
   is_total: boolean;
 }
 
-/** A change of the program's source. */
 export interface CodeAdvice {
   text: string;
   code: string;
@@ -129,7 +128,6 @@ export interface FittingSet {
   tried: number;
 }
 
-/** Unreadable inputs of one kind. */
 export interface FleetError {
   kind: string;
   count: number;
@@ -173,14 +171,12 @@ export interface FleetPrograms {
   has_page: boolean[];
 }
 
-/** A program over the runs. */
 export interface FleetSeries {
   name: string;
   place: string;
   needs: number[];
 }
 
-/** An equivalent program with more or less rematerialization. */
 export interface FrontPoint {
   name: string;
   kind: "given" | "ordered" | "policy" | "recomputed";
@@ -197,17 +193,14 @@ export interface FrontPoint {
   code: string;
 }
 
-/** A dimension that padding enlarges. */
 export type GrownDimension = [number | null, number, number];
 
-/** A possible saving. */
 export interface Hint {
   size: number;
   what: string;
   command: string;
 }
 
-/** A byte range that is free at the peak. */
 export interface Hole {
   offset: number;
   size: number;
@@ -240,7 +233,6 @@ export interface NotChecked {
   reason: string;
 }
 
-/** The buffers of one padded shape. */
 export interface PaddedShape {
   shape: string;
   size: number;
@@ -309,7 +301,6 @@ export interface PageSpace {
   holes: Hole[];
 }
 
-/** Consecutive steps of one phase. */
 export interface Phase {
   name: string;
   start: number;
@@ -341,7 +332,6 @@ export interface Summit {
   instruction: string | null;
 }
 
-/** The basis of the numbers. */
 export interface Trust {
   files: string[];
   is_planned: boolean;
