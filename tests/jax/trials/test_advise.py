@@ -25,21 +25,19 @@ S = jax.ShapeDtypeStruct
 
 
 def layer(x, w):
-    return x + jnp.tanh(jnp.sin(x) @ w)
+    return x + jnp.tanh(jnp.sin(x) @ w), None
 
 
 def loss(ws, x):
-    for w in ws:
-        x = layer(x, w)
-    return (x**2).sum()
+    return (jax.lax.scan(layer, x, ws)[0] ** 2).sum()
 
 
 @jax.jit
 def train_step(ws, x):
-    return [w - g for w, g in zip(ws, jax.grad(loss)(ws, x))]
+    return ws - jax.grad(loss)(ws, x)
 
 
-WEIGHTS = [S((64, 64), "float32")] * 6
+WEIGHTS = S((12, 64, 64), "float32")
 BATCH = S((4096, 64), "float32")
 
 
@@ -82,20 +80,20 @@ def test_got_is_what_the_printed_diff_gives_and_a_set_that_fits_is_found(
     home: Path, tmp_path: Path
 ) -> None:
     found = hlomem.jax.advise(
-        f"{home / 'trial_model.py'}:make", target="cpu", fit=14 << 20, cache=tmp_path / "cache"
+        f"{home / 'trial_model.py'}:make", target="cpu", fit=30 << 20, cache=tmp_path / "cache"
     )
     [advice, *_] = [piece for piece in found.advice if piece.rule == "checkpoint"]
-    assert advice.title == "recompute layer in the backward pass (6 calls)"
+    assert advice.title == "recompute layer in the backward pass (the body of a loop)"
     assert advice.method == "compiled"
     assert "+@jax.checkpoint\n def layer(x, w):" in advice.how
     file = _patched(home, advice.how, tmp_path)
     assert found.size - _needs(file, "make") == advice.got
     assert found.together is not None
     assert found.together.fits
-    assert found.together.size <= 14 << 20
+    assert found.together.size <= 30 << 20
     assert (home / "trial_model.py").read_text() == MODEL
     assert "compiled for cpu" in str(found)
-    assert "fits 14.00 MiB: " in str(found)
+    assert "fits 30.00 MiB: " in str(found)
 
 
 def test_a_long_scan_is_recomputed_in_chunks(home: Path, tmp_path: Path) -> None:

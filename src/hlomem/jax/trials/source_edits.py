@@ -222,8 +222,8 @@ class SourceFile:
         places: list[ast.AST] = [*self._definitions(around.removesuffix("."))]
         for call in (inner for place in places or [self._tree] for inner in ast.walk(place)):
             if isinstance(call, ast.Call) and self._is_jit(call.func) and call.args:
-                first = call.args[0]
-                if isinstance(first, ast.Name) and first.id == last:
+                named = [one.id for one in ast.walk(call.args[0]) if isinstance(one, ast.Name)]
+                if last in named:
                     yield call, True
 
     def _definitions(self, name: str) -> list[ast.FunctionDef]:
