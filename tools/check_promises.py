@@ -155,7 +155,7 @@ def main() -> None:
     parser.add_argument("--target", default="")
     parser.add_argument("--alternate", action="store_true")
     parser.add_argument("--table", default="")
-    given = parser.parse_args()
+    given = parser.parse_intermixed_args()
     os.chdir(given.folder)  # diffs are relative to it
     given.folder = Path.cwd()
     lines = head(COLUMNS, MARKS)

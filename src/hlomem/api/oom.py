@@ -78,7 +78,9 @@ def _best_advice(explanation: MemoryExplanation) -> str:
         except HlomemError:
             found = ()
         if found:
-            return _in_words(found[0])
+            possible = next((piece for piece in found[1:] if piece.rule == "checkpoint"), None)
+            also = f"; also possible: {possible.title}" if possible is not None else ""
+            return _in_words(found[0]) + also
     hints = build_hints(memory, space)
     return f"up to {format_bytes(hints[0].size)}: {hints[0].what}" if hints else ""
 

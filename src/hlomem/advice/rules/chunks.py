@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hlomem.advice.functions import Loop
 
 LINK = "https://docs.jax.dev/en/latest/gradient-checkpointing.html"
-_LONG = 32
+_LONG = 64
 """Steps from which on chunks help."""
 _WORTH = 0.05
 """Smallest fraction of the space that the stacked values must have."""
