@@ -23,7 +23,8 @@ export function drawAdvice() {
 function summary({ advice: rows, notes, space: name }) {
   if (!rows.length) return [NOTHING, ...notes].join(" ");
   const [first] = rows;
-  const saved = `${first.title}: ${range(first)}${tried(first) ? ` of ${spaceLabel(name)}` : ""}.`;
+  const of = tried(first) ? ` of ${spaceLabel(name)}` : "";
+  const saved = `${first.title}: ${range(first)}${of}.`;
   return [saved, ...notes.map((note) => `Note: ${note}.`)].join(" ");
 }
 
