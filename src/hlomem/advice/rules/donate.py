@@ -34,8 +34,7 @@ _WHOLE = 0.5
 _WORTH = 0.01
 """The fraction of the space that an argument must have to be donated."""
 _INTEGERS = ("s8[", "s16[", "s32[", "s64[", "u8[", "u16[", "u32[", "u64[", "pred[")
-_SURE = 0.9
-_MOVED = Spread(0.9, 1.02)
+_MOVED = Spread(0.7, 1.02)
 """Temporaries inside results' memory must move elsewhere, in another schedule."""
 _REASSIGNED = Spread(0.7, 1.3)
 """Fast memory is reassigned, which changes the rest as well."""
@@ -100,10 +99,16 @@ def _names_to_donate(rows: list[Argument], worth: float) -> list[str]:
 def _is_replaced(subject: Case, row: Argument) -> bool:
     """Whether a result may be what an argument becomes.
 
-    Integers are positions and tables as often as state: a result must be made of them, value by
-    value of their shape.
+    Integers are positions and tables as often as state, and what a loop stacks while it reads an
+    argument cannot lie in its memory: such a result must be made of the argument, value by value
+    of its shape.
     """
-    if row.state not in {"possible", "read later"} or not row.shape.startswith(_INTEGERS):
+    name = (row.result or "").partition("{")[0]
+    text = subject.memory.joined.printed.get(name)
+    is_stacked = text is not None and text.opcode == "while"
+    if row.state not in {"possible", "read later"}:
+        return True
+    if not is_stacked and not row.shape.startswith(_INTEGERS):
         return True
     root = subject.module.entry.root
     pending = [(root, row.output_index or ())]
@@ -169,7 +174,7 @@ def _trial(subject: Case, rows: list[Argument], names: list[str]) -> Trial:
         link=LINK,
     )
     spread = _spread(subject, rows)
-    is_sure = spread.least >= _SURE
+    is_sure = spread is not _REASSIGNED
     advice = replace(advice, confidence="high" if is_sure else "medium")
     return Trial(_varied(subject, rows), advice, spread)
 
