@@ -194,8 +194,8 @@ class _Terms:
             if not isinstance(whole, tuple) or instruction.tuple_index >= len(whole):
                 raise _Undecided(f"{instruction.name} takes a result that is not there")
             return whole[instruction.tuple_index]
-        is_open = opcode == "fusion" and instruction.attributes.get("kind") != _OPAQUE
-        if is_open or opcode == "call":
+        is_transparent = opcode == "fusion" and instruction.attributes.get("kind") != _OPAQUE
+        if is_transparent or opcode == "call":
             return self._evaluate(instruction.called_computations[0], operands)
         if opcode == "async-start" and _is_still(instruction):
             return tuple(operands), self._evaluate(instruction.called_computations[0], operands)
