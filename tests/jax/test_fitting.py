@@ -45,7 +45,7 @@ class FakeCompiler:
 
 class _Planned:
     cpu_seconds = 1.5
-    dump = Dump("f", (), ())  # nothing to foretell from
+    dump = Dump("f", (), ())  # nothing to predict from
     target = parse_target("cpu")
 
     def __init__(self, facts: Facts, size: int, refusal: str) -> None:

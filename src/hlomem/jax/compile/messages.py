@@ -72,7 +72,6 @@ class Outcome(Struct, frozen=True, kw_only=True):
     problem: str = ""
     """A description of the failure; empty where there was none."""
     kind: Literal["", "usage", "factory", "compiler", "missing"] = ""
-    """The source of the problem."""
     trace: tuple[str, ...] = ()
     """The last lines of the user's traceback."""
 
