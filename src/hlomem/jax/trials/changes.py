@@ -210,7 +210,7 @@ class _Proposer:
                     "checkpoint",
                     f"recompute everything in {name} at {Path(file.file).name}:{call.lineno}:"
                     f" the policy {NOTHING}",
-                    "time: what the policy kept is computed again",
+                    "time: what the policy kept is recomputed",
                     checkpoint.LINK,
                     edits=(edit, *imports),
                     argument=NOTHING,

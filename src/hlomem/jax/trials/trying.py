@@ -122,7 +122,7 @@ class Trials:
         return [one for number, one in enumerate(tried) if not is_dominated(one, number)]
 
     def cost(self, tried: Tried) -> str:
-        """The price: products computed again, bytes moved to the host, and words."""
+        """The price: products recomputed, bytes moved to the host, and words."""
         assert tried.found is not None
         words = []
         more = self.more_flops(tried)
