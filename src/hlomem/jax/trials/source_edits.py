@@ -208,7 +208,7 @@ class SourceFile:
         return Edit(self.file, position, position, f"{lead}{name}={value}")
 
     def _jits_of(self, name: str) -> Iterator[tuple[ast.Call | ast.expr, bool]]:
-        """The calls and decorators that jit a function: a call with options, or a bare decorator (False)."""
+        """The calls that jit a function (True), and its bare decorators (False)."""
         for node in self._definitions(name):
             for decorator in node.decorator_list:
                 if self._is_jit(decorator):
