@@ -117,7 +117,7 @@ MAY_IMPORT = {
     "api.explain": DUMPS
     | {"api.opening", "api.tables", "machines.capacity", "report", "report.page.notebook"}
     | {"api.advise", "report.page.html"},
-    "advice.rules.order": {"advice", "report", "opt.goal", "opt.orders"},
+    "advice.rules.order": {"advice", "report", "opt"},
     "advice": PLANNER | {"dump", "view", "report"},  # gets what plans as an argument
     "api.improve": PLANNER
     | DUMPS
@@ -163,7 +163,12 @@ MAY_IMPORT = {
     "jax.compile.messages": set[str](),
     "jax.compile.programs": {"base", "jax.target_kinds"},
     "jax.compile.factories": {"base", "jax.compile.programs", "jax.target_kinds"},
+    "jax.compile.call_counts": {"report"},
+    "jax.compile.changed_sources": set[str](),
     "jax.compile": {"assign.footprint", "base", "dump", "hlo", "api.explain", "jax", "proto"},
+    "jax.known_plans": {"assign.footprint", "base", "jax"},
+    "jax.trials.source_edits": {"base"},
+    "jax.trials": {"advice", "api.advise", "base", "jax", "machines.capacity", "report"},
     "jax.fitting": {"base", "api.fit_search", "api.scale", "jax", "machines.capacity", "report"},
     "jax.factory_front": {
         "assign.footprint",

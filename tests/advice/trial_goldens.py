@@ -58,4 +58,6 @@ def saved_by_xla(before: str, after: str, function: str = "train_step") -> int:
 
 def holds(advice: Advice, saved: int) -> bool:
     """What was saved lies in the range that was promised, or a twentieth outside."""
+    assert advice.least is not None
+    assert advice.most is not None
     return advice.least * 0.95 <= saved <= advice.most * 1.05

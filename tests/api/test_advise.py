@@ -28,7 +28,7 @@ def test_a_page_has_what_advise_says() -> None:
     page = build_advised_page(memory)
     assert page.advice == advise_on(memory)
     assert page.advice is not None
-    assert "jax.checkpoint(layer)" in page.advice.advice[0].how
+    assert any("jax.checkpoint(layer)" in piece.how for piece in page.advice.advice)
 
 
 def _held(text: str) -> dict[str, Any]:
@@ -46,7 +46,7 @@ def test_pages_of_an_explanation_have_advice_and_its_capacity(tmp_path: Path) ->
     for text in ((tmp_path / "page.html").read_text(), html.unescape(explanation._repr_html_())):
         held = _held(text)
         assert held["chip"] == "v5e"
-        assert "jax.checkpoint(layer)" in held["advice"]["advice"][0]["how"]
+        assert any("jax.checkpoint(layer)" in piece["how"] for piece in held["advice"]["advice"])
 
 
 def test_a_program_ordered_by_a_dump_is_varied_in_that_order() -> None:

@@ -10,10 +10,12 @@ import pytest
 
 import hlomem.jax
 from hlomem.base.errors import CommandError
-from hlomem.jax import fitting
+from hlomem.dump.dump import Dump
+from hlomem.jax import known_plans
 from hlomem.jax.compile.messages import Facts
 from hlomem.jax.compile.parent import CompileError
-from hlomem.jax.fitting import default_cache, spec_of
+from hlomem.jax.fitting import spec_of
+from hlomem.jax.known_plans import default_cache
 from hlomem.jax.target_kinds import parse_target
 from hlomem.report.page.fit_page import format_fit
 from hlomem.report.screens.fit_text import draw_fit
@@ -44,7 +46,7 @@ class FakeCompiler:
 
 class _Planned:
     cpu_seconds = 1.5
-    dump = None  # nothing to predict from
+    dump = Dump("f", (), ())  # nothing to predict from
     target = parse_target("cpu")
 
     def __init__(self, facts: Facts, size: int, refusal: str) -> None:
@@ -56,7 +58,7 @@ class _Planned:
 def xla(monkeypatch: pytest.MonkeyPatch) -> FakeCompiler:
     """In place of the child."""
     made = FakeCompiler()
-    monkeypatch.setattr(fitting, "plan_unless_known", made)
+    monkeypatch.setattr(known_plans, "plan_unless_known", made)
     return made
 
 
@@ -148,10 +150,10 @@ def test_wrong_uses_are_said(tmp_path: Path) -> None:
 
 
 def test_a_factory_is_named_by_where_another_process_finds_it() -> None:
-    assert fitting.spec_of(factories.step) == "tests.jax.factories:step"
-    assert fitting.spec_of("a:b") == "a:b"
+    assert spec_of(factories.step) == "tests.jax.factories:step"
+    assert spec_of("a:b") == "a:b"
     with pytest.raises(CommandError, match="give a function of a module"):
-        fitting.spec_of(lambda: None)
+        spec_of(lambda: None)
 
 
 def test_a_real_program_fits_where_xla_says_so(tmp_path: Path) -> None:
@@ -192,6 +194,6 @@ def test_a_factory_that_cannot_have_a_value_says_how_to_choose_them(
     def refuse(*_: Any, **__: Any) -> Any:
         raise CompileError("`f` raised: TypeError: cannot reshape")
 
-    monkeypatch.setattr(fitting, "plan_unless_known", refuse)
+    monkeypatch.setattr(known_plans, "plan_unless_known", refuse)
     with pytest.raises(CompileError, match=r"tried at \d+; --start and --step choose"):
         hlomem.jax.fit("m:f", target="tpu-v5e:1x1", over="batch", cache=tmp_path)

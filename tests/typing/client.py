@@ -30,8 +30,8 @@ def needs(text: str) -> int:
     return dump.values.total_bytes
 
 
-def savings(dump: Path) -> dict[str, int]:
-    """What would save memory, and at least how much."""
+def savings(dump: Path) -> dict[str, int | None]:
+    """What would save memory, and at least how much, if that was planned."""
     advised: hlomem.AdviceReport = hlomem.advise(str(dump))
     return {advice.title: advice.least for advice in advised.advice}
 

@@ -1,10 +1,10 @@
 """Compiles pairs of programs and writes what XLA dumps, with what was changed.
 
-    python -m tools.pairs.record diff|advice OUT --home HOME --python VERSION=PYTHON... [NAME...]
+    python -m tools.pairs.record diff OUT --home HOME --python VERSION=PYTHON... [NAME...]
 
 OUT/NAME/{before,after}/ get what XLA writes with the README's flags; OUT/NAME/truth.json says what
 was changed and what XLA reserved on both sides, in bytes, and the truths of all pairs of OUT go to
-this folder, as diff.json or advice.json. A side that several pairs share is compiled once. On a TPU
+this folder, as diff.json. A side that several pairs share is compiled once. On a TPU
 the process is stopped once XLA has written its plan, which is long before it has made code.
 """
 

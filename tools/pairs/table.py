@@ -1,8 +1,7 @@
 """The pairs: a script of tools/programs, its options, and the one thing that is changed.
 
-diff.txt is for `hlomem diff`, which has to name the cause; advice.txt is for `hlomem advise`, which
-has to promise what the change saves. A row makes a pair on each of its platforms, named after both.
-The third column is the kind of change, or the rule that advises it; versions are those of jaxlib
+diff.txt is for `hlomem diff`, which has to name the cause. A row makes a pair on each of its
+platforms, named after both. The third column is the kind of change; versions are those of jaxlib
 before and after, the newest where there are none.
 """
 
@@ -11,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-TABLES = ("diff", "advice")
+TABLES = ("diff",)
 NEWEST = "0.12.0.1"
 _FOLDER = Path(__file__).parent
 

@@ -1,6 +1,8 @@
 """Asks the rules which changes would reduce a program's memory, and by how much.
 
-A change of the module is planned, other savings are replayed; a rule that fails is only noted.
+A change that can be made in the module (a donation, another layout, another order) is made and
+planned: the saving is the difference of two plans. Other advice is a possibility, without bytes;
+`hlomem.jax.advise` compiles it. A rule that fails is skipped with a note.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from hlomem.advice.rules.carry import advise_carry
 from hlomem.advice.rules.checkpoint import advise_checkpoint
+from hlomem.advice.rules.chunks import advise_chunks
 from hlomem.advice.rules.donate import advise_donate
 from hlomem.advice.rules.layout import advise_layout
 from hlomem.advice.rules.logits import advise_logits
@@ -31,6 +34,7 @@ RULES: Mapping[str, Rule] = {
     "donate": advise_donate,
     "order": advise_order,
     "checkpoint": advise_checkpoint,
+    "chunks": advise_chunks,
     "logits": advise_logits,
     "carry": advise_carry,
     "offload": advise_offload,
@@ -42,19 +46,21 @@ RULES: Mapping[str, Rule] = {
 
 
 _WORTH_SAYING = 0.01
+"""Smallest fraction of memory worth an advice."""
 _WEIGHT = {"high": 1.0, "medium": 0.7, "low": 0.4}
 """The weight of a saved byte, by confidence."""
 
 
 def advise_with(rules: Mapping[str, Rule], subject: Case) -> AdviceReport:
+    """The advice of some rules, sorted by bytes saved and confidence; possibilities come last."""
     least = _WORTH_SAYING * subject.space.size
     advice = [
         piece
         for name, rule in rules.items()
         for piece in _ask(subject, name, rule)
-        if piece.least > least
+        if piece.least is None or piece.least > least
     ]
-    advice.sort(key=lambda piece: (-piece.middle * _WEIGHT[piece.confidence], piece.title))
+    advice.sort(key=lambda piece: -piece.saves * _WEIGHT[piece.confidence])
     return AdviceReport(
         name=subject.memory.dump.title,
         space=subject.space.name,

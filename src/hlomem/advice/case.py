@@ -1,18 +1,22 @@
-"""The program under advice: its module, its memory, and how to plan variations of it."""
+"""The program under advice: its module, its memory, and how to plan variations of it.
+
+The memory of a dump is XLA's plan; hlomem's own plans are made only for rules that change the
+program, by a given planner, and compared with its plan of the unchanged program.
+"""
 
 from __future__ import annotations
 
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from hlomem.advice.layers import Layers, find_layers
-from hlomem.advice.trial import Replay
+from hlomem.advice.functions import find_layers
 from hlomem.assign.footprint import footprint
 from hlomem.hlo.ir import HloModule
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from hlomem.advice.functions import LayerFunction
     from hlomem.machines.machine import Machine
     from hlomem.pipeline import Stages
     from hlomem.report.data.memory import MemoryView, Space
@@ -51,24 +55,24 @@ class Case:
         return self.memory.machine
 
     @cached_property
-    def replay(self) -> Replay:
-        return Replay(self.memory, self.space.color)
-
-    @cached_property
-    def layers(self) -> Layers | None:
-        return find_layers(self.memory, self.space.color)
+    def layers(self) -> list[list[LayerFunction]]:
+        """The functions of the forward pass that repeat, outermost first."""
+        return find_layers(self.memory)
 
     def reserved(self, varied: HloModule | Stages) -> int:
+        """The bytes our plan of a variation reserves in the space."""
         if isinstance(varied, HloModule):
             varied = self._plan_module(varied)
         return footprint(varied.assignment.allocations, self.space.color)
 
     @cached_property
     def stages(self) -> Stages:
+        """Our plan of the program as it is."""
         return self._plan_module(self.module)
 
     @cached_property
     def planned_size(self) -> int:
+        """The bytes our plan of the program reserves in the space."""
         return self.reserved(self.stages)
 
     @cached_property

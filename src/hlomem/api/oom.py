@@ -90,13 +90,17 @@ def _best_advice(explanation: MemoryExplanation) -> str:
         except HlomemError:
             found = ()
         if found:
-            return _in_words(found[0], is_exact=not memory.is_planned)
+            possible = next((piece for piece in found[1:] if piece.rule == "checkpoint"), None)
+            also = f"; also possible: {possible.title}" if possible is not None else ""
+            return _in_words(found[0], is_exact=not memory.is_planned) + also
     hints = build_hints(memory, space)
     return f"up to {format_bytes(hints[0].size)}: {hints[0].what}" if hints else ""
 
 
 def _in_words(advice: Advice, *, is_exact: bool) -> str:
     """An advice in a line; what it saves is not known where the plan is not XLA's."""
+    if advice.least is None or advice.most is None:
+        return f"{advice.title}; `hlomem advise FILE:FACTORY` compiles it and says what it saves"
     how = advice.how.strip().partition("\n")[0]
     if not is_exact:
         return f"{advice.title}: {how}"

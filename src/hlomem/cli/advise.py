@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
@@ -9,25 +10,60 @@ import click
 from hlomem.api.advise import advise_on
 from hlomem.api.load import load_program
 from hlomem.api.opening import open_memory
+from hlomem.base.errors import EXIT_FINDING, EXIT_OK, CommandError
 from hlomem.cli.arguments import with_options
+from hlomem.cli.factory import parse_settings
 from hlomem.cli.options import BACKEND, CHIP, HLO_TEXT, MODULE_ERA, REPORT, SPACE, WHICH_DUMP
-from hlomem.cli.progress import working
+from hlomem.cli.progress import progress, working
 from hlomem.cli.screen import write
 from hlomem.report.screens.advice_text import draw_advice
 
 
 @click.command("advise")
-@click.argument("path", metavar="DUMP|MODULE")
+@click.argument("path", metavar="DUMP|MODULE|MODULE:FACTORY")
+@click.option(
+    "--target",
+    default="",
+    metavar="TARGET",
+    help="Compile a FACTORY's changes for: tpu-v5e:2x2, …",
+)
+@click.option(
+    "--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting of the FACTORY."
+)
+@click.option(
+    "--fit",
+    metavar="SIZE|CHIP",
+    help="Find the cheapest changes of a FACTORY that fit this memory, as in 15.75GiB or v5e.",
+)
 @with_options((WHICH_DUMP, HLO_TEXT, BACKEND, CHIP, MODULE_ERA, SPACE, *REPORT))
-def command(path: str, module: str | None, hlo: str | None, era: str | None, **shown: Any) -> int:
+def command(
+    path: str,
+    target: str,
+    settings: tuple[str, ...],
+    fit: str | None,
+    module: str | None,
+    hlo: str | None,
+    era: str | None,
+    **shown: Any,
+) -> int:
     """Show changes that would reduce memory, by how much, and at what cost.
 
-    Each advice comes with code and a range of bytes. Donations and layouts are changed in the
-    program, which is planned again; for the rest (rematerialization, offloading, chunked
-    cross-entropy, caches, padding, precision) the temporaries are replayed without the values that
-    would go. Without its HLO module, the program of a DUMP is rebuilt first.
+    Of a FACTORY (as for `hlomem compile`: train.py:make_step) every change is made in its source
+    and compiled for the target, without writing a file: the screen says what each one got, and
+    prints it as a diff. With --fit combinations are compiled, the cheapest first, until one fits;
+    the exit code is 1 if none does.
+
+    Of a DUMP or MODULE donations, layouts and orders are changed in the program, which is planned
+    again; the rest is named as possible, without bytes. Without its HLO module, the program of a
+    DUMP is rebuilt first.
     """
     backend, chip, space = (shown.pop(name) for name in ("backend", "chip", "space"))
+    if target or settings or fit or is_factory(path):
+        given = {"--module": module, "--hlo": hlo, "--backend": backend, "--chip": chip}
+        for option, value in {**given, "--era": era, "--space": space}.items():
+            if value:
+                raise CommandError(f"`{option}` is for a dump or module, not for a factory")
+        return _of_factory(path, target, settings, fit, **shown)
     memory = open_memory(
         path,
         module=module,
@@ -39,3 +75,27 @@ def command(path: str, module: str | None, hlo: str | None, era: str | None, **s
     with working(f"trying changes of {path}"):
         advised = advise_on(memory, space=space, era=era or "")
     return write("advice", advised, draw_advice, memory.dump, **shown)
+
+
+def is_factory(path: str) -> bool:
+    """Whether a word names a function of a module rather than a file."""
+    place, colon, name = path.rpartition(":")
+    return bool(colon and place and name.isidentifier()) and not Path(path).exists()
+
+
+def _of_factory(
+    factory: str, target: str, settings: tuple[str, ...], fit: str | None, **shown: Any
+) -> int:
+    from hlomem.jax.trials.advise import advise  # noqa: PLC0415 - only this needs JAX
+
+    with progress() as draw:
+        advised = advise(
+            factory,
+            target=target or None,
+            fit=fit,
+            settings=parse_settings(settings),
+            on_progress=draw,
+        )
+    write("advice", advised, draw_advice, **shown)
+    found = advised.together
+    return EXIT_FINDING if fit and (found is None or not found.fits) else EXIT_OK

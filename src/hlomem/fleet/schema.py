@@ -157,9 +157,9 @@ advice: advice of `hlomem advise`; only with `scan --advise`
   rule VARCHAR of docs/advice.md
   title VARCHAR in words
   argument VARCHAR the part of the program it is about
-  least BIGINT lower bound of bytes saved
-  most BIGINT upper bound of bytes saved
-  method VARCHAR `re-planned` or `counted`
+  least BIGINT lower bound of bytes saved; NULL if not planned
+  most BIGINT upper bound of bytes saved; NULL if not planned
+  method VARCHAR `re-planned` or `possible`
   confidence VARCHAR `high`, `medium`, `low`
   how VARCHAR code to write or a command
 units: the inputs as they were found, for incremental scans

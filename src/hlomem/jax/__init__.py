@@ -23,6 +23,7 @@ __all__ = [
     "Outcome",
     "Report",
     "UnsupportedJaxError",
+    "advise",
     "captured",
     "devices",
     "explain_oom",
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from hlomem.jax.pass_.log import Outcome, Report, report
     from hlomem.jax.pass_.register import Optimization, UnsupportedJaxError, optimize
     from hlomem.jax.target_kinds import MissingSoftwareError, devices, targets
+    from hlomem.jax.trials.advise import advise
 
 _HOME = {
     "CompiledProgram": "hlomem.jax.compiled_programs",
@@ -64,6 +66,7 @@ _HOME = {
     "Outcome": "hlomem.jax.pass_.log",
     "Report": "hlomem.jax.pass_.log",
     "UnsupportedJaxError": "hlomem.jax.pass_.register",
+    "advise": "hlomem.jax.trials.advise",
     "captured": "hlomem.jax.capture",
     "devices": "hlomem.jax.target_kinds",
     "explain_oom": "hlomem.jax.oom",

@@ -9,7 +9,6 @@ Each size is planned by XLA itself, in a child; plans of the same compiler are k
 from __future__ import annotations
 
 import inspect
-import os
 from collections import Counter
 from functools import partial
 from hashlib import sha256
@@ -26,8 +25,9 @@ from hlomem.api.scale import scale
 from hlomem.base.atomic_files import write_files
 from hlomem.base.errors import CommandError, HlomemError
 from hlomem.base.source import visible
-from hlomem.jax.compile.messages import Facts, Job
-from hlomem.jax.compile.parent import CompileError, plan_unless_known
+from hlomem.jax.compile.messages import Job
+from hlomem.jax.compile.parent import CompileError
+from hlomem.jax.known_plans import KnownPlans, default_cache
 from hlomem.jax.target_kinds import parse_target
 from hlomem.machines.capacity import Capacity, parse_capacity
 from hlomem.report.data.fit import FitPlan, FitReport, FitRow
@@ -128,13 +128,6 @@ class Forecasts:
             return None
 
 
-class KnownPlan(Struct, frozen=True, kw_only=True):
-    """The part of a plan that is kept."""
-
-    size: int
-    is_refused: bool
-
-
 def fit(
     factory: str | Callable[..., Any],
     *,
@@ -190,12 +183,6 @@ def fit(
     )
 
 
-def default_cache() -> Path:
-    """The folder of the user's cache that plans are kept in."""
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(home) / "hlomem" / "plans"
-
-
 def spec_of(factory: str | Callable[..., Any]) -> str:
     """The name by which a child can import a factory."""
     if isinstance(factory, str):
@@ -234,7 +221,7 @@ class _Planner:
     ) -> None:
         self._job = job
         self._over = over
-        self._cache = cache
+        self._known = KnownPlans(cache)
         self._timeout = timeout
         self.limit = limit
         self.forecasts = Forecasts(cache)
@@ -242,39 +229,18 @@ class _Planner:
     def plan(self, own: dict[str, Any], value: int, on_progress: Callable[[], None]) -> FitPlan:
         """XLA's plan for a value of the setting, made now or known from before."""
         job = replace(self._job, settings={**self._job.settings, **own, self._over: value})
-        done = plan_unless_known(
-            job,
-            lambda facts: self._find(facts) is not None,
-            timeout=self._timeout,
-            on_progress=lambda _: on_progress(),
-        )
-        if isinstance(done, Facts):
-            known, facts, seconds = self._find(done), done, 0.0
-            assert known is not None
-        else:
-            size = done.memory.space.size
-            known = KnownPlan(size=size, is_refused=bool(done.refusal))
-            facts, seconds = done.facts, done.cpu_seconds
-            _keep(self._file(facts), known)
-            self.forecasts.add(facts.fingerprint, done)
-        self.forecasts.note(value, facts.fingerprint, known.size)
+        known = self._known.plan(job, self._timeout, on_progress)
+        facts, plan = known.facts, known.plan
+        if known.program is not None:
+            self.forecasts.add(facts.fingerprint, known.program)
+        self.forecasts.note(value, facts.fingerprint, plan.size)
         return FitPlan(
             value=value,
-            size=known.size,
-            fits=not known.is_refused and known.size <= self.limit.size,
-            cpu_seconds=round(seconds, 2),
+            size=plan.size,
+            fits=not plan.is_refused and plan.size <= self.limit.size,
+            cpu_seconds=round(known.cpu_seconds, 2),
             flops=facts.flops,
         )
-
-    def _file(self, facts: Facts) -> Path:
-        return self._cache / f"{facts.fingerprint}.json"
-
-    def _find(self, facts: Facts) -> KnownPlan | None:
-        """A plan made before; one that cannot be read is made again."""
-        try:
-            return msgspec.json.decode(self._file(facts).read_bytes(), type=KnownPlan)
-        except (OSError, msgspec.MsgspecError):
-            return None
 
 
 def _search(

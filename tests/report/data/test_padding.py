@@ -41,10 +41,13 @@ def test_rows_add_up_and_name_a_fix() -> None:
     assert sum(row.padding_at_peak for row in padding.rows) == padding.padding_at_peak
     first = padding.rows[0]
     assert first.padding_at_peak == first.padding * first.count_at_peak
-    assert first.fix.startswith("128 channels instead of 32")
+    assert first.fix.startswith("blocks of 2 × 2 pixels as channels")
     lines = ["".join(piece for piece, _ in line) for line in draw_padding(padding, 80)]
     assert format_bytes(first.padding_at_peak) in lines[4]
     assert f"{format_bytes(first.padding)} each" in " ".join(line.strip() for line in lines)
+
+
+FREE = "up to 128 instead of 64 in dimension 3 are free"
 
 
 @pytest.mark.parametrize(
@@ -52,12 +55,12 @@ def test_rows_add_up_and_name_a_fix() -> None:
     [
         (
             "bf16[8,1024,8,64]{3,2,1,0:T(8,128)(2,1)}",
-            "fold dimensions 2 and 3: x.reshape(8, 1024, 512); or 128 instead of 64 in dimension 3",
+            f"fold dimensions 2 and 3: x.reshape(8, 1024, 512); {FREE}",
         ),
-        ("f32[4,3,100]{2,1,0:T(8,128)}", "dimension 1: 8 instead of 3"),
-        ("f32[513,128]{1,0:T(8,128)}", "dimension 0: 520 instead of 513"),
-        ("f32[16,5,100]{2,1,0:T(8,128)}", "dimension 1: 8 instead of 5"),
-        ("f32[16,16,100]{2,1,0:T(8,128)}", "128 instead of 100 in dimension 2"),
+        ("f32[4,3,100]{2,1,0:T(8,128)}", "up to 8 instead of 3 in dimension 1 are free"),
+        ("f32[513,128]{1,0:T(8,128)}", "up to 520 instead of 513 in dimension 0 are free"),
+        ("f32[16,5,100]{2,1,0:T(8,128)}", "up to 8 instead of 5 in dimension 1 are free"),
+        ("f32[16,16,100]{2,1,0:T(8,128)}", "up to 128 instead of 100 in dimension 2 are free"),
         ("f32[128,128]{1,0:T(8,128)}", ""),
         ("f32[3]{0}", ""),
     ],

@@ -63,8 +63,8 @@ def test_advice_is_tried_or_for_large_programs_counted(
     failure = find_failure(ERROR)
     assert failure is not None
     note = describe_failure(hlomem.explain(BEFORE), failure, "", tmp_path / "page.html")
-    assert "best advice: recompute the 48 iterations of the loop" in note
-    assert "jax.checkpoint(layer)" in note
+    assert "best advice: donate params, opt_state (4 arrays); saves 1.07 GiB to 1.99 GiB" in note
+    assert "also possible: recompute layer in the backward pass (the body of a loop)" in note
     assert f"page: {tmp_path / 'page.html'}" in note
     assert "train_step" in (tmp_path / "page.html").read_text()
     monkeypatch.setattr("hlomem.api.oom.MAX_ADVISED", 10)

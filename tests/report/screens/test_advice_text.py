@@ -10,7 +10,7 @@ def _report(count: int) -> AdviceReport:
     advice = tuple(
         Advice(
             rule="donate", title=f"donate argument {number}", least=1 << 20, most=1 << 20,
-            method="counted", confidence="high", cost="nothing", how="donate_argnums=0",
+            method="re-planned", confidence="high", cost="nothing", how="donate_argnums=0",
             link="docs/advice.md",
         )
         for number in range(count)

@@ -12,6 +12,7 @@ from hlomem.advice.trial import EXACT, Spread, Trial
 from hlomem.hlo.rewrite import Rewriter
 from hlomem.hlo.shape import ROOT_INDEX, ShapeIndex
 from hlomem.hlo.text.attributes import InputOutputAlias
+from hlomem.hlo.traits import CallRole
 from hlomem.report.data.advice import Advice
 from hlomem.report.data.donation import Argument, build_donation, top_level_name
 from hlomem.report.screens.text import plural
@@ -27,8 +28,10 @@ LINK = "https://docs.jax.dev/en/latest/buffer_donation.html"
 _MAX_NAMES = 4
 _WHOLE = 0.5
 """The fraction of an argument's bytes that results must reuse for it to be donated."""
-_SURE = 0.9
-_MOVED = Spread(0.9, 1.02)
+_WORTH = 0.01
+"""The fraction of the space that an argument must have to be donated."""
+_INTEGERS = ("s8[", "s16[", "s32[", "s64[", "u8[", "u16[", "u32[", "u64[", "pred[")
+_MOVED = Spread(0.7, 1.02)
 """Temporaries inside results' memory must move elsewhere, in another schedule."""
 _REASSIGNED = Spread(0.7, 1.3)
 """Fast memory is reassigned, which changes the rest as well."""
@@ -43,7 +46,10 @@ _IN_PLACE = re.compile(
 
 def advise_donate(subject: Case) -> Iterator[Advice]:
     donation = build_donation(subject.memory, subject.space)
-    names = _names_to_donate(donation.rows)
+    names = _names_to_donate(
+        [row for row in donation.rows if _is_replaced(subject, row)],
+        _WORTH * subject.space.size,
+    )
     chosen = [
         row
         for row in donation.rows
@@ -56,15 +62,21 @@ def advise_donate(subject: Case) -> Iterator[Advice]:
         row.size for row in donation.rows if row.state == "read later" and _name(row) in names
     )
     whole = round(_BEYOND * (sum(row.size for row in chosen) + others))
-    yield replace(advice, most=max(advice.least, min(advice.most + others, whole)))
+    least, most = advice.least or 0, advice.most or 0
+    yield replace(advice, most=max(least, min(most + others, whole)))
 
 
 def _name(row: Argument) -> str:
     return top_level_name(row.name) or f"#{row.number}"
 
 
-def _names_to_donate(rows: tuple[Argument, ...]) -> list[str]:
-    """The arguments of the function whose bytes results could mostly reuse, in order."""
+def _names_to_donate(rows: list[Argument], worth: float) -> list[str]:
+    """The arguments of the function whose bytes results could mostly reuse, in order.
+
+    One that is worth less is left to its caller.
+
+    Those read after their result is written count as well: XLA may then write it later.
+    """
     whole: Counter[str] = Counter()
     taken: Counter[str] = Counter()
     possible: set[str] = set()
@@ -74,7 +86,61 @@ def _names_to_donate(rows: tuple[Argument, ...]) -> list[str]:
             taken[_name(row)] += row.size
         if row.state == "possible":
             possible.add(_name(row))
-    return [name for name in taken if name in possible and taken[name] >= _WHOLE * whole[name]]
+    return [
+        name
+        for name in taken
+        if name in possible and taken[name] >= max(worth, _WHOLE * whole[name])
+    ]
+
+
+def _is_replaced(subject: Case, row: Argument) -> bool:
+    """Whether a result may be what an argument becomes.
+
+    Integers are positions and tables as often as state, and what a loop stacks while it reads an
+    argument cannot lie in its memory: such a result must be made of the argument, value by value
+    of its shape.
+    """
+    name = (row.result or "").partition("{")[0]
+    text = subject.memory.joined.printed.get(name)
+    is_stacked = text is not None and text.opcode == "while"
+    if row.state not in {"possible", "read later"}:
+        return True
+    if not is_stacked and not row.shape.startswith(_INTEGERS):
+        return True
+    root = subject.module.entry.root
+    pending = [(root, row.output_index or ())]
+    seen: set[tuple[HloInstruction, tuple[int, ...]]] = set()
+    while pending:
+        at = pending.pop()
+        if at in seen:
+            continue
+        seen.add(at)
+        made = at[0]
+        is_argument = made.opcode == "parameter" and made.parent is subject.module.entry
+        if is_argument and made.parameter_number == row.number:
+            return True
+        pending += _sources(*at)
+    return False
+
+
+def _sources(
+    made: HloInstruction, index: tuple[int, ...]
+) -> list[tuple[HloInstruction, tuple[int, ...]]]:
+    """The sources of an element of a value, as far as its shape stays the same."""
+    if made.opcode == "tuple" and index:
+        return [(made.operands[index[0]], index[1:])]
+    if made.opcode == "get-tuple-element":
+        return [(made.operands[0], (made.tuple_index, *index))]
+    if made.opcode == "while":
+        [body] = [call.computation for call in made.calls if call.role is CallRole.BODY]
+        return [(made.operands[0], index), (body.root, index)]
+    if index or made.opcode == "parameter":
+        return []
+    return [
+        (operand, ())
+        for operand in made.operands
+        if operand.shape.is_array and operand.shape.dimensions == made.shape.dimensions
+    ]
 
 
 def _may_overwrite(subject: Case, row: Argument) -> bool:
@@ -105,7 +171,7 @@ def _trial(subject: Case, rows: list[Argument], names: list[str]) -> Trial:
         link=LINK,
     )
     spread = _spread(subject, rows)
-    is_sure = spread.least >= _SURE
+    is_sure = spread is not _REASSIGNED
     advice = replace(advice, confidence="high" if is_sure else "medium")
     return Trial(_varied(subject, rows), advice, spread)
 
@@ -140,7 +206,7 @@ def _spread(subject: Case, rows: list[Argument]) -> Spread:
         for buffer in memory.buffers_in(index)
     )
     has_fast_memory = subject.machine.preset_color is not None
-    if has_fast_memory and (shares or subject.layers is not None):
+    if has_fast_memory and (shares or subject.layers):
         return _REASSIGNED
     return _MOVED if shares else EXACT
 

@@ -53,7 +53,7 @@ def _without(subject: Case, copy: HloInstruction) -> Iterator[Advice]:
         advice = _advice(title, copy.name, "out_shardings", source.shape)
         yield _trial(subject, copy, advice, takes_layout_of_copy=False).evaluate(subject)
     elif (result := _output_of(copy)) is not None and not _is_default(result.shape):
-        yield _requested(subject, copy, result)
+        yield _requested(copy, result)
 
 
 def _output_of(copy: HloInstruction) -> HloInstruction | None:
@@ -77,18 +77,15 @@ def _is_default(shape: Shape) -> bool:
     return _order(shape) == tuple(reversed(range(len(shape.dimensions))))
 
 
-def _requested(subject: Case, copy: HloInstruction, result: HloInstruction) -> Advice:
+def _requested(copy: HloInstruction, result: HloInstruction) -> Advice:
     """Advice against requesting a result in a layout that requires a copy."""
-    ids = [buffer.id for buffer in subject.memory.buffers if buffer.name == copy.name]
-    saved = subject.replay.saved(dict.fromkeys(ids, ()))
     own = format_layout(result.shape)
     advice = _advice("", result.name, "out_shardings", result.shape)
     return replace(
         advice,
         title=f"do not request the result {result.name} in layout {own}: {copy.name} converts it",
-        least=saved,
-        most=saved,
-        method="counted",
+        method="possible",
+        confidence="low",
         how="jax.jit(f, out_shardings=...)  # a sharding, without a Layout",
     )
 
@@ -118,6 +115,7 @@ def _advice(title: str, argument: str, option: str, shape: Shape) -> Advice:
         title=title,
         argument=argument,
         method="re-planned",
+        confidence="medium",
         cost="other users of the array must use that layout as well, or copy it",
         how=f"from jax.experimental.layout import Format, Layout\njax.jit(f, {option}={code})",
         link=LINK,

@@ -1,14 +1,15 @@
-"""`narrow`: compute in a narrower type with unchanged parameters (mixed precision).
+"""`narrow`: compute in bf16 with parameters in f32 (mixed precision); a possibility.
 
-CPUs convert back and may need more. At most: more values stay in fast memory.
+Applies to a training step most of whose forward pass is f32, with matrix products, on machines that
+compute in bf16.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hlomem.advice.trial import shrunk
 from hlomem.report.data.advice import Advice
+from hlomem.report.data.phases import is_backward, is_forward
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,34 +17,35 @@ if TYPE_CHECKING:
     from hlomem.advice.case import Case
 
 LINK = "https://docs.jax.dev/en/latest/jax.numpy.html"
-_NARROWER = {"f64": ("f32", "float32"), "f32": ("bf16", "bfloat16")}
-_MIN_SHARE, _MAX_SHARE = 0.6, 1.8
-"""Bounds of what XLA saved in compiled programs, relative to the counted bytes."""
+_MOST = 0.5
+_PRODUCTS = ("/dot_general", "/conv_general_dilated")
+_HOW = """import jax
+import jax.numpy as jnp
+
+def narrowed(params):  # what the loss computes with; the optimizer keeps f32
+    return jax.tree.map(lambda w: w.astype(jnp.bfloat16), params)"""
 
 
 def advise_narrow(subject: Case) -> Iterator[Advice]:
-    computed = [buffer for buffer in subject.replay.buffers if "jvp(" in (buffer.op_name or "")]
-    sizes = {
-        old: sum(one.size for one in computed if one.shape.startswith(f"{old}["))
-        for old in _NARROWER
-    }
-    old = next((old for old, size in sizes.items() if size), "")
-    if not old or (subject.machine.is_host and old == "f32"):
+    """One advice."""
+    forward = [buffer for buffer in subject.memory.buffers if is_forward(buffer.op_name)]
+    wide = [buffer for buffer in forward if buffer.shape.startswith("f32[")]
+    size = sum(buffer.size for buffer in forward)
+    if (
+        subject.machine.is_host
+        or not size
+        or sum(buffer.size for buffer in wide) < _MOST * size
+        or not any((buffer.op_name or "").endswith(_PRODUCTS) for buffer in wide)
+        or not any(is_backward(buffer.op_name) for buffer in subject.memory.buffers)
+    ):
         return
-    new, numpy = _NARROWER[old]
-    wide = [buffer for buffer in computed if buffer.shape.startswith(f"{old}[")]
-    saved = subject.replay.saved(
-        {buffer.id: (shrunk(buffer, buffer.size // 2),) for buffer in wide}
-    )
     yield Advice(
         rule="narrow",
-        title=f"compute in {new} instead of {old}, with parameters in {old}",
-        argument=new,
-        least=round(saved * _MIN_SHARE),
-        most=round(saved * _MAX_SHARE),
+        title="compute in bf16 instead of f32, with parameters in f32",
+        argument="bf16",
+        method="possible",
         confidence="low",
-        cost="precision; sums and the loss should stay in the wider type",
-        how=f"weights = jax.tree.map(lambda w: w.astype(jnp.{numpy}), params)\n"
-        f"Block(dtype=jnp.{numpy})  # flax",
+        cost="precision; sums and the loss should stay in f32",
+        how=_HOW,
         link=LINK,
     )

@@ -1,40 +1,66 @@
-"""`order`: let hlomem's pass reorder the program; XLA's other scheduler often needs more."""
+"""`order`: let hlomem's pass improve the program, if it finds a better one.
+
+The search of the pass is run: another order, and values recomputed for next to nothing. Of a large
+program only orders found with little effort are looked at: it saves that at least, and at most what
+the lower bound allows. No XLA flag is advised: its other scheduler often needs more.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hlomem.opt.goal import Rules
-from hlomem.opt.orders.search import improve
+from hlomem.opt.candidate import Program
+from hlomem.opt.constants import RECOMPUTE
+from hlomem.opt.goal import Rules, Share
+from hlomem.opt.search import find_accepted, find_order
 from hlomem.report.data.advice import Advice
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hlomem.advice.case import Case
+    from hlomem.opt.candidate import Candidate
 
 LINK = "https://docs.jax.dev/en/latest/jax.extend.html"
-_HOW = """import hlomem.jax
+HOW = """import hlomem.jax
 hlomem.jax.optimize()  # before it is compiled; jax 0.10.2 or later"""
+TITLE = "let hlomem's pass run the instructions in another order"
+COST = "compiling takes about twice as long; results are equal to the bit"
+_LARGE = 5_000
+"""Instructions from which on the pass is not run in full."""
 
 
 def advise_order(subject: Case) -> Iterator[Advice]:
     """One advice, unless fast memory was already assigned for the given order."""
     if subject.machine.preset_color is not None or subject.space.color:
         return
-    stages = subject.stages
-    found = improve(stages, Rules("low"))
-    if not found.orders:
+    is_large = sum(1 for _ in subject.module.iter_outer_instructions()) > _LARGE
+    rules = Rules("low" if is_large else "default", recompute=RECOMPUTE)
+    ordered = find_order(Program(subject.stages, rules, is_rebuilt=subject.is_rebuilt))
+    again = None if is_large else _recomputed(subject, ordered)
+    order = ordered.order
+    assert order is not None
+    saved = order.before - (again or ordered).temporaries
+    if saved <= 0:
         return
-    saved = found.before - found.after
+    bound = order.before - order.bound if order.bound is not None and again is None else saved
+    title = f"{TITLE}, and recompute what is almost free" if again else TITLE
     yield Advice(
         rule="order",
-        title="run the same instructions in another order",
+        title=title,
         least=saved,
-        most=saved if found.bound is None else found.before - found.bound,
+        most=max(saved, bound) if is_large else saved,
         method="re-planned",
         confidence="high" if subject.is_xlas and not subject.is_rebuilt else "medium",
-        cost="compiling takes about twice as long; results are equal to the bit",
-        how=_HOW,
+        cost=COST,
+        how=HOW,
         link=LINK,
     )
+
+
+def _recomputed(subject: Case, ordered: Candidate) -> Candidate | None:
+    """The program with values recomputed for next to nothing, if that needs less."""
+    if subject.is_rebuilt or not subject.module.is_scheduled:
+        return None
+    found, _ = find_accepted(ordered, Share(RECOMPUTE))
+    return found if found is not None and found.temporaries < ordered.temporaries else None

@@ -13,6 +13,8 @@ import signal
 import sys
 import threading
 import traceback
+from contextlib import nullcontext
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -20,6 +22,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from hlomem.base.errors import CommandError
+from hlomem.jax.compile.call_counts import counted_calls
+from hlomem.jax.compile.changed_sources import install
 from hlomem.jax.compile.factories import find_factory, make_program
 from hlomem.jax.compile.messages import DUMP, FACTS, OUTCOME, Errand, Facts, Outcome, write_message
 from hlomem.jax.compile.programs import module_name, result_names, write_dump
@@ -78,9 +82,12 @@ def _lower(job: Job) -> tuple[FactoryProgram, Facts]:
     target = parse_target(job.target)
     devices = target.devices  # what is missing is said before anything is imported
     assert devices
+    install(job.texts)
     for name in job.imports:
         import_module(name)
-    program = make_program(find_factory(job.factory), job.settings, target)
+    calls: dict[str, int] = {}
+    tracing = partial(counted_calls, calls) if job.has_calls else nullcontext
+    program = make_program(find_factory(job.factory), job.settings, target, job.jit, tracing)
     flops = None if program.jaxpr is None else count_flops(program.jaxpr)
     versions = {name: found for name in _PACKAGES if (found := version_of(name))}
     facts = Facts(
@@ -89,6 +96,7 @@ def _lower(job: Job) -> tuple[FactoryProgram, Facts]:
         flops=flops.total if flops else None,
         has_while=flops.has_while if flops else False,
         fingerprint=_fingerprint(program.lowered, job, versions) if job.has_fingerprint else "",
+        calls=calls,
         versions=versions,
     )
     return program, facts
@@ -96,8 +104,9 @@ def _lower(job: Job) -> tuple[FactoryProgram, Facts]:
 
 def _fingerprint(lowered: Any, job: Job, versions: dict[str, str]) -> str:
     """A hash of all that decides what the compiler plans."""
-    rest = [job.target, job.imports, sorted(versions.items()), os.environ.get("XLA_FLAGS", "")]
-    rest.append(os.environ.get("LIBTPU_INIT_ARGS", ""))
+    ours = version_of("hlomem") if job.imports else ""  # the pass may be among them
+    rest = [job.target, job.imports, ours, sorted(versions.items())]
+    rest += [os.environ.get("XLA_FLAGS", ""), os.environ.get("LIBTPU_INIT_ARGS", "")]
     digest = hashlib.sha256(msgspec.json.encode(rest))
     digest.update(lowered.as_text().encode())
     return digest.hexdigest()

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -82,9 +83,17 @@ def _import_module(name: str) -> Any:
 
 
 def make_program(
-    factory: Callable[..., Any], settings: Mapping[str, Any], target: Target
+    factory: Callable[..., Any],
+    settings: Mapping[str, Any],
+    target: Target,
+    jit: Mapping[str, Any] | None = None,
+    tracing: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> FactoryProgram:
-    """The program a factory makes with these settings, for a target."""
+    """The program a factory makes with these settings, for a target.
+
+    `jit` has options of jax.jit for a function that the factory did not jit. `tracing` is entered
+    while the function is traced, by the factory where that lowers it.
+    """
     made = factory(**_arguments_of(factory, settings, target))
     stages = import_module("jax").stages
     made = getattr(made, "lowered", made)
@@ -100,12 +109,17 @@ def make_program(
         kinds = f"a `{type(arguments).__name__}` and a `{type(keywords).__name__}`"
         problem = "the factory's arguments are to be a tuple, its keywords a dictionary"
         raise CommandError(f"{problem}: they are {kinds}")
-    return _lower(function, tuple(arguments), keywords, target)
+    with tracing():
+        return _lower(function, tuple(arguments), keywords, target, jit or {})
 
 
-def _lower(function: Any, arguments: Any, keywords: Any, target: Target) -> FactoryProgram:
+def _lower(
+    function: Any, arguments: Any, keywords: Any, target: Target, jit: Mapping[str, Any]
+) -> FactoryProgram:
     placed, named, options = place_for(arguments, keywords, target)
-    jitted = jitted_with(function, options)
+    if jit and hasattr(function, "lower"):
+        raise CommandError(f"the factory's function is jitted already, without {', '.join(jit)}")
+    jitted = jitted_with(function, {**options, **jit})
     if not hasattr(jitted, "trace"):  # another library's jit
         lowered = jitted.lower(*placed, **named)
         return FactoryProgram(getattr(lowered, "lowered", lowered), None)

@@ -29,10 +29,16 @@ class Job(Struct, frozen=True, kw_only=True):
     settings: dict[str, Any] = field(default_factory=dict)
     imports: tuple[str, ...] = ()
     """Modules to import first: `hlomem.jax.auto` plans with the pass on."""
+    texts: dict[str, str] = field(default_factory=dict)
+    """Files to import with other texts than they have."""
+    jit: dict[str, Any] = field(default_factory=dict)
+    """Options of jax.jit for a function that the factory did not jit."""
     has_fingerprint: bool = False
     """Whether facts are to have the program's fingerprint."""
     is_from_here: bool = True
     """Whether its modules may lie in the current folder; no code of that is imported else."""
+    has_calls: bool = False
+    """Whether facts are to have how often functions were called."""
 
 
 class Errand(Struct, frozen=True, kw_only=True):
@@ -57,6 +63,8 @@ class Facts(Struct, frozen=True, kw_only=True):
     """Whether a loop of unknown length is in it, which `flops` counts once."""
     fingerprint: str = ""
     """Of the lowered program and of what compiles it."""
+    calls: dict[str, int] = field(default_factory=dict)
+    """How often functions of the user were called while it was traced, by `file::name`."""
     versions: dict[str, str] = field(default_factory=dict)
 
 

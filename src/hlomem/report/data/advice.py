@@ -1,4 +1,4 @@
-"""Advice as data: possible savings, with confidence and cost; made by `hlomem.advice`."""
+"""Advice as data: possible savings, with their cost; made by `hlomem.advice` and `hlomem.jax`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 from hlomem.base.sizes import format_bytes
 from hlomem.dump.records import Record
 
-Method: TypeAlias = Literal["re-planned", "counted"]
+Method: TypeAlias = Literal["compiled", "re-planned", "possible"]
 Confidence: TypeAlias = Literal["high", "medium", "low"]
 
 
@@ -19,22 +19,45 @@ class Advice(Record, frozen=True, kw_only=True):
     title: str
     argument: str = ""
     """The part of the program it is about (arguments, a policy), unless the rule says it."""
-    least: int = 0
-    """A lower bound of the bytes saved."""
-    most: int = 0
-    """An upper bound of the bytes saved."""
-    method: Method = "counted"
-    """`re-planned`: the difference of two plans. `counted`: live bytes replayed without them."""
-    confidence: Confidence = "medium"
+    least: int | None = None
+    """A lower bound of the bytes promised; None if the change was not planned."""
+    most: int | None = None
+    """An upper bound of the bytes promised."""
+    got: int | None = None
+    """Bytes saved by the change as XLA compiled it; None if it was not compiled."""
+    method: Method
+    """`compiled`: the changed source, compiled by XLA. `re-planned`: the difference of two plans of
+    hlomem. `possible`: not tried, so no bytes are promised."""
+    confidence: Confidence
     cost: str
     """Its cost, and what it can break."""
     how: str
-    """Code to write or a command to run, possibly several lines."""
+    """Code to write, a command to run, or a diff of the source."""
     link: str
 
     @property
-    def middle(self) -> int:
-        return (self.least + self.most) // 2
+    def saves(self) -> int:
+        """Bytes saved, got or else the middle of the promise; 0 for a possibility."""
+        if self.got is not None:
+            return self.got
+        return ((self.least or 0) + (self.most or 0)) // 2
+
+
+class FittingSet(Record, frozen=True, kw_only=True):
+    """Changes taken together, so that a program fits, or as near to that as was reached."""
+
+    limit: int | None
+    limit_name: str
+    titles: tuple[str, ...]
+    """The changes; empty if the program fits as it is."""
+    size: int
+    """Bytes of the changed program, as XLA compiled it."""
+    fits: bool
+    cost: str
+    how: str
+    """One diff of the source."""
+    tried: int
+    """Combinations that were compiled."""
 
 
 class AdviceReport(Record, frozen=True, kw_only=True):
@@ -45,7 +68,11 @@ class AdviceReport(Record, frozen=True, kw_only=True):
     size: int
     """Bytes reserved by the program's plan."""
     advice: tuple[Advice, ...]
-    """Sorted by bytes saved, weighted by confidence."""
+    """Sorted by bytes saved; what was not tried comes last."""
+    target: str = ""
+    """The machine that changes were compiled for; empty if none was."""
+    together: FittingSet | None = None
+    """The set of changes that fits, or all that go together; None if none was compiled."""
     notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:

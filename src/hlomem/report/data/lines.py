@@ -24,6 +24,11 @@ _FRAMEWORK = lazy_pattern(
 """`<string>` is a launcher, as in `python -c`."""
 
 
+def is_installed(file: str) -> bool:
+    """Whether a file is of Python or an installed library."""
+    return _INSTALLED.search(file) is not None
+
+
 class Frame(NamedTuple):
     file: str
     line: int
@@ -100,6 +105,6 @@ def users_frame(frames: tuple[Frame, ...]) -> Frame | None:
     own = [frame for frame in frames if not _FRAMEWORK.search(frame.file)]
     for candidates in (own, frames):
         for frame in candidates:
-            if not _INSTALLED.search(frame.file):
+            if not is_installed(frame.file):
                 return frame
     return (*own, *frames, None)[0]

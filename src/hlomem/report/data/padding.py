@@ -125,7 +125,10 @@ def _row(members: list[Buffer], at_peak: set[ValueId]) -> PaddedShape:
 
 
 def find_fix(shape_text: str, operation: str | None = None) -> str:
-    """A change, best a folding, that makes the minor dimension fill the lanes of a tile; or ""."""
+    """The elements that the padding of a dimension has room for, and how to fill it; "" if unknown.
+
+    Folding it with the next dimension keeps the elements; a larger one takes the same memory.
+    """
     shape = parse_shape_or_none(shape_text)
     if shape is None or not shape.is_array or shape.layout is None or not shape.dimensions:
         return ""
@@ -141,29 +144,33 @@ def find_fix(shape_text: str, operation: str | None = None) -> str:
     if worst is None or worst.dimension is None:
         return ""
     if worst.dimension != minor or len(shape.dimensions) < _FOLDABLE:
-        return f"dimension {worst.dimension}: {worst.padded_size} instead of {worst.size}"
+        return _free(worst.dimension, worst.size, worst.padded_size)
     lanes = worst.padded_size
     if "conv" in (operation or "") and len(shape.dimensions) == _IMAGES and lanes % worst.size == 0:
-        return _fold_pixels(worst.size, lanes)
+        return _fold_pixels(minor, worst.size, lanes)
     return _fold_minor(shape.dimensions, minor, lanes)
 
 
-def _fold_pixels(channels: int, lanes: int) -> str:
+def _free(dimension: int, size: int, padded: int) -> str:
+    return f"up to {padded} instead of {size} in dimension {dimension} are free"
+
+
+def _fold_pixels(minor: int, channels: int, lanes: int) -> str:
     side = max(2, round((lanes / channels) ** 0.5))
     blocks = f"b, h // {side}, {side}, w // {side}, {side}, c"
     folded = f"b, h // {side}, w // {side}, {side * side} * c"
     return (
-        f"{lanes} channels instead of {channels}, or blocks of {side} × {side} pixels as channels:"
-        f" x.reshape({blocks}).swapaxes(2, 3).reshape({folded})"
+        f"blocks of {side} × {side} pixels as channels:"
+        f" x.reshape({blocks}).swapaxes(2, 3).reshape({folded}); {_free(minor, channels, lanes)}"
     )
 
 
 def _fold_minor(dimensions: Sequence[int], minor: int, lanes: int) -> str:
-    """Fold the minor dimension with the one before it, or change its size."""
+    """Fold the minor dimension with the one before it, if that fills the lanes."""
     size = dimensions[minor]
-    other = f"{lanes} instead of {size} in dimension {minor}"
+    other = _free(minor, size, lanes)
     if minor == 0 or dimensions[minor - 1] * size % lanes:
         return other
     folded = [*dimensions[: minor - 1], dimensions[minor - 1] * size, *dimensions[minor + 1 :]]
     text = ", ".join(map(str, folded))
-    return f"fold dimensions {minor - 1} and {minor}: x.reshape({text}); or {other}"
+    return f"fold dimensions {minor - 1} and {minor}: x.reshape({text}); {other}"

@@ -1,5 +1,5 @@
 // @ts-check
-// What would save memory: changes that were tried, with the code to type; else what is known of it.
+// What would save memory: changes that were planned, and possible ones, with the code to type.
 
 import { $, copyText, element } from "./dom.js";
 import { formatBytes, percent, spaceLabel } from "./formats.js";
@@ -23,12 +23,20 @@ export function drawAdvice() {
 function summary({ advice: rows, notes, space: name }) {
   if (!rows.length) return [NOTHING, ...notes].join(" ");
   const [first] = rows;
-  const saved = `${first.title}: ${range(first)} of ${spaceLabel(name)}.`;
+  const of = tried(first) ? ` of ${spaceLabel(name)}` : "";
+  const saved = `${first.title}: ${range(first)}${of}.`;
   return [saved, ...notes.map((note) => `Note: ${note}.`)].join(" ");
 }
 
 /** @param {Advice} advice */
-function range({ least, most }) {
+function tried({ least, got }) {
+  return least !== null || got !== null;
+}
+
+/** @param {Advice} advice */
+function range({ least, most, got }) {
+  if (got !== null) return `got ${formatBytes(got)}`;
+  if (least === null || most === null) return "possible, not tried";
   const all = formatBytes(most);
   return least === most ? `saves ${all}` : `saves ${formatBytes(least)} to ${all}`;
 }
@@ -39,14 +47,15 @@ function range({ least, most }) {
  */
 function drawCard(advice, whole) {
   const card = element("article", null, { class: "card" });
-  const middle = (advice.least + advice.most) / 2;
+  const middle = advice.got ?? ((advice.least ?? 0) + (advice.most ?? 0)) / 2;
   const bar = element("div", null, { class: "saving", role: "img", "aria-label": range(advice) });
   bar.append(element("i", null, { style: `width:${percent(middle, whole).replace(" ", "")}` }));
-  const method = advice.method === "re-planned" ? "two plans compared" : "counted, not planned";
+  const planned = advice.method === "re-planned";
+  const method = planned ? `; two plans compared, ${advice.confidence} confidence` : "";
   card.append(
     element("h3", advice.title),
-    bar,
-    element("p", `${range(advice)}; ${method}, ${advice.confidence} confidence`),
+    ...(tried(advice) ? [bar] : []),
+    element("p", `${range(advice)}${method}`),
     element("p", `costs: ${advice.cost}`, { class: "hint" }),
     drawCode(advice.how),
   );

@@ -14,9 +14,10 @@ export interface Advice {
   rule: string;
   title: string;
   argument: string;
-  least: number;
-  most: number;
-  method: "counted" | "re-planned";
+  least: number | null;
+  most: number | null;
+  got: number | null;
+  method: "compiled" | "possible" | "re-planned";
   confidence: "high" | "low" | "medium";
   cost: string;
   how: string;
@@ -29,6 +30,8 @@ export interface AdviceReport {
   space: string;
   size: number;
   advice: Advice[];
+  target: string;
+  together: FittingSet | null;
   notes: string[];
 }
 
@@ -111,6 +114,18 @@ export interface Finding {
   values: ValueEvidence[];
   allocations: number[];
   evidence: string[];
+}
+
+/** Changes taken together, so that a program fits, or as near to that as was reached. */
+export interface FittingSet {
+  limit: number | null;
+  limit_name: string;
+  titles: string[];
+  size: number;
+  fits: boolean;
+  cost: string;
+  how: string;
+  tried: number;
 }
 
 export interface FleetError {

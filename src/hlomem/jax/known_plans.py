@@ -1,0 +1,96 @@
+"""Plans of a compiler that are kept: a program that was planned before is not compiled again.
+
+In: a `Job`. Out: the bytes of its plan, and what is known of the program. A plan is found by a hash
+of the lowered program and of all that decides how it is compiled.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from hlomem.assign.footprint import footprint
+from hlomem.base.atomic_files import write_files
+from hlomem.jax.compile.messages import Facts, Job
+from hlomem.jax.compile.parent import PlannedProgram, plan_unless_known
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class KnownPlan(Struct, frozen=True, kw_only=True):
+    """The part of a plan that is kept."""
+
+    size: int
+    is_refused: bool
+    host: int = 0
+    """Bytes in the host's memory."""
+
+
+class FoundPlan(NamedTuple):
+    """A plan, made now or known from before."""
+
+    plan: KnownPlan
+    facts: Facts
+    program: PlannedProgram | None
+    """The whole plan, where it was made now."""
+
+    @property
+    def cpu_seconds(self) -> float:
+        """Of the compiler, now."""
+        return 0.0 if self.program is None else self.program.cpu_seconds
+
+
+def default_cache() -> Path:
+    """The folder of the user's cache that plans are kept in."""
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "hlomem" / "plans"
+
+
+class KnownPlans:
+    """The plans in a folder."""
+
+    def __init__(self, cache: Path) -> None:
+        self._cache = cache
+
+    def plan(self, job: Job, timeout: float | None, on_progress: Callable[[], None]) -> FoundPlan:
+        """The plan of a job's program."""
+        done = plan_unless_known(
+            replace(job, has_fingerprint=True),
+            lambda facts: self._find(facts) is not None,
+            timeout=timeout,
+            on_progress=lambda _: on_progress(),
+        )
+        if isinstance(done, Facts):
+            known = self._find(done)
+            assert known is not None
+            return FoundPlan(known, done, None)
+        return self.keep(done)
+
+    def keep(self, done: PlannedProgram) -> FoundPlan:
+        """Note a plan that was made."""
+        memory = done.memory
+        color = done.target.machine.host_color
+        assignment = done.dump.assignment
+        host = (
+            0 if color is None or assignment is None else footprint(assignment.allocations, color)
+        )
+        known = KnownPlan(size=memory.space.size, is_refused=bool(done.refusal), host=host)
+        file = self._file(done.facts)
+        write_files(file.parent, {file.name: [msgspec.json.encode(known)]}, force=True)
+        return FoundPlan(known, done.facts, done)
+
+    def _file(self, facts: Facts) -> Path:
+        return self._cache / f"{facts.fingerprint}.json"
+
+    def _find(self, facts: Facts) -> KnownPlan | None:
+        """A plan made before; one that cannot be read is made again."""
+        try:
+            return msgspec.json.decode(self._file(facts).read_bytes(), type=KnownPlan)
+        except (OSError, msgspec.MsgspecError):
+            return None

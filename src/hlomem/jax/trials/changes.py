@@ -1,0 +1,310 @@
+"""Changes of a user's source that may save memory, proposed from the plan of the program.
+
+In: the memory of a program as XLA planned it, advice on it, and the files of its source. Out:
+`Change`s: edits, options of jax.jit, modules to import. Nothing is promised: each is compiled by
+`hlomem.jax.trials.trying`.
+"""
+
+from __future__ import annotations
+
+import ast
+from importlib.util import find_spec
+from os.path import realpath
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from hlomem.advice.code import (
+    DOTS,
+    NOTHING,
+    OFFLOADED,
+    OFFLOADED_IMPORT,
+    SCAN_IN_CHUNKS,
+    WRAPPERS,
+)
+from hlomem.advice.functions import find_layers, find_loops, is_checkpointed
+from hlomem.advice.rules import checkpoint, chunks, offload, order
+from hlomem.base.errors import CommandError
+from hlomem.jax.compile.call_counts import SEPARATOR
+from hlomem.jax.trials.source_edits import Edit, SourceFile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from hlomem.advice.functions import LayerFunction, Loop
+    from hlomem.jax.target_kinds import Target
+    from hlomem.report.data.advice import Advice, AdviceReport
+    from hlomem.report.data.memory import MemoryView
+
+_MAX_LEVELS = 3
+"""Levels of nested functions that are tried."""
+_OPTIMIZING = "hlomem.jax.auto"
+_LAYERS = "layers"
+_CHECKPOINTS = ("checkpoint", "remat", "filter_checkpoint")
+
+
+class Change(NamedTuple):
+    """A change that can be compiled."""
+
+    rule: str
+    title: str
+    cost: str
+    link: str
+    edits: tuple[Edit, ...] = ()
+    jit: tuple[tuple[str, Any], ...] = ()
+    """Options of jax.jit for a function that no line of the source jits."""
+    imports: tuple[str, ...] = ()
+    code: str = ""
+    """Code to write, where there is no edit."""
+    argument: str = ""
+    sites: frozenset[str] = frozenset()
+    """Parts of the program; changes of the same sites exclude one another."""
+    effort: float = 0.0
+    """The share of the program's time it may add, as a guess for sorting."""
+    promise: Advice | None = None
+    """The advice with planned bytes, if there is one."""
+    instead: tuple[Edit, ...] = ()
+    """Other edits, if the program cannot be traced with these."""
+
+
+def propose(
+    memory: MemoryView,
+    report: AdviceReport,
+    target: Target,
+    factory: str,
+    calls: Mapping[str, int],
+) -> Iterator[Change]:
+    """The changes of a factory's program, whose functions were called so often."""
+    proposer = _Proposer(memory, target, factory, calls)
+    promised = {piece.rule: piece for piece in report.advice if piece.least is not None}
+    if piece := promised.get("donate"):
+        yield from proposer.donate(piece)
+    if target.family == "cpu":
+        yield Change(
+            "order",
+            order.TITLE,
+            order.COST,
+            order.LINK,
+            imports=(_OPTIMIZING,),
+            code=order.HOW,
+            sites=frozenset({"order"}),
+            promise=promised.get("order"),
+        )
+    yield from proposer.recompute()
+    yield from proposer.loops(report.size)
+
+
+class _Proposer:
+    def __init__(
+        self, memory: MemoryView, target: Target, factory: str, calls: Mapping[str, int]
+    ) -> None:
+        self._memory = memory
+        self._calls = calls
+        self._levels = find_layers(memory, calls)
+        self._target = target
+        self._files: dict[str, SourceFile | None] = {}
+        self._factory = _file_of(factory)
+
+    def _file(self, name: str) -> SourceFile | None:
+        if name not in self._files:
+            try:
+                self._files[name] = SourceFile(name)
+            except CommandError:
+                self._files[name] = None
+        return self._files[name]
+
+    def _own_files(self) -> list[SourceFile]:
+        """The factory's file, and those whose functions compute."""
+        names = [self._factory] if self._factory else []
+        for level in self._levels:
+            names += [layer.file for layer in level]
+        found = [self._file(name) for name in dict.fromkeys(names)]
+        return [file for file in found if file is not None]
+
+    # Donation.
+
+    def donate(self, piece: Advice) -> Iterator[Change]:
+        names = piece.argument.split(", ")
+        if not all(name.isidentifier() for name in names):
+            return
+        edits = [
+            file.donate(name, names)
+            for file in self._own_files()
+            for name in self._jitted_names(file.file)
+        ]
+        edit = next((edit for edit in edits if edit is not None), None)
+        yield Change(
+            "donate",
+            piece.title,
+            piece.cost,
+            piece.link,
+            edits=() if edit is None else (edit,),
+            jit=() if edit is not None else (("donate_argnames", tuple(names)),),
+            code=piece.how,
+            argument=piece.argument,
+            sites=frozenset({"donate"}),
+            promise=piece,
+        )
+
+    def _jitted_names(self, file: str) -> list[str]:
+        """The qualified names in a file of functions that are called like the program."""
+        module = self._memory.module
+        last = "" if module is None else module.name.removeprefix("jit_")
+        names = [key.partition(SEPARATOR) for key in self._calls]
+        return [
+            name
+            for place, _, name in names
+            if realpath(place) == realpath(file) and name.rpartition(".")[2] == last
+        ]
+
+    # Recomputation.
+
+    def recompute(self) -> Iterator[Change]:
+        if is_checkpointed(self._memory):
+            changed = list(self._other_policies())
+            yield from changed
+            if changed:
+                return
+        for number, layers in enumerate(self._levels[:_MAX_LEVELS]):
+            for policy in ("", DOTS) if not number else ("",):
+                if (change := self._wrapped(layers, policy)) is not None:
+                    yield change
+
+    def _wrapped(self, layers: Sequence[LayerFunction], policy: str) -> Change | None:
+        edits: list[Edit] = []
+        instead: list[Edit] = []
+        found = []
+        for layer in layers:
+            file = self._file(layer.file)
+            node = None if file is None else file.function(layer.name, layer.line)
+            if file is None or node is None:
+                continue
+            found.append(layer)
+            edits += _decorated(file, node, layer, policy)
+            static = file.static_positions(node)
+            instead += _decorated(file, node, layer, policy, static) if static else []
+        if not found:
+            return None
+        return Change(
+            "checkpoint",
+            checkpoint.describe_layers(found, policy),
+            "time: at most one more forward pass of them",
+            checkpoint.LINK,
+            edits=tuple(edits),
+            argument=policy,
+            sites=frozenset({_LAYERS}),
+            effort=0.15 if policy else 0.33,
+            instead=tuple(instead),
+        )
+
+    def _other_policies(self) -> Iterator[Change]:
+        """Nothing kept where a policy keeps something."""
+        for file in self._own_files():
+            for call in file.calls(_CHECKPOINTS):
+                policies = [keyword for keyword in call.keywords if keyword.arg == "policy"]
+                if not policies or file.source_of(policies[0].value).endswith(NOTHING):
+                    continue
+                jax, imports = file.name_of("jax")
+                edit = file.set_keyword(call, "policy", f"{jax}.checkpoint_policies.{NOTHING}")
+                name = ast.unparse(call.func)
+                yield Change(
+                    "checkpoint",
+                    f"recompute everything in {name} at {Path(file.file).name}:{call.lineno}:"
+                    f" the policy {NOTHING}",
+                    "time: what the policy kept is recomputed",
+                    checkpoint.LINK,
+                    edits=(edit, *imports),
+                    argument=NOTHING,
+                    sites=frozenset({f"{file.file}:{call.lineno}"}),
+                    effort=0.2,
+                )
+
+    # Loops.
+
+    def loops(self, size: int) -> Iterator[Change]:
+        loops = find_loops(self._memory)
+        for loop in chunks.long_loops(loops, size)[:1]:
+            yield from self._in_chunks(loop)
+        if not self._target.machine.is_host:
+            for loop in loops[:1]:
+                yield from self._offloaded(loop)
+
+    def _in_chunks(self, loop: Loop) -> Iterator[Change]:
+        file = self._file(loop.file)
+        for call in file.scans_at(loop.function, loop.line) if file else ():
+            assert file is not None
+            yield Change(
+                "chunks",
+                chunks.describe_loop(loop),
+                "time: one more forward pass of the loop",
+                chunks.LINK,
+                edits=(
+                    *_needs_jax(file),
+                    file.insert_after_imports(f"\n{SCAN_IN_CHUNKS}"),
+                    file.call_another(call, "scan_in_chunks"),
+                ),
+                sites=frozenset({f"{file.file}:{loop.line}"}),
+                effort=0.34,
+            )
+
+    def _offloaded(self, loop: Loop) -> Iterator[Change]:
+        file = self._file(loop.file)
+        for call in file.scans_at(loop.function, loop.line) if file else ():
+            assert file is not None
+            edit = file.wrap_argument(call, "offloaded")
+            if edit is None:
+                continue
+            helper = file.insert_after_imports(f"{OFFLOADED_IMPORT}\n{OFFLOADED}")
+            yield Change(
+                "offload",
+                offload.describe_offload(loop),
+                "time, if transfers to the host and back are slower than the layers",
+                offload.LINK,
+                edits=(*_needs_jax(file), helper, edit),
+                sites=frozenset({_LAYERS, f"{file.file}:{loop.line}"}),
+                effort=0.5,
+            )
+
+
+def _needs_jax(file: SourceFile) -> list[Edit]:
+    """The import that code of ours needs, if the file has none of that name."""
+    name, edits = file.name_of("jax")
+    return edits if name == "jax" else [file.insert_after_imports("import jax\n")]
+
+
+def _decorated(
+    file: SourceFile,
+    node: Any,
+    layer: LayerFunction,
+    policy: str,
+    static: Sequence[int] = (),
+) -> list[Edit]:
+    """The edits that have a function recomputed."""
+    framework = file.framework(layer.name, layer.line)
+    module, function = WRAPPERS[framework]
+    name, edits = file.name_of(module)
+    wrapper, options = f"{name}.{function}", []
+    if policy:
+        jax, more = file.name_of("jax")
+        edits += more
+        options.append(f"policy={jax}.checkpoint_policies.{policy}")
+    if framework == "linen":
+        static = [number - 1 for number in static if number]
+    if static and framework != "equinox":
+        options.append(f"static_argnums=({', '.join(map(str, static))},)")
+    if options:
+        partial, more = file.name_of("functools.partial")
+        edits += more
+        wrapper = f"{partial}({wrapper}, {', '.join(options)})"
+    return [*edits, file.decorate(node, wrapper)]
+
+
+def _file_of(factory: str) -> str:
+    """The file a factory is in; empty if it is not known."""
+    place = factory.rpartition(":")[0]
+    if place.endswith(".py"):
+        return str(Path(place).resolve())
+    try:
+        spec = find_spec(place)
+    except (ImportError, ValueError):
+        return ""
+    return spec.origin or "" if spec is not None else ""

@@ -1,0 +1,313 @@
+"""Edits of Python source: a decorator, a keyword of a call, another function called.
+
+In: the text of a file, and a function or a call in it, as a stack frame names them. Out: `Edit`s,
+ranges of the text with what replaces them; several are applied together, and drawn as one diff.
+Nothing is executed here.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+
+from hlomem.base.errors import CommandError
+from hlomem.base.source import visible
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+Framework: TypeAlias = Literal["linen", "nnx", "equinox", "jax"]
+Callable_: TypeAlias = "ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda"
+
+_MODULES: Mapping[Framework, str] = {
+    "linen": "flax.linen",
+    "nnx": "flax.nnx",
+    "equinox": "equinox",
+    "jax": "jax",
+}
+
+
+class Edit(NamedTuple):
+    """A range of a file's text, and what replaces it."""
+
+    file: str
+    start: int
+    end: int
+    text: str
+
+
+class SourceFile:
+    """The text of a file with its syntax tree."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        try:
+            self.text = Path(file).read_text()
+            self._tree = ast.parse(self.text)
+        except (OSError, SyntaxError, ValueError, RecursionError) as error:
+            raise CommandError(f"{visible(file)} cannot be read as Python: {error}") from error
+
+    @cached_property
+    def _line_starts(self) -> list[int]:
+        starts = [0]
+        for line in self.text.splitlines(keepends=True):
+            starts.append(starts[-1] + len(line))
+        return starts
+
+    def _offset(self, line: int, column: int) -> int:
+        """The position of a line and a column in UTF-8, as syntax trees have them."""
+        start = self._line_starts[line - 1]
+        text = self.text[start : self._line_starts[line]]
+        return start + len(text.encode()[:column].decode())
+
+    def _range(self, node: ast.expr) -> tuple[int, int]:
+        assert node.end_lineno is not None
+        assert node.end_col_offset is not None
+        end = self._offset(node.end_lineno, node.end_col_offset)
+        return self._offset(node.lineno, node.col_offset), end
+
+    def source_of(self, node: ast.expr) -> str:
+        start, end = self._range(node)
+        return self.text[start:end]
+
+    @cached_property
+    def _functions(self) -> dict[str, list[tuple[Callable_, ast.ClassDef | None]]]:
+        """Functions by their qualified names, with the class a method is of."""
+        found: dict[str, list[tuple[Callable_, ast.ClassDef | None]]] = {}
+        pending: list[tuple[ast.AST, str, ast.ClassDef | None]] = [(self._tree, "", None)]
+        while pending:
+            node, prefix, owner = pending.pop()
+            for child in ast.iter_child_nodes(node):
+                if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+                    own = "<lambda>" if isinstance(child, ast.Lambda) else child.name
+                    found.setdefault(f"{prefix}{own}", []).append((child, owner))
+                    pending.append((child, f"{prefix}{own}.<locals>.", None))
+                elif isinstance(child, ast.ClassDef):
+                    pending.append((child, f"{prefix}{child.name}.", child))
+                else:
+                    pending.append((child, prefix, owner))
+        return found
+
+    def function(self, name: str, line: int) -> Callable_ | None:
+        """The function of a qualified name whose code has a line."""
+        return next((node for node, _ in self._functions.get(name, ()) if _has(node, line)), None)
+
+    def framework(self, name: str, line: int) -> Framework:
+        """The framework whose module has a method; `jax` for other functions."""
+        owner = next(
+            (owner for node, owner in self._functions.get(name, ()) if _has(node, line)), None
+        )
+        classes = {
+            node.name: node for node in ast.walk(self._tree) if isinstance(node, ast.ClassDef)
+        }
+        seen: set[str] = set()
+        pending = [] if owner is None else [owner]
+        while pending:
+            for base in pending.pop().bases:
+                words = self._resolved(ast.unparse(base))
+                for framework, module in _MODULES.items():
+                    if framework != "jax" and words.startswith(f"{module}."):
+                        return framework
+                if words in classes and words not in seen:
+                    seen.add(words)
+                    pending.append(classes[words])
+        return "jax"
+
+    @cached_property
+    def _imported(self) -> dict[str, str]:
+        """The modules and functions by the names that imports give them: `nn` for `flax.linen`."""
+        names: dict[str, str] = {}
+        for node in ast.walk(self._tree):
+            if isinstance(node, ast.Import):
+                for alias in node.names:
+                    first = alias.name.partition(".")[0]
+                    names[alias.asname or first] = alias.name if alias.asname else first
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                for alias in node.names:
+                    names[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+        return names
+
+    def _resolved(self, words: str) -> str:
+        first, dot, rest = words.partition(".")
+        return self._imported.get(first, first) + dot + rest
+
+    def name_of(self, module: str) -> tuple[str, list[Edit]]:
+        """How a module is called in this file, and the edit that imports it if it is not yet."""
+        for name, stands_for in self._imported.items():
+            if stands_for == module:
+                return name, []
+        for name, stands_for in self._imported.items():
+            if module.startswith(f"{stands_for}."):
+                return name + module.removeprefix(stands_for), []
+        package, _, last = module.rpartition(".")
+        text = f"from {package} import {last}\n" if package else f"import {module}\n"
+        return last, [self.insert_after_imports(text)]
+
+    def insert_after_imports(self, text: str) -> Edit:
+        """New lines after the imports of the file."""
+        last = 0
+        for node in self._tree.body:
+            is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+            if isinstance(node, ast.Import | ast.ImportFrom) or (is_text and not last):
+                last = node.end_lineno or last
+        position = self._line_starts[last]
+        return Edit(self.file, position, position, text)
+
+    def decorate(self, node: Callable_, decorator: str) -> Edit:
+        """A decorator above a function; around a lambda."""
+        if isinstance(node, ast.Lambda):
+            start, end = self._range(node)
+            return Edit(self.file, start, end, f"{decorator}({self.text[start:end]})")
+        first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+        position = self._line_starts[first - 1]
+        indent = self.text[position : position + node.col_offset]
+        return Edit(self.file, position, position, f"{indent}@{decorator}\n")
+
+    def calls(self, names: Iterable[str]) -> Iterator[ast.Call]:
+        """The calls of functions, by the last part of their names."""
+        wanted = set(names)
+        for node in ast.walk(self._tree):
+            if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in wanted:
+                yield node
+
+    def scans_at(self, name: str, line: int) -> list[ast.Call]:
+        """The calls of `jax.lax.scan` on a line of a function."""
+        node = self.function(name, line)
+        return [
+            call
+            for call in self.calls(["scan"])
+            if node is not None
+            and call.lineno <= line <= (call.end_lineno or call.lineno)
+            and self._resolved(ast.unparse(call.func)) == "jax.lax.scan"
+        ]
+
+    def call_another(self, call: ast.Call, function: str) -> Edit:
+        """The same call of another function."""
+        return Edit(self.file, *self._range(call.func), function)
+
+    def wrap_argument(self, call: ast.Call, wrapper: str) -> Edit | None:
+        """The first argument of a call, wrapped."""
+        if not call.args or isinstance(call.args[0], ast.Starred):
+            return None
+        start, end = self._range(call.args[0])
+        return Edit(self.file, start, end, f"{wrapper}({self.text[start:end]})")
+
+    def set_keyword(self, call: ast.Call, name: str, value: str) -> Edit:
+        """A keyword of a call, new or with another value."""
+        for keyword in call.keywords:
+            if keyword.arg == name:
+                return Edit(self.file, *self._range(keyword.value), value)
+        end = self._range(call)[1] - 1
+        inside = self.text[:end].rstrip()
+        lead = "" if inside.endswith((",", "(")) else ","
+        lead += "" if inside.endswith("(") else " "
+        position = len(inside)
+        return Edit(self.file, position, position, f"{lead}{name}={value}")
+
+    def _jits_of(self, name: str) -> Iterator[tuple[ast.Call | ast.expr, bool]]:
+        """The calls that jit a function (True), and its bare decorators (False)."""
+        for node in self._definitions(name):
+            for decorator in node.decorator_list:
+                if self._is_jit(decorator):
+                    yield decorator, False
+                elif isinstance(decorator, ast.Call) and (
+                    self._is_jit(decorator.func)
+                    or (decorator.args and self._is_jit(decorator.args[0]))
+                ):
+                    yield decorator, True
+        around, _, last = name.rpartition("<locals>.")
+        places: list[ast.AST] = [*self._definitions(around.removesuffix("."))]
+        for call in (inner for place in places or [self._tree] for inner in ast.walk(place)):
+            if isinstance(call, ast.Call) and self._is_jit(call.func) and call.args:
+                named = [one.id for one in ast.walk(call.args[0]) if isinstance(one, ast.Name)]
+                if last in named:
+                    yield call, True
+
+    def _definitions(self, name: str) -> list[ast.FunctionDef]:
+        found = self._functions.get(name, ())
+        return [node for node, _ in found if isinstance(node, ast.FunctionDef)]
+
+    def _is_jit(self, node: ast.expr) -> bool:
+        return self._resolved(ast.unparse(node)) in {"jax.jit", "flax.nnx.jit"}
+
+    def donate(self, function: str, names: Sequence[str]) -> Edit | None:
+        """The arguments of a jitted function, by its qualified name, donated.
+
+        None where it is not jitted in this file.
+        """
+        inside = ", ".join(f'"{name}"' for name in names)
+        value = f"({inside},)" if len(names) == 1 else f"({inside})"
+        for node, is_call in self._jits_of(function):
+            if not is_call:
+                start, end = self._range(node)
+                text = f"{self.text[start:end]}(donate_argnames={value})"
+                return Edit(self.file, start, end, text)
+            assert isinstance(node, ast.Call)
+            if any(keyword.arg == "donate_argnums" for keyword in node.keywords):
+                numbers = self._positions(function, names)
+                return self.set_keyword(node, "donate_argnums", numbers) if numbers else None
+            return self.set_keyword(node, "donate_argnames", value)
+        return None
+
+    def _positions(self, function: str, names: Sequence[str]) -> str:
+        """The numbers of arguments; empty if the function is not in this file, or lacks some."""
+        for node in self._definitions(function):
+            own = [argument.arg for argument in (*node.args.posonlyargs, *node.args.args)]
+            if set(names) <= set(own):
+                numbers = ", ".join(str(own.index(name)) for name in names)
+                return f"({numbers},)" if len(names) == 1 else f"({numbers})"
+        return ""
+
+    def static_positions(self, node: Callable_) -> list[int]:
+        """The arguments that are no arrays, by their annotations or defaults."""
+        if isinstance(node, ast.Lambda):
+            return []
+        arguments = [*node.args.posonlyargs, *node.args.args]
+        defaults = [None] * (len(arguments) - len(node.args.defaults)) + list(node.args.defaults)
+        return [
+            number
+            for number, (argument, default) in enumerate(zip(arguments, defaults, strict=True))
+            if argument.arg in {"self", "cls", "config", "cfg"}
+            or (argument.annotation and ast.unparse(argument.annotation) in {"bool", "int", "str"})
+            or (isinstance(default, ast.Constant) and isinstance(default.value, bool | int | str))
+        ]
+
+
+def _has(node: Callable_, line: int) -> bool:
+    return node.lineno <= line <= (node.end_lineno or node.lineno)
+
+
+def apply(edits: Iterable[Edit]) -> dict[str, str] | None:
+    """The new texts of files; None where edits are in each other's way, or make no Python."""
+    texts: dict[str, str] = {}
+    by_file: dict[str, list[Edit]] = {}
+    for edit in dict.fromkeys(edits):
+        by_file.setdefault(edit.file, []).append(edit)
+    for file, own in by_file.items():
+        text, last = Path(file).read_text(), None
+        for edit in sorted(own, key=lambda edit: (edit.start, edit.end), reverse=True):
+            if last is not None and edit.end > last:
+                return None
+            text = text[: edit.start] + edit.text + text[edit.end :]
+            last = edit.start
+        try:
+            ast.parse(text)
+        except SyntaxError:
+            return None
+        texts[file] = text
+    return texts
+
+
+def draw_diff(texts: Mapping[str, str]) -> str:
+    """Files with their new texts as one diff, for `patch` and `git apply`."""
+    parts: list[str] = []
+    for file, text in texts.items():
+        path = Path(file)
+        name = str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else path.name
+        old = path.read_text().splitlines(keepends=True)
+        new = text.splitlines(keepends=True)
+        parts += difflib.unified_diff(old, new, f"a/{name}", f"b/{name}", n=1)
+    return "".join(line if line.endswith("\n") else f"{line}\n" for line in parts)

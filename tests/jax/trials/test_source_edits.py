@@ -1,0 +1,164 @@
+"""Edits of source: the function that a stack frame names, in the framework of its class."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from hlomem.base.errors import CommandError
+from hlomem.jax.trials.source_edits import Edit, SourceFile, apply, draw_diff
+
+TEXT = '''"""A model."""
+
+import flax.linen as nn
+import equinox as eqx
+from flax import nnx
+import jax
+from functools import partial
+
+
+class Base(nn.Module):
+    pass
+
+
+class Block(Base):
+    @nn.compact
+    def __call__(self, x):
+        return x
+
+
+class Layer(nnx.Module):
+    def __call__(self, x):
+        return x
+
+
+class Residual(eqx.Module):
+    def __call__(self, x):
+        return x
+
+
+def make(layers=2):
+    def block(x, w, train: bool = True):
+        return x @ w  # ä
+
+    def loss(ws, x):
+        x, _ = jax.lax.scan(lambda h, w: (block(h, w), None), x, ws)
+        return x
+
+    @partial(jax.jit, donate_argnums=())
+    def step(ws, x):
+        return jax.grad(loss)(ws, x)
+
+    @jax.jit
+    def other(ws, x):
+        return ws
+
+    third = jax.jit(loss)
+    return step
+'''
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> SourceFile:
+    path = tmp_path / "model.py"
+    path.write_text(TEXT)
+    return SourceFile(str(path))
+
+
+def _line(words: str) -> int:
+    return next(n for n, line in enumerate(TEXT.splitlines(), 1) if words in line)
+
+
+def _new(file: SourceFile, *edits: Edit | None) -> str:
+    texts = apply(edit for edit in edits if edit is not None)
+    assert texts is not None
+    return texts[file.file]
+
+
+def test_the_framework_is_that_of_the_class_and_its_bases(file: SourceFile) -> None:
+    lines = [n for n, line in enumerate(TEXT.splitlines(), 1) if line == "        return x"]
+    names = ["Block.__call__", "Layer.__call__", "Residual.__call__", "make.<locals>.loss"]
+    found = [file.framework(name, line) for name, line in zip(names, lines, strict=True)]
+    assert found == ["linen", "nnx", "equinox", "jax"]
+
+
+def test_a_decorator_goes_above_those_that_are_there(file: SourceFile) -> None:
+    node = file.function("Block.__call__", _line("def __call__"))
+    assert node is not None
+    new = _new(file, file.decorate(node, "nn.remat"))
+    assert "    @nn.remat\n    @nn.compact\n    def __call__(self, x):" in new
+
+
+def test_a_lambda_is_wrapped_where_it_stands(file: SourceFile) -> None:
+    line = _line("lambda h, w")
+    node = file.function("make.<locals>.loss.<locals>.<lambda>", line)
+    assert node is not None
+    new = _new(file, file.decorate(node, "jax.checkpoint"))
+    assert "jax.lax.scan(jax.checkpoint(lambda h, w: (block(h, w), None)), x, ws)" in new
+
+
+def test_a_scan_calls_another_function_and_gets_another_body(file: SourceFile) -> None:
+    [call] = file.scans_at("make.<locals>.loss", _line("lambda h, w"))
+    assert "scan_in_chunks(lambda h, w" in _new(file, file.call_another(call, "scan_in_chunks"))
+    assert "scan(off(lambda h, w: (block(h, w), None)), x" in _new(
+        file, file.wrap_argument(call, "off")
+    )
+
+
+def test_arguments_are_donated_where_the_function_is_jitted(file: SourceFile) -> None:
+    assert "@partial(jax.jit, donate_argnums=(0,))" in _new(
+        file, file.donate("make.<locals>.step", ["ws"])
+    )
+    assert '@jax.jit(donate_argnames=("ws",))\n    def other' in _new(
+        file, file.donate("make.<locals>.other", ["ws"])
+    )
+    new = _new(file, file.donate("make.<locals>.loss", ["ws", "x"]))
+    assert 'third = jax.jit(loss, donate_argnames=("ws", "x"))' in new
+    assert file.donate("make.<locals>.block", ["x"]) is None
+
+
+def test_a_module_is_called_what_the_file_calls_it(file: SourceFile) -> None:
+    assert file.name_of("flax.linen") == ("nn", [])
+    assert file.name_of("functools.partial") == ("partial", [])
+    name, [edit] = file.name_of("jax.ad_checkpoint")[0], [*file.name_of("optax")[1]]
+    assert name == "jax.ad_checkpoint"
+    assert "from functools import partial\nimport optax\n" in _new(file, edit)
+
+
+def test_arguments_that_are_no_arrays_are_told_by_annotations_and_defaults(
+    file: SourceFile,
+) -> None:
+    node = file.function("make.<locals>.block", _line("x @ w"))
+    assert node is not None
+    assert file.static_positions(node) == [2]
+
+
+def test_edits_in_each_others_way_are_refused(file: SourceFile) -> None:
+    [call] = file.scans_at("make.<locals>.loss", _line("lambda h, w"))
+    node = file.function("make.<locals>.loss.<locals>.<lambda>", _line("lambda h, w"))
+    assert node is not None
+    both = [file.decorate(node, "jax.checkpoint"), file.wrap_argument(call, "off")]
+    assert apply(edit for edit in both if edit is not None) is None
+
+
+def test_a_diff_is_what_patch_applies(
+    file: SourceFile, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    node = file.function("make.<locals>.block", _line("x @ w"))
+    assert node is not None
+    texts = apply([file.decorate(node, "jax.checkpoint"), *file.name_of("optax")[1]])
+    assert texts is not None
+    monkeypatch.chdir(tmp_path)
+    diff = draw_diff(texts)
+    subprocess.run(
+        ["/usr/bin/env", "patch", "-p1"], input=diff, text=True, check=True, cwd=tmp_path
+    )
+    assert (tmp_path / "model.py").read_text() == texts[file.file]
+
+
+def test_a_file_that_is_no_python_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "no.py").write_text("def (")
+    with pytest.raises(CommandError, match="cannot be read as Python"):
+        SourceFile(str(tmp_path / "no.py"))
