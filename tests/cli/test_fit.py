@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hlomem.jax import fitting
+from hlomem.jax import known_plans
 from tests.cli.conftest import Run
 from tests.jax.test_fitting import FakeCompiler
 
@@ -17,7 +17,7 @@ from tests.jax.test_fitting import FakeCompiler
 def compiler(monkeypatch: pytest.MonkeyPatch) -> FakeCompiler:
     """In place of the child."""
     made = FakeCompiler()
-    monkeypatch.setattr(fitting, "plan_unless_known", made)
+    monkeypatch.setattr(known_plans, "plan_unless_known", made)
     return made
 
 

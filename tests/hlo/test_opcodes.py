@@ -38,6 +38,8 @@ OWN_TABLES = {
     Path("hlo/text/freeform/completion.py"): "what XLA's parser checks and completes, by opcode",
     Path("hlo/text/freeform/instructions.py"): "what XLA's parser does not wrap",
     Path("hlo/text/freeform/opcode_attributes.py"): "the attributes each opcode has in texts",
+    Path("advice/rules/padding.py"): "what demands a layout of its operands",
+    Path("job/tuning.py"): "what leaves the autotuner one kernel only",
     Path("hlo/resize.py"): "what a new size means for the attributes of each opcode that has some",
     Path("view/families.py"): "the judge goes by these families: it must not rest on the planner's",
     Path("opt/checks/order.py"): "judges the search, and must not rest on what it judges",

@@ -23,6 +23,6 @@ def install(texts: Mapping[str, str]) -> None:
         text = given.get(realpath(self.path))
         if text is None:
             return original(self, fullname)
-        return compile(text, self.path, "exec", dont_inherit=True)
+        return self.source_to_code(text.encode(), self.path)
 
     SourceFileLoader.get_code = get_code  # type: ignore[assignment, method-assign]

@@ -78,7 +78,7 @@ def propose(
     promised = {piece.rule: piece for piece in report.advice if piece.least is not None}
     if piece := promised.get("donate"):
         yield from proposer.donate(piece)
-    if target.family == "cpu":
+    if target.machine.changed_after_hook == "nothing":
         yield Change(
             "order",
             order.TITLE,

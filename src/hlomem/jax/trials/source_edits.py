@@ -150,8 +150,8 @@ class SourceFile:
         """New lines after the imports of the file."""
         last = 0
         for node in self._tree.body:
-            is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-            if isinstance(node, ast.Import | ast.ImportFrom) or (is_text and not last):
+            is_remark = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+            if isinstance(node, ast.Import | ast.ImportFrom) or (is_remark and not last):
                 last = node.end_lineno or last
         position = self._line_starts[last]
         return Edit(self.file, position, position, text)
