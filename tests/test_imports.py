@@ -141,6 +141,9 @@ MAY_IMPORT = {
     "jax.compile.programs": {"base", "jax.target_kinds"},
     "jax.compile.factories": {"base", "jax.compile.programs", "jax.target_kinds"},
     "jax.compile": {"assign.footprint", "base", "dump", "hlo", "api.explain", "jax", "proto"},
+    "libtpu.plans": PROGRAM | DUMPS | {"assign.footprint", "check", "libtpu", "proto"},
+    "libtpu": {"base", "libtpu", "proto"},
+    "jax.linking": DUMPS | {"api.plan", "api.tight_packing", "jax", "libtpu", "proto"},
     "jax.fitting": {"base", "api.fit_search", "api.scale", "jax", "machines.capacity", "report"},
     "jax.factory_front": {
         "api.front",

@@ -18,6 +18,7 @@ __all__ = [
     "Compiles",
     "ExceptHook",
     "ExplainedFunction",
+    "LinkReport",
     "MissingSoftwareError",
     "Optimization",
     "Outcome",
@@ -29,6 +30,7 @@ __all__ = [
     "fit",
     "front",
     "install_excepthook",
+    "link",
     "memory",
     "optimize",
     "report",
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from hlomem.jax.factory_front import front
     from hlomem.jax.fitting import fit
     from hlomem.jax.function_memory import memory
+    from hlomem.jax.linking.front import LinkReport, link
     from hlomem.jax.oom import ExceptHook, ExplainedFunction, explain_oom, install_excepthook
     from hlomem.jax.pass_.log import Outcome, Report, report
     from hlomem.jax.pass_.register import Optimization, UnsupportedJaxError, optimize
@@ -51,6 +54,7 @@ _HOME = {
     "Compiles": "hlomem.jax.capture",
     "ExceptHook": "hlomem.jax.oom",
     "ExplainedFunction": "hlomem.jax.oom",
+    "LinkReport": "hlomem.jax.linking.front",
     "MissingSoftwareError": "hlomem.jax.target_kinds",
     "Optimization": "hlomem.jax.pass_.register",
     "Outcome": "hlomem.jax.pass_.log",
@@ -62,6 +66,7 @@ _HOME = {
     "fit": "hlomem.jax.fitting",
     "front": "hlomem.jax.factory_front",
     "install_excepthook": "hlomem.jax.oom",
+    "link": "hlomem.jax.linking.front",
     "memory": "hlomem.jax.function_memory",
     "optimize": "hlomem.jax.pass_.register",
     "report": "hlomem.jax.pass_.log",

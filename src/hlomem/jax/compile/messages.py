@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FACTS, OUTCOME, OUTPUT, DUMP = "facts.json", "outcome.json", "output.txt", "dump"
+LINKED, EXECUTABLE = "linked.json", "executable"
 """The files and the folder of a job, in the folder it is given."""
 
 
@@ -29,6 +30,8 @@ class Job(Struct, frozen=True, kw_only=True):
     """Modules to import first: `hlomem.jax.auto` plans with the pass on."""
     has_fingerprint: bool = False
     """Whether facts are to have the program's fingerprint."""
+    is_linked: bool = False
+    """Whether it is to be linked by libtpu's phases instead of planned."""
 
 
 class Errand(Struct, frozen=True, kw_only=True):
@@ -63,10 +66,41 @@ class Outcome(Struct, frozen=True, kw_only=True):
     """XLA's message where the program does not fit."""
     problem: str = ""
     """A description of the failure; empty where there was none."""
-    kind: Literal["", "usage", "factory", "compiler", "missing"] = ""
+    kind: Literal["", "usage", "factory", "compiler", "missing", "link"] = ""
     """The source of the problem."""
     trace: tuple[str, ...] = ()
     """The last lines of the user's traceback."""
+
+
+class Linked(Struct, frozen=True, kw_only=True):
+    """A program that libtpu linked by a plan it was given, or refused."""
+
+    libtpu: str
+    """The release it is for."""
+    libtpu_temporaries: int
+    """Bytes of temporaries in HBM by libtpu's own plan."""
+    temporaries: int
+    """The same by the plan that was linked: the smaller of libtpu's and ours."""
+    libtpu_hbm: int
+    """Bytes of all allocations in HBM by libtpu's own plan."""
+    hbm: int
+    """The same by the plan that was linked."""
+    jax_refusal: str = ""
+    """What the compiler said to JAX where its own plan does not fit."""
+    refusal: str = ""
+    """What it said to the smaller plan; empty where that was linked."""
+    code_bytes: int = 0
+    """Machine code found equal to JAX's: of the program, or of a small one where JAX has none."""
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether it was linked by our packing."""
+        return self.temporaries < self.libtpu_temporaries
+
+    @property
+    def is_rescued(self) -> bool:
+        """Whether JAX's compile refuses it, and it was linked."""
+        return bool(self.jax_refusal) and not self.refusal
 
 
 T = TypeVar("T", bound=Struct)
