@@ -1,12 +1,13 @@
 """Links programs by libtpu with the smaller plan, and prints the table of docs/link.md.
 
     python -m tools.measure_links [--target tpu-v5e:2x2] [--log FILE] FACTORY[@NAME=VALUE,…] …
-    python -m tools.measure_links --grow batch [--sizes 4] FACTORY[@…] …
+    python -m tools.measure_links --grow batch [--sizes 12] FACTORY[@…] …
 
-Needs JAX and libtpu. Each program is linked in a process of its own. `--grow` looks for the largest
-value of a setting that libtpu's own plan fits, takes the `--sizes` next ones, which libtpu refuses,
-and counts those that our packing makes fit, by libtpu's own check; the first of each program is
-linked.
+Needs JAX and libtpu. Each program is linked in a process of its own. `--grow` looks for a
+value of a setting above which libtpu's own plan does not fit, tries `--sizes` values from 0.75 to
+1.1 of it (libtpu rematerializes more where it has to, so that some smaller ones are refused, too),
+and counts those refused that our packing makes fit, by libtpu's own check; the first of each
+program is linked.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def main() -> None:
     parser.add_argument("factories", nargs="+")
     parser.add_argument("--target", default="tpu-v5e:2x2")
     parser.add_argument("--grow", metavar="SETTING")
-    parser.add_argument("--sizes", type=int, default=4)
+    parser.add_argument("--sizes", type=int, default=12)
     parser.add_argument("--step", type=int, default=1)
     parser.add_argument("--log", type=Path, help="append a line of JSON for each program")
     options = parser.parse_args()
@@ -136,7 +137,9 @@ def _sizes_past_edge(
     while too_large - fits > step:
         middle = (fits + too_large) // (2 * step) * step
         fits, too_large = (middle, too_large) if grown.at(middle) is None else (fits, middle)
-    values = range(too_large, too_large + step * options.sizes, step)
+    spread = range(options.sizes)
+    around = {int(too_large * (0.75 + 0.35 * at / max(options.sizes - 1, 1))) for at in spread}
+    values = sorted({too_large, *(max(value // step * step, step) for value in around)})
     return [size for value in values if (size := grown.at(value)) is not None]
 
 
@@ -168,8 +171,8 @@ class _Grown:
             return None
         packed = link.packed()
         is_accepted = packed is not None and self._accepts(packed, calls.options)
-        sizes = [hbm_bytes(one.plan) for one in (link.compiled, packed or link.compiled)]
-        return Size(value, *sizes, is_accepted)
+        ours = packed or link.compiled
+        return Size(value, hbm_bytes(link.compiled.plan), hbm_bytes(ours.plan), is_accepted)
 
     def _accepts(self, compiled: Any, options: bytes) -> bool:
         try:

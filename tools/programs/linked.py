@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tools.programs.large import LARGE_PROGRAMS
 from tools.programs.parts import floats, jax, jnp, numbers
 
 
@@ -162,7 +163,7 @@ def ensemble(ws: Any, x: Any) -> Any:
 
 
 _SIZES = (384, 640, 1280, 2048, 896)
-_LINKED = {
+_LINKED: dict[str, Any] = {
     "transposed": lambda b: (transposed, (floats(512 * b, 4096), floats(4096, 512 * b))),
     "pyramid": lambda b: (pyramid, (floats(1024 * b, 8192),)),
     "adam": lambda b: (adam, ({str(n): floats(n * b, 2048) for n in _SIZES},) * 4),
@@ -190,4 +191,14 @@ def program(name: str, batch: int = 8) -> Any:
     return jax.jit(function), arguments
 
 
-NAMES = tuple(_LINKED)
+def scaled(name: str, eighths: int = 8) -> Any:
+    """A program of `tools.programs.large` whose batch is so many eighths of its own."""
+    found = LARGE_PROGRAMS[name]
+
+    def grown(array: Any) -> Any:
+        first, *rest = array.shape
+        return jax.ShapeDtypeStruct((max(first * eighths // 8, 1), *rest), array.dtype)
+
+    weights, *batch = found.arguments
+    arguments = (weights, *jax.tree.map(grown, batch))
+    return jax.jit(found.function, donate_argnums=found.donated), arguments

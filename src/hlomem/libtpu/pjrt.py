@@ -151,8 +151,8 @@ class PhaseCompiler:
         _CALL(self._extension.destroy_buffers)(addressof(done))
         return results
 
-    def _function(self, position: int) -> int | None:
-        return c_void_p.from_address(self._api + _FUNCTIONS + _POINTER * position).value
+    def _function(self, position: int) -> int:
+        return c_void_p.from_address(self._api + _FUNCTIONS + _POINTER * position).value or 0
 
     def _find_extension(self) -> _Extension:
         at = c_void_p.from_address(self._api + _EXTENSIONS).value
@@ -165,7 +165,7 @@ class PhaseCompiler:
             at = found.next
         raise PhaseError("this libtpu does not offer its phases (PJRT's PhaseCompile extension)")
 
-    def _call(self, function: int | None, arguments: _Arguments, what: str) -> None:
+    def _call(self, function: int, arguments: _Arguments, what: str) -> None:
         """Call a function; its error, if any, is raised."""
         error = _CALL(function)(addressof(arguments))
         if not error:

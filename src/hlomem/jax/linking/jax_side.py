@@ -54,7 +54,7 @@ class Calls(Struct):
 
     def options_with(self, flag: str) -> bytes:
         """The options with a flag of libtpu set."""
-        kind = import_module("jax._src.lib.xla_client").CompileOptions
+        kind = import_module("jax._src.lib").xla_client.CompileOptions
         options = kind.ParseFromString(self.options)
         options.env_option_overrides = [*options.env_option_overrides, (flag, True)]
         return bytes(options.SerializeAsString())
@@ -109,7 +109,7 @@ def small_program(target: Target) -> Any:
 
 def write_form(compiled: Any, executable: bytes) -> bytes:
     """What `pickle.dumps(serialize(compiled))` would be, with another executable in it."""
-    stored = import_module("jax.experimental.serialize_executable")
+    stored: Any = import_module("jax.experimental.serialize_executable")
     given = bytes(compiled.runtime_executable().serialize())
     header = given[: given.index(RIEGELI_MAGIC)]
 
