@@ -106,6 +106,31 @@ def _into_a_parameter(plan: Any, random: Random) -> bool:
     return True
 
 
+def _out_of_a_donation(plan: Any, random: Random) -> bool:
+    """A result leaves the memory of the argument it was to overwrite."""
+    donated = [
+        each
+        for each in plan.buffer_allocations
+        if each.is_parameter_aliased_with_output and len(each.assigned) > 1 and not each.color
+    ]
+    homes = [
+        each
+        for each in plan.buffer_allocations
+        if not each.color and not each.is_entry_computation_parameter and not each.maybe_live_out
+    ]
+    if not donated or not homes:
+        return False
+    allocation, home = random.choice(donated), max(homes, key=lambda each: each.size)
+    last = list(allocation.assigned)[-1]
+    moved = home.assigned.add()
+    moved.CopyFrom(last)
+    moved.offset = -(-home.size // 16384) * 16384
+    home.size = moved.offset + moved.size
+    home.maybe_live_out, allocation.maybe_live_out = True, False
+    allocation.assigned.remove(last)
+    return True
+
+
 MUTANTS: dict[str, Mutate] = {
     "an HBM value where another lies": _moved((0,)),
     "a VMEM value where another lies": _moved((1,)),
@@ -119,6 +144,7 @@ MUTANTS: dict[str, Mutate] = {
     "an allocation too small": _too_small,
     "a value without memory": _left_out,
     "a temporary in an argument's memory": _into_a_parameter,
+    "a result out of its donated memory": _out_of_a_donation,
 }
 ALWAYS_HARMFUL = frozenset(
     {
@@ -126,6 +152,7 @@ ALWAYS_HARMFUL = frozenset(
         "a value past the end",
         "an allocation too small",
         "a value without memory",
+        "a result out of its donated memory",
     }
 )
 """Whatever is chosen, the plan is no plan any more; of others the oracle of faults tells."""

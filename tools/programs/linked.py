@@ -10,6 +10,7 @@ from typing import Any
 
 from tools.programs.large import LARGE_PROGRAMS
 from tools.programs.parts import floats, jax, jnp, numbers
+from tools.programs.small import PROGRAMS
 
 
 def apart(*values: Any) -> Any:
@@ -192,13 +193,13 @@ def program(name: str, batch: int = 8) -> Any:
 
 
 def scaled(name: str, eighths: int = 8) -> Any:
-    """A program of `tools.programs.large` whose batch is so many eighths of its own."""
-    found = LARGE_PROGRAMS[name]
+    """A program of `large`, or else of `small`, whose batch is so many eighths of its own."""
+    found = LARGE_PROGRAMS[name] if name in LARGE_PROGRAMS else PROGRAMS[name]
 
     def grown(array: Any) -> Any:
         first, *rest = array.shape
         return jax.ShapeDtypeStruct((max(first * eighths // 8, 1), *rest), array.dtype)
 
-    weights, *batch = found.arguments
-    arguments = (weights, *jax.tree.map(grown, batch))
+    kept = found.arguments[: len(found.arguments) > 1]  # weights, if there are any
+    arguments = (*kept, *jax.tree.map(grown, found.arguments[len(kept) :]))
     return jax.jit(found.function, donate_argnums=found.donated), arguments
