@@ -106,10 +106,9 @@ MAY_IMPORT = {
     | {"api.advise", "report.page.html"},
     "advice.rules.order": {"advice", "report", "opt.goal", "opt.orders"},
     "advice": PLANNER | {"dump", "view", "report"},  # gets what plans as an argument
-    "api.tight_packing": {"api.pack", "assign", "packer", "pipeline", "opt.orders"},
     "api.improve": PLANNER
     | DUMPS
-    | {"api.plan", "api.replan", "api.tight_packing", "opt", "report"},
+    | {"api.pack", "api.plan", "api.replan", "opt", "packer", "report"},
     "api.front": {"hlo", "api.improve", "opt", "report"},
     "api.oom": {"base", "api.advise", "api.explain", "report"},
     "run": {
@@ -143,9 +142,11 @@ MAY_IMPORT = {
     "jax.compile": {"assign.footprint", "base", "dump", "hlo", "api.explain", "jax", "proto"},
     "libtpu.plans": PROGRAM | DUMPS | {"assign.footprint", "check", "libtpu", "proto"},
     "libtpu": {"base", "libtpu", "proto"},
-    "jax.linking": DUMPS | {"api.plan", "api.tight_packing", "jax", "libtpu", "proto"},
+    "jax.linking": DUMPS | {"api.improve", "api.plan", "jax", "libtpu", "proto"},
     "jax.fitting": {"base", "api.fit_search", "api.scale", "jax", "machines.capacity", "report"},
     "jax.factory_front": {
+        "assign.footprint",
+        "base",
         "api.front",
         "api.improve",
         "jax",
@@ -154,7 +155,6 @@ MAY_IMPORT = {
         "proto",
         "report",
     },
-    "jax.policies": {"assign.footprint", "base", "dump", "jax", "opt", "proto", "report"},
     "jax.pass_": PROGRAM
     | {"__version__", "jax", "machines.registry", "machines.capacity", "opt", "pipeline", "proto"}
     | {"report"},

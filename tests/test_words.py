@@ -41,26 +41,8 @@ INSTEAD = {
 }
 """Words that a native engineer of this field would not use, and what to say instead."""
 AVOIDED = re.compile(rf"\b(?:{'|'.join(INSTEAD)})\b", re.IGNORECASE)
-PENDING = {
-    *("analysis", "assign", "base", "check", "dump", "history", "hlo", "jax", "machines", "opt"),
-    *("packer", "pipeline.py", "proto", "rebuild", "view", "write", "__init__.py"),
-    *("api/improve.py", "api/improved_page.py"),
-}
-"""Packages and modules whose words are not revised yet."""
-PROSE = [
-    *(path for path in FILES if not any(map(path.is_relative_to, map(PACKAGE.joinpath, PENDING)))),
-    *sorted((PACKAGE / "report" / "page" / "templates").glob("*.*")),
-]
-PENDING_DOCUMENTS = {
-    *("advice.md", "api.md", "cli.md", "diff.md", "dump-format.md", "fleet.md"),
-    *("glossary.md", "history.md", "improve.md", "jax.md", "measurements.md", "parity.md"),
-    *("protos.md", "tpu-rules.md", "verifier.md", "README.md"),
-}
-DOCUMENTS = [
-    path
-    for path in (*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md")
-    if path.name not in PENDING_DOCUMENTS
-]
+PROSE = [*FILES, *sorted((PACKAGE / "report" / "page" / "templates").glob("*.*"))]
+DOCUMENTS = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md"]
 YES_OR_NO = {"bool", "bool | None", "TypeGuard[Shape]"}
 
 

@@ -73,7 +73,7 @@ def check_entry(job: tuple[Path, int]) -> tuple[Counter[str], list[str]]:
 
 
 def _word(label: Label) -> str:
-    return {True: "harmful", False: "equivalent", None: "not judged"}[label.harmful]
+    return {True: "harmful", False: "equivalent", None: "undecided"}[label.harmful]
 
 
 def _problems(label: Label, verdict: Verdict) -> list[str]:

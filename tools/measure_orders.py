@@ -6,7 +6,7 @@
 Needs jax 0.10.2 or later. Which programs, and why those, is said in `tools.programs.subjects`. For
 each: XLA's report of temporaries in its default order, in that of its memory-optimised scheduler,
 and with the pass; what the order alone comes to, and the bound below which no order goes; what is
-computed again, and its price in operations and modelled time; whether the pass forecast the size;
+recomputed, and its price in operations and modelled time; whether the pass forecast the size;
 whether all results are equal to the bit on random inputs; the CPU time of a run (the least of
 several, taken in turns), of XLA's compile, and of the search. `--json` keeps what was measured:
 programs that are in the file are not measured again. `--write` puts the tables into a document,
@@ -249,7 +249,7 @@ def _totals(rows: Sequence[Row]) -> str:
     closed = sum(row.is_closed for row in rows)
     again = [row for row in rows if row.clones or row.stacks]
     return (
-        f"In {len(again)} of {len(rows)} values are computed again, for "
+        f"In {len(again)} of {len(rows)} values are recomputed, for "
         f"{_share([row.flops for row in again])} operations and "
         f"{_share([row.time for row in again])} modelled time in the mean of these. "
         f"Forecast exact in {exact} of {len(rows)}. Run: {len(run)}, bits equal in "

@@ -17,9 +17,9 @@ from typing import Any
 
 import msgspec
 
-from hlomem.report.page.bundle import TEMPLATES
 from hlomem.report.page.fleet import FleetPage
 from hlomem.report.page.front import PageFront
+from hlomem.report.page.html import TEMPLATES
 from hlomem.report.page.page import Page
 from hlomem.report.page.waterfall import Waterfall
 

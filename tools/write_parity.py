@@ -76,7 +76,7 @@ whatever its id.
   clones. `decode_scan_donate` (v5p 0.0.2): one fusion shares with an operand of another shape.
   [tpu-rules.md](tpu-rules.md#not-known) says what was tried, and how often programs compiled after
   the rules were found agree. Usage reports up to 0.0.24 are in a hash map's order, as on CPU.
-- **Compact text** (`%fusion.5#1`) has no names and no places in the schedule for its
+- **Compact text** (`%fusion.5#1`) has no names and no positions in the schedule for its
   get-tuple-elements. Alone it is planned soundly, sizes agree, names and times do not; with a dump
   of the program (`--schedule`) all but the order of some lists is that of the explicit text.
 

@@ -4,7 +4,7 @@
 
 The factory's parameter `checkpoint` is a function around a layer; by default it does nothing.
 hlomem calls the factory once for each of jax.checkpoint's standard policies, with
-`jax.checkpoint(…, policy=…)` in its place, and shows XLA's plans beside its own.
+`jax.checkpoint(…, policy=…)` instead of its default, and shows XLA's plans next to its own.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ def layer(h, w):
 
 
 def loss_of(params, x, y):
-    """The mean square behind a scan over the layers."""
+    """The mean square after a scan over the layers."""
     h, _ = jax.lax.scan(layer, x, params)
     return jnp.mean((h - y) ** 2)
 

@@ -1,7 +1,7 @@
 """The program in one screen: module → values → buffers → live ranges → colors → allocations.
 
-`Stages` is the pipeline: one property per stage, each computed from those above it when somebody
-first asks. Ask for `live_ranges` and nothing is assigned; hand in another `pack` and the rest stays
+`Stages` is the pipeline: one property per stage, each computed from those above it when it is
+first read. Read `live_ranges` and nothing is assigned; hand in another `pack` and the rest stays
 XLA's.
 """
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hlomem.analysis.aliasing import Aliasing, analyze_aliasing
+from hlomem.analysis.aliasing import Aliasing, HloBuffer, analyze_aliasing
 from hlomem.analysis.call_graph import CallGraph
 from hlomem.analysis.dataflow import Dataflow, analyze_dataflow
 from hlomem.analysis.list_order import ListOrder, text_order
@@ -34,7 +34,6 @@ from hlomem.machines.options import Options
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from hlomem.analysis.aliasing import HloBuffer
     from hlomem.analysis.moved_ranges import Dependents
     from hlomem.assign.allocation import BufferAssignment
     from hlomem.assign.simulator import Pack
@@ -44,15 +43,7 @@ if TYPE_CHECKING:
 
 OrderLists: TypeAlias = "Callable[[CallGraph, Options], ListOrder]"
 
-STAGES = (
-    "call_graph",
-    "order",
-    "dataflow",
-    "aliasing",
-    "live_ranges",
-    "colors",
-    "assignment",
-)
+STAGES = ("call_graph", "order", "dataflow", "aliasing", "live_ranges", "colors", "assignment")
 """The stages in order, by the names they have in `Stages`."""
 _SIZELESS = ("call_graph", "order", "dataflow", "aliasing", "colors", "live_ranges", "arrays")
 """Those that do not depend on sizes, if the same arrays stay alike."""
@@ -96,7 +87,7 @@ class Stages(Struct, frozen=True, eq=False, dict=True):
     def rescheduled(self, schedule: Schedule) -> Stages:
         """The stages of the same program in another order; what no order changes is kept.
 
-        Live ranges, if these are known, are looked at anew only where something moved, and so are
+        Live ranges, if these are known, are looked at again only where something moved, and so are
         the buffers that were left to heaps, if all is assigned and one stretch of it moved.
         """
         before = self.__dict__.get("live_ranges", self.before)
@@ -108,16 +99,13 @@ class Stages(Struct, frozen=True, eq=False, dict=True):
         return again
 
     def repacked(self, pack: Pack | None) -> Stages:
-        """The stages of the same program in the same order, its heaps packed by another algorithm.
-
-        Everything but the assignment is kept.
-        """
+        """The same program and order, its heaps packed by another algorithm; the rest is kept."""
         again = replace(self, pack=pack)
         self._hand_on(again, (*_UNSCHEDULED, "live_ranges"))
         return again
 
     def donated(self, aliases: Iterable[InputOutputAlias]) -> Stages:
-        """The stages of the same program with other outputs in the place of parameters.
+        """The stages of the same program with other donations: outputs in the memory of parameters.
 
         Values and their uses are kept, and live ranges but for values that lie with others.
         An inferred order of lists may depend on the header: only that of the text is kept.
@@ -148,17 +136,14 @@ class Stages(Struct, frozen=True, eq=False, dict=True):
         cannot be written. Raises `EditError` where more than bytes would change.
         """
         if problem := self.why_not_resized(shapes):
-            raise EditError(f"the plan must be made anew at this size: {problem}")
+            raise EditError(f"the program must be planned again at this size: {problem}")
         again = replace(self, shapes=shapes, before=None, earlier=None)
         self._hand_on(again, _SIZELESS)
         again.__dict__["timeless"] = self.timeless.resized(shapes)
         return again
 
     def why_not_resized(self, shapes: Mapping[Shape, Shape]) -> str:
-        """Why a plan with other extents has to be made anew; empty where it need not.
-
-        Values share places by which arrays are alike; so these have to stay the same ones.
-        """
+        """Why resizing needs a new plan: the same arrays must stay alike; empty if they do."""
         options = self.options
         if self.preset is not NO_PRESET:
             return "values were placed before, for the sizes they had"
@@ -206,7 +191,6 @@ class Stages(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def dataflow(self) -> Dataflow:
-        """The values."""
         return analyze_dataflow(
             self.module,
             self.call_graph,
@@ -221,7 +205,6 @@ class Stages(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def live_ranges(self) -> LiveRanges:
-        """The live range of every value."""
         if self.before is not None:
             from hlomem.analysis.moved_ranges import move_live_ranges  # noqa: PLC0415 - few need it
 
@@ -242,7 +225,7 @@ class Stages(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def assignment(self) -> BufferAssignment:
-        """The allocations, and the place of every value in them."""
+        """The allocations, and the offset of every value in them."""
         return assign_buffers(
             self.timeless, self.live_ranges, self.pack, self.preset, self._find_known()
         )
@@ -270,7 +253,6 @@ class Stages(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def dependents(self) -> Dependents:
-        """The values that move with an instruction."""
         from hlomem.analysis.moved_ranges import find_dependents  # noqa: PLC0415 - few need it
 
         return find_dependents(self.dataflow, self.aliasing)
@@ -285,10 +267,7 @@ class Stages(Struct, frozen=True, eq=False, dict=True):
 
     @property
     def peak(self) -> PeakMoment | None:
-        """The moment at which most bytes are alive, as XLA counts; None where a size is unknown.
-
-        It needs no offsets.
-        """
+        """The moment at which most bytes are alive, as XLA counts; None where a size is unknown."""
         return find_peak(self.live_ranges, self.shapes)
 
 
@@ -298,15 +277,13 @@ def _differ_in_extents(one: Shape, other: Shape) -> bool:
         return True
     if one.is_buffer and other.is_buffer:
         one, other = one.elements[0], other.elements[0]
-    kinds = [
-        (shape.element_type, shape.dynamic, shape.layout, shape.rank) for shape in (one, other)
-    ]
+    kinds = [(side.element_type, side.dynamic, side.layout, side.rank) for side in (one, other)]
     is_split = one.layout is not None and bool(one.layout.split_configs)
     return one.is_array and kinds[0] == kinds[1] and not is_split
 
 
 def in_text_order(call_graph: CallGraph, _options: Options) -> ListOrder:
-    """The text's order of lists: the same places as XLA's, other ids, and less work."""
+    """The text's order of lists: the same offsets as XLA's, other ids, and less work."""
     return text_order(call_graph)
 
 

@@ -52,7 +52,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the mark."""
     config.addinivalue_line(
         "markers",
         f"{_MARK}(limit=None, *, target=None): fail if a program needs more memory than this,"
@@ -66,7 +65,6 @@ def _setting(config: pytest.Config, name: str) -> str:
 
 
 def _session(config: pytest.Config) -> Session:
-    """The measurements of this process, created on demand."""
     found = config.stash.get(_SESSION, None)
     if found is None:
         from hlomem.testing.session import Session, Settings  # noqa: PLC0415 - only when used
@@ -107,10 +105,7 @@ class Meter:
         jit: Mapping[str, Any] | None = None,
         **keywords: Any,
     ) -> MemoryExplanation:
-        """Compile a function as `hlomem.jax.memory` does, and check its memory.
-
-        The default target is the mark's; `name` distinguishes several programs of a test.
-        """
+        """Compile as `hlomem.jax.memory` does, and check; `name` tells a test's programs apart."""
         __tracebackhide__ = True
         from hlomem.base.errors import HlomemError  # noqa: PLC0415 - only when used
         from hlomem.jax.function_memory import memory  # noqa: PLC0415 - only when used
@@ -186,8 +181,6 @@ def _is_worker(config: pytest.Config) -> bool:
 
 
 class _Collector:
-    """Collects measurements from test reports."""
-
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
 

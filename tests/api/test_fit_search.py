@@ -80,11 +80,11 @@ def test_a_value_that_is_foretold_is_planned_next_and_never_believed(
 ) -> None:
     seen: dict[int, Planned] = {}
 
-    def foretell() -> int:
+    def predict() -> int:
         """One that lied for ever would make it a walk."""
         return true if lie is None or len(seen) > 100 else lie
 
-    while (value := next_value(seen, LIMIT, step, forecast=foretell)) is not None:
+    while (value := next_value(seen, LIMIT, step, forecast=predict)) is not None:
         assert value not in seen
         fits = value <= true
         seen[value] = Planned(LIMIT // 2 + value if fits else LIMIT + value, fits)

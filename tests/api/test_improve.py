@@ -1,4 +1,4 @@
-"""`hlomem.improve`: orders that are right, values computed again, worth what is said."""
+"""`hlomem.improve`: correct orders, recomputed values, and the savings that are reported."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_a_tpus_program_whose_places_are_fixed_is_refused() -> None:
     path = next((GOLDENS / "xla" / "libtpu-0.0.51" / "tpu-v5e").glob("*/module.hlo"))
     homes = sorted(path.parent.parent.glob("*/module.hlo"))
     texts = [each.read_text() for each in homes if "S(1)" in each.read_text()]
-    with pytest.raises(UnsupportedError, match="placed for the order"):
+    with pytest.raises(UnsupportedError, match="already placed in fast memory"):
         hlomem.improve(texts[0], backend="tpu", chip="v5e")
 
 
@@ -186,4 +186,4 @@ def test_a_program_that_a_checker_rejects_is_not_returned(monkeypatch: pytest.Mo
     assert better.text() == ordered.text()
     assert better.report.again is None
     assert better.report.after == ordered.report.after
-    assert better.report.notes[-1] == "values computed again were rejected: it is wrong"
+    assert better.report.notes[-1] == "recomputation was found and rejected: it is wrong"

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hlomem.analysis.live_range import LiveRange
-from hlomem.assign.reuse import IdleAllocations
+from hlomem.assign.shared import IdleAllocations
 from hlomem.base.quantities import Step
 
 END = 40

@@ -9,7 +9,7 @@ from __future__ import annotations
 import zlib
 from typing import TYPE_CHECKING
 
-from hlomem.proto.containers import RIEGELI_MAGIC
+from hlomem.proto.programs import RIEGELI_MAGIC
 from hlomem.proto.schema import message_types
 from tests.fuzz.proto_mutants import varint
 

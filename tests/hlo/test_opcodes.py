@@ -43,9 +43,7 @@ OWN_TABLES = {
     ): "what the world outside sees and what takes no time: order alone",
     Path("opt/orders/xla_schedulers.py"): "what each scheduler of XLA treats apart",
     Path("opt/loops/choice.py"): "what is no value of its own in a loop's body",
-    Path(
-        "opt/checks/edit.py"
-    ): "judges what is computed again, and must not rest on what it judges",
+    Path("opt/checks/edit.py"): "checks recomputation, and must not rest on what it checks",
     Path("opt/checks/offload.py"): "judges what is moved, and must not rest on what it judges",
     Path("opt/loops/fusion_edit.py"): "the products that make a fusion one of its kind",
     Path("opt/loops/change.py"): "what goes when nobody reads it",

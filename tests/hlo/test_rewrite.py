@@ -299,7 +299,7 @@ edit.remove(find('a'))""",
         "edit.set_attribute(find('copy.10'), 'control-predecessors', '{%a}')",
         "names what it is linked with",
     ),
-    "work after the end": ("edit.finish(); edit.donate(0)", "are finished: begin anew"),
+    "work after the end": ("edit.finish(); edit.donate(0)", "are finished: start again"),
     "a name inserted twice": (
         "edit.insert(find('both'), 'negate', 'f32[2,3]', 'negate', [find('a')])",
         "`negate` is defined twice in computation `main`",

@@ -216,7 +216,7 @@ def test_no_place_for_a_folder_is_one_clear_error(
 ) -> None:
     before, watchers = _settings(), hook._watchers
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
-    with pytest.raises(InputError, match="TMPDIR names another place"), hlomem.jax.captured():
+    with pytest.raises(InputError, match="set TMPDIR to another folder"), hlomem.jax.captured():
         pytest.fail("the block ran")
     assert _settings() == before
     assert hook._watchers == watchers

@@ -43,7 +43,7 @@ class FakeCompiler:
 
 class _Planned:
     cpu_seconds = 1.5
-    dump = None  # nothing to foretell from
+    dump = None  # nothing to predict from
     target = parse_target("cpu")
 
     def __init__(self, facts: Facts, size: int, refusal: str) -> None:

@@ -35,31 +35,31 @@ def _forecasts(cache: Path, sizes: Sequence[int], known: Sequence[int] = ()) -> 
     return made
 
 
-def test_two_plans_of_one_program_foretell_the_largest_value(tmp_path: Path) -> None:
+def test_two_plans_of_one_program_predict_the_largest_value(tmp_path: Path) -> None:
     forecasts = _forecasts(tmp_path, [2, 4])
-    assert forecasts.foretell(SIZE[8], 1) == 8
-    assert forecasts.foretell(SIZE[8] - 1, 1) == 7
-    assert forecasts.foretell(SIZE[8] - 1, 4) == 4
-    assert forecasts.foretell(SIZE[2] // 2, 1) is None
+    assert forecasts.predict(SIZE[8], 1) == 8
+    assert forecasts.predict(SIZE[8] - 1, 1) == 7
+    assert forecasts.predict(SIZE[8] - 1, 4) == 4
+    assert forecasts.predict(SIZE[2] // 2, 1) is None
 
 
 def test_a_forecast_is_known_when_the_search_is_made_again(tmp_path: Path) -> None:
-    assert _forecasts(tmp_path, [2, 4], known=[2, 4]).foretell(SIZE[8], 1) is None
-    assert _forecasts(tmp_path, [2, 4]).foretell(SIZE[8], 1) == 8
-    assert _forecasts(tmp_path, [2, 4], known=[2, 4]).foretell(SIZE[8], 1) == 8
+    assert _forecasts(tmp_path, [2, 4], known=[2, 4]).predict(SIZE[8], 1) is None
+    assert _forecasts(tmp_path, [2, 4]).predict(SIZE[8], 1) == 8
+    assert _forecasts(tmp_path, [2, 4], known=[2, 4]).predict(SIZE[8], 1) == 8
 
 
 def test_nothing_is_foretold_by_programs_that_are_not_one(tmp_path: Path) -> None:
-    assert _forecasts(tmp_path, [8, 16]).foretell(10 * SIZE[16], 1) is None
-    assert _forecasts(tmp_path, [8]).foretell(10 * SIZE[16], 1) is None
+    assert _forecasts(tmp_path, [8, 16]).predict(10 * SIZE[16], 1) is None
+    assert _forecasts(tmp_path, [8]).predict(10 * SIZE[16], 1) is None
 
 
 def test_nor_by_those_that_do_not_tell_the_plan_nearest_to_the_limit(tmp_path: Path) -> None:
     forecasts = _forecasts(tmp_path, [2, 4, 16])
-    assert forecasts.foretell(SIZE[16], 1) is None
-    assert forecasts.foretell(SIZE[4], 1) == 4
+    assert forecasts.predict(SIZE[16], 1) is None
+    assert forecasts.predict(SIZE[4], 1) == 4
     forecasts.begin()
-    assert forecasts.foretell(SIZE[4], 1) is None
+    assert forecasts.predict(SIZE[4], 1) is None
 
 
 def test_nor_by_plans_that_hlomem_does_not_make(tmp_path: Path) -> None:
@@ -67,4 +67,4 @@ def test_nor_by_plans_that_hlomem_does_not_make(tmp_path: Path) -> None:
     for size in (2, 4):
         made.add(str(size), _planned(size))
         made.note(size, str(size), SIZE[size] + 64)
-    assert made.foretell(SIZE[8], 1) is None
+    assert made.predict(SIZE[8], 1) is None

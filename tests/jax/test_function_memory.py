@@ -162,7 +162,7 @@ def test_wrong_uses_are_said() -> None:
         hlomem.jax.memory(lowered, 1, jit={"donate_argnums": 0})
     with pytest.raises(CommandError, match=r"jitted already.*donate_argnums"):
         hlomem.jax.memory(jax.jit(step), *_arguments(), jit={"donate_argnums": 0})
-    with pytest.raises(CommandError, match="a `int` is no function"):
+    with pytest.raises(CommandError, match="a `int` is not a function"):
         hlomem.jax.memory(3)
     with pytest.raises(CommandError, match="no target `tpu-v9`: known are tpu-v4:2x2x1, "):
         hlomem.jax.memory(step, target="tpu-v9")

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 import hlomem.jax
-from hlomem.jax import policies
+from hlomem.jax import factory_front as policies
 from hlomem.jax.compile.messages import Job
-from hlomem.jax.policies import try_policies
+from hlomem.jax.factory_front import try_policies
 from tests.jax import factories
 from tests.report.data.test_front import point
 

@@ -140,7 +140,7 @@ def test_a_program_that_checkers_reject_is_not_planned(monkeypatch: pytest.Monke
     monkeypatch.setattr(trials, "write", lambda made, _: (made, ["it is wrong"]))
     tried = _try_fits(REST + 3 * VALUE, _size)
     assert (tried.best, tried.tried) == (None, 0)
-    assert tried.problems == ("values computed again were rejected: it is wrong",)
+    assert tried.problems == ("recomputation was found and rejected: it is wrong",)
 
 
 def _tried(plan: Callable[[int], int], share: float) -> tuple[Tried, int, int]:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hlomem.base.errors import InputError
-from hlomem.proto.containers import (
+from hlomem.proto.programs import (
     RIEGELI_MAGIC,
     decompress,
     iter_records,

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from hlomem.analysis.defined_parts import is_in_place_permute
-from hlomem.analysis.fused_bodies import operand_names
-from hlomem.analysis.machine_rules import DEFAULT_RULES
+from hlomem.analysis.fused_bodies import FusedBodies, Row, operand_names
+from hlomem.analysis.machine_rules import DEFAULT_RULES, AliasRules
 from hlomem.analysis.overwriting import (
     BY_BACKEND,
     INSIDE_FUSION,
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from hlomem.analysis.dataflow import Dataflow
-    from hlomem.analysis.fused_bodies import FusedBodies, Row
-    from hlomem.analysis.machine_rules import AliasRules
     from hlomem.hlo.ir import HloInstruction
     from hlomem.hlo.traits import InPlace
 
@@ -192,7 +190,6 @@ _PAIRS_OF_WRITING: Mapping[InPlace, Callable[[HloInstruction], Sequence[InPlaceP
 }
 _IN_PLACE = rules_by_opcode(lambda traits: traits.writes, _PAIRS_OF_WRITING)
 MAY_WRITE_IN_PLACE = opcodes_where(lambda traits: traits.writes)
-"""Opcodes that may have in-place pairs."""
 
 
 # May.

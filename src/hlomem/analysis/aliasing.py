@@ -33,12 +33,9 @@ class HloBuffer(Struct, eq=False):
 
 
 class Aliasing(Struct, frozen=True, eq=False):
-    """The buffers of a module."""
-
     buffers: list[HloBuffer]
     buffer_of: dict[HloValue, HloBuffer]
     united: dict[HloValue, HloBuffer]
-    """The buffers of values that share one."""
     live_out: set[HloBuffer]
     """The buffers of the entry computation's result."""
 
@@ -102,10 +99,8 @@ def _alias_loop(
         _alias_parts(own, carried, aliases)
 
 
-def _alias_parts(
-    values: InstructionValueSet, others: InstructionValueSet, aliases: Aliases
-) -> None:
-    for part, other_part in zip(values, others, strict=True):
+def _alias_parts(values: InstructionValueSet, more: InstructionValueSet, aliases: Aliases) -> None:
+    for part, other_part in zip(values, more, strict=True):
         for value in part:
             if other_part != (value,):
                 aliases[value].update(other_part)
@@ -127,9 +122,7 @@ def _create_buffers(values: list[HloValue], aliases: Aliases) -> list[HloBuffer]
                 members[member] = [member]
         largest = max(aliased, key=lambda member: (len(members[head_of[member]]), -member.id))
         head = head_of[largest]
-        for absorbed in {
-            head_of[member]: None for member in aliased if head_of[member] is not head
-        }:
+        for absorbed in {head_of[value]: None for value in aliased if head_of[value] is not head}:
             head_of.update(dict.fromkeys(members[absorbed], head))
             members[head] += members[absorbed]
             members[absorbed] = []

@@ -35,7 +35,6 @@ def is_carried(operation: HloInstruction) -> bool:
 
 
 def wrapped_computation(operation: HloInstruction) -> HloComputation:
-    """The computation a chain runs."""
     computation = operation.async_wrapped_computation
     assert computation is not None  # checked by `is_supported_async`
     return computation

@@ -1,7 +1,4 @@
-"""The call graph: callees and callsites, control flow or embedded in one operation.
-
-Mirrors `service/call_graph.cc`. Bodies of fusions are not parsed for this.
-"""
+"""Callees and callsites (`service/call_graph.cc`); bodies of fusions are not parsed for this."""
 
 from __future__ import annotations
 
@@ -20,8 +17,6 @@ CONTROL_FLOW_OPCODES = RUN_IN_PLACE | ASYNC_OPCODES
 
 
 class CallGraph:
-    """The calls of one module."""
-
     def __init__(self, module: HloModule) -> None:
         self.module = module
         self.callees: dict[HloComputation, list[HloComputation]] = {}
@@ -62,11 +57,9 @@ class CallGraph:
         )
 
     def is_fused(self, computation: HloComputation) -> bool:
-        """Whether it is the body of a fusion."""
         return computation in self._fused
 
     def is_called(self, computation: HloComputation) -> bool:
-        """Whether anything calls it."""
         return bool(self.callsites[computation]) or computation in self._called_in_bodies
 
     def find_call_in_both(self) -> HloInstruction | None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from hlomem.analysis.definition import define_values
+from hlomem.analysis.definition import ValueTable, define_values
 from hlomem.analysis.propagation import Propagation
 from hlomem.analysis.values import HloPosition, UseFinder, part_number
 from hlomem.base.errors import UnsupportedError
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Container
 
     from hlomem.analysis.call_graph import CallGraph
-    from hlomem.analysis.definition import ValueTable
     from hlomem.analysis.list_order import ListOrder
     from hlomem.analysis.values import HloValue, InstructionValueSet, ValueSet
     from hlomem.base.quantities import ValueId
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
 
 
 class Dataflow(Struct, frozen=True, eq=False):
-    """The values of a module."""
-
     module: HloModule
     call_graph: CallGraph
     order: ListOrder

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hlomem.hlo.opcodes import DEFINE_NOTHING, opcodes_forwarding, rules_by_opcode
+from hlomem.hlo.opcodes import DEFINE_NOTHING, Opcode, opcodes_forwarding, rules_by_opcode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from hlomem.hlo.ir import HloInstruction
-    from hlomem.hlo.opcodes import Opcode
     from hlomem.hlo.shape import Shape
     from hlomem.hlo.traits import Forwarding
 

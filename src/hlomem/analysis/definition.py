@@ -11,19 +11,17 @@ from typing import TYPE_CHECKING
 
 from hlomem.analysis.async_chain import is_supported_async
 from hlomem.analysis.defined_parts import SPECIAL_OPCODES, defined_parts
-from hlomem.analysis.values import HloPosition, HloValue
+from hlomem.analysis.values import HloPosition, HloValue, InstructionValueSet
 from hlomem.base.errors import UnsupportedError
 from hlomem.base.quantities import ValueId
 from hlomem.hlo.opcodes import ASYNC_OPCODES, DEFINE_NOTHING
-from hlomem.hlo.shape import ROOT_INDEX
+from hlomem.hlo.shape import ROOT_INDEX, ShapeIndex
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from hlomem.analysis.call_graph import CallGraph
-    from hlomem.analysis.values import InstructionValueSet
     from hlomem.hlo.ir import HloComputation, HloInstruction
-    from hlomem.hlo.shape import ShapeIndex
 
 
 _make_position: Callable[[tuple[HloInstruction, ShapeIndex]], HloPosition]
@@ -31,8 +29,6 @@ _make_position = partial(tuple.__new__, HloPosition)  # faster than its construc
 
 
 class ValueTable:
-    """The values by id, and the values in the parts of results."""
-
     def __init__(self) -> None:
         self.values: dict[ValueId, HloValue] = {}
         self.sets: dict[HloInstruction, InstructionValueSet] = {}
@@ -41,7 +37,6 @@ class ValueTable:
         self.next_id = 0
 
     def define(self, post_order: Iterable[HloInstruction], *, has_own_parameters: bool) -> None:
-        """Define the new values of a computation."""
         values, sets = self.values, self.sets
         for instruction in post_order:
             opcode, shape = instruction.opcode, instruction.shape
@@ -60,7 +55,6 @@ class ValueTable:
                 sets[instruction] = [(value,)]
 
     def add_parts(self, instruction: HloInstruction) -> None:
-        """Define the new parts of one result."""
         opcode = instruction.opcode
         if opcode in ASYNC_OPCODES and not is_supported_async(instruction):
             problem = f"an `{opcode}` of this form, or without a known start, is not supported"

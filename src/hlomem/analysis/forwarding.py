@@ -16,14 +16,13 @@ from hlomem.analysis.async_chain import (
     wrapped_computation,
 )
 from hlomem.analysis.defined_parts import is_in_place_permute
-from hlomem.hlo.opcodes import rules_by_opcode
+from hlomem.hlo.opcodes import Opcode, rules_by_opcode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from hlomem.analysis.values import InstructionValueSet
     from hlomem.hlo.ir import HloInstruction
-    from hlomem.hlo.opcodes import Opcode
     from hlomem.hlo.shape import Shape
     from hlomem.hlo.traits import Forwarding
 

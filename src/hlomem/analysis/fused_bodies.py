@@ -14,13 +14,12 @@ from msgspec import Struct
 from hlomem.analysis.defined_parts import count_defined
 from hlomem.base.native import kernel
 from hlomem.base.patterns import lazy_pattern
-from hlomem.hlo.opcodes import CALLING, DEFINE_NOTHING, KNOWN_OPCODES
+from hlomem.hlo.opcodes import CALLING, DEFINE_NOTHING, KNOWN_OPCODES, Opcode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hlomem.hlo.ir import BodyPlace, HloComputation
-    from hlomem.hlo.opcodes import Opcode
 
 # `re` finds a leading literal much faster than the beginning of a line, and skips the complement of
 # one character much faster than that of several. A match across lines would leave fewer matches
@@ -45,7 +44,6 @@ _operand_rows: Callable[[str, int, int], list[Row] | None] | None = kernel(_KERN
 
 
 def operand_names(inner: str) -> list[str]:
-    """The operand names in the parentheses of a row."""
     if inner.startswith("%") and "/" not in inner:
         return inner[1:].split(", %")
     return [_BEFORE_NAME.sub("", operand) for operand in inner.split(", ")]
@@ -81,8 +79,6 @@ def form_of(text: str, start: int, end: int) -> bytes:
 
 
 class FusedBody(Struct, frozen=True):
-    """The facts about one body."""
-
     instruction_count: int
     value_count: int
     opcodes: frozenset[Opcode]

@@ -9,13 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hlomem.analysis.alias_rules import is_elementwise, is_elementwise_on
-from hlomem.analysis.gpu_kernels import analyze_fusion
+from hlomem.analysis.gpu_kernels import FusionAnalysis, analyze_fusion
 from hlomem.analysis.machine_rules import AliasRules
 from hlomem.hlo.opcodes import Opcode
 from hlomem.hlo.padding import element_count
 
 if TYPE_CHECKING:
-    from hlomem.analysis.gpu_kernels import FusionAnalysis
     from hlomem.hlo.ir import HloInstruction
     from hlomem.hlo.shape import Shape, ShapeIndex
 

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.analysis.alias_rules import is_elementwise
 from hlomem.hlo.padding import element_count
-from hlomem.hlo.shape import default_layout
+from hlomem.hlo.shape import Shape, default_layout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from hlomem.hlo.ir import HloInstruction
-    from hlomem.hlo.shape import Shape
 
 _WARP_SIZE = 32
 _SHARED_MEMORY_BANKS = 32
@@ -26,8 +25,6 @@ _BANK_BITS = 32
 
 
 class FusionAnalysis(NamedTuple):
-    """The kernel of a fusion."""
-
     roots: Sequence[HloInstruction]
     heroes: Sequence[HloInstruction]
     """The hero of each root; by default the root itself."""
@@ -123,9 +120,7 @@ class Reduction(NamedTuple):
 
 
 def _reductions_agree(
-    roots: Sequence[HloInstruction],
-    heroes: Sequence[HloInstruction],
-    reduction: HloInstruction,
+    roots: Sequence[HloInstruction], heroes: Sequence[HloInstruction], reduction: HloInstruction
 ) -> bool:
     """Whether one reduction kernel can compute all roots (`GetEmitterFusionKind`)."""
     for root, hero in zip(roots, heroes, strict=True):

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 
 class ListOrder(Struct, frozen=True, eq=False):
-    """The order of a module's lists."""
-
     computations: Sequence[HloComputation]
     """`HloModule::MakeComputationPostOrder`: callees before callers."""
     instructions: Sequence[HloInstruction]

@@ -42,8 +42,6 @@ _make_range: Callable[[tuple[Step, Step]], LiveRange] = partial(tuple.__new__, L
 
 
 class LiveRanges(Struct, frozen=True, eq=False):
-    """The flattened schedule and the live range of every value on it."""
-
     sequence: list[HloInstruction]
     time_of: dict[HloInstruction, Step]
     range_of: dict[HloValue, LiveRange]
@@ -73,12 +71,10 @@ class LiveRanges(Struct, frozen=True, eq=False):
 def analyze_live_ranges(
     dataflow: Dataflow, aliasing: Aliasing, schedule: Schedule, options: Options
 ) -> LiveRanges:
-    """Flatten the schedule of the module and find its live ranges."""
     return ranges_on(FlattenedSchedule(dataflow, schedule, options), dataflow, aliasing)
 
 
 def ranges_on(flattened: FlattenedSchedule, dataflow: Dataflow, aliasing: Aliasing) -> LiveRanges:
-    """The live range of every value on a flattened schedule."""
     range_of = flattened.all_ranges(dataflow.values)
     range_of.update(normalize_buffers(dict.fromkeys(aliasing.united.values()), range_of))
     return flattened.with_ranges(range_of)
@@ -129,10 +125,7 @@ class FlattenedSchedule:
             }
 
     def _flatten(self, computation: HloComputation) -> None:
-        """Append a computation's instructions, callees first (`HloLiveRange::FlattenSchedule`).
-
-        A computation with several callers is flattened at its first call.
-        """
+        """Append a computation at its first call, callees first (`FlattenSchedule`)."""
         sequence, span_of = self.sequence, self.span_of
         starts: dict[HloComputation, Step] = {}
         pending: list[HloComputation | list[HloInstruction] | None] = [computation]
@@ -182,7 +175,6 @@ class FlattenedSchedule:
                     pending += inner.called_computations
 
     def with_ranges(self, range_of: dict[HloValue, LiveRange]) -> LiveRanges:
-        """The schedule with live ranges on it."""
         return LiveRanges(self.sequence, self.time_of, range_of, self.span_of, self.done_time)
 
     def all_ranges(self, values: Iterable[HloValue]) -> dict[HloValue, LiveRange]:
@@ -262,10 +254,7 @@ class FlattenedSchedule:
         return last
 
     def _use_times(self) -> dict[HloInstruction, Step]:
-        """The step at which each instruction reads its operands.
-
-        A call reads none, its callee does; a loop reads its operand when the body begins.
-        """
+        """The step at which each instruction reads its operands; a loop, as its body begins."""
         times = self.time_of.copy()
         for instruction in self._timed:
             if instruction.opcode == "call" and not self._calls_extend_operands:

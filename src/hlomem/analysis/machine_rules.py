@@ -20,11 +20,8 @@ if TYPE_CHECKING:
 
 
 class AliasRules(Struct, frozen=True):
-    """The rules of one kind of machine."""
-
     may_alias: Callable[[HloInstruction, HloInstruction, ShapeIndex], bool | None] | None = None
-    """`AliasInfo::MayAlias` of an operand, a user and an index of its result; None leaves it to the
-    rules of all machines."""
+    """`AliasInfo::MayAlias`; None leaves it to the rules of all machines."""
     opcodes: frozenset[Opcode] = frozenset()
     """Opcodes that share an operand's buffer by these rules only."""
     counts_elements: bool = False

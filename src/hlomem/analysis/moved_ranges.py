@@ -12,12 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import Struct
 
 from hlomem.analysis.async_chain import is_fully_bound_here, wrapped_computation
-from hlomem.analysis.live_range import (
-    FlattenedSchedule,
-    LiveRanges,
-    normalize_buffers,
-    ranges_on,
-)
+from hlomem.analysis.live_range import FlattenedSchedule, LiveRanges, normalize_buffers, ranges_on
 from hlomem.hlo.opcodes import ASYNC_OPCODES, RUN_IN_PLACE
 
 if TYPE_CHECKING:
@@ -34,11 +29,8 @@ _MAX_MOVED_SHARE = 0.5
 
 
 class Dependents(Struct, frozen=True, eq=False):
-    """The values whose live ranges depend on the time of an instruction."""
-
     values_at: dict[HloInstruction, list[HloValue]]
     shared: dict[HloValue, HloBuffer]
-    """The buffers of values that share one."""
 
 
 def find_dependents(dataflow: Dataflow, aliasing: Aliasing) -> Dependents:
@@ -65,7 +57,6 @@ def move_live_ranges(
     schedule: Schedule,
     options: Options,
 ) -> LiveRanges:
-    """The live ranges of a program in another order."""
     flattened = FlattenedSchedule(dataflow, schedule, options)
     limit = _MAX_MOVED_SHARE * len(flattened.sequence)
     if sum(map(is_not, before.sequence, flattened.sequence)) > limit:
@@ -166,16 +157,12 @@ class _Move(NamedTuple):
     """The first step at which the two orders differ."""
     last: int
     block: frozenset[HloInstruction]
-    """The shorter block."""
 
 
 def find_changed_buffers(
     before: LiveRanges, after: LiveRanges, dependents: Dependents, aliasing: Aliasing
 ) -> set[HloBuffer] | None:
-    """The buffers whose live ranges changed relative to all others.
-
-    None if the orders differ by more than one moved block, as those of a local search do not.
-    """
+    """The buffers with other relative live ranges; None unless one block at most was moved."""
     move = _find_move(before.sequence, after.sequence)
     if move is None or not _keeps_bounds(before, after, move):
         return None
@@ -189,7 +176,6 @@ def find_changed_buffers(
 
 
 def _find_move(old: list[HloInstruction], new: list[HloInstruction]) -> _Move | None:
-    """The move between two orders, if there is one."""
     differs = list(map(is_not, old, new))
     if True not in differs:
         return _Move(0, -1, frozenset())
@@ -226,7 +212,6 @@ def _has_moved(value: HloValue, before: LiveRanges, after: LiveRanges, move: _Mo
 
 
 def _new_time(time: int, before: LiveRanges, after: LiveRanges, move: _Move) -> int:
-    """The new step of the instruction that ran at a step before."""
     if not move.first <= time <= move.last:
         return time
     instruction = before.sequence[time]

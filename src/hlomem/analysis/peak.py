@@ -30,10 +30,7 @@ class PeakMoment(Struct, frozen=True):
 def find_peak(
     live_ranges: LiveRanges, shapes: Mapping[Shape, Shape] | None = None
 ) -> PeakMoment | None:
-    """The peak of a program; None if a shape has no size.
-
-    `shapes` maps shapes of the module to others that replace them.
-    """
+    """The peak of a program; None if a shape has no size; `shapes` replaces some of the module."""
     shapes = shapes or {}
     begun_at = [0] * (live_ranges.end + 2)  # bytes by time
     ended_before = [0] * (live_ranges.end + 2)

@@ -31,8 +31,6 @@ class _Node:
 
 
 class PhiGraph:
-    """Phis and the values each merges."""
-
     def __init__(self) -> None:
         self._node_of: dict[ValueId, _Node] = {}
         self._nodes: list[_Node] = []

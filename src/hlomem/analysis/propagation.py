@@ -9,16 +9,11 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
-from hlomem.analysis.async_chain import (
-    async_chain,
-    bound_operands,
-    is_carried,
-    wrapped_computation,
-)
+from hlomem.analysis.async_chain import async_chain, bound_operands, is_carried, wrapped_computation
 from hlomem.analysis.forwarding import FORWARD, FORWARD_IN_PLACE
 from hlomem.analysis.phi import PhiGraph
-from hlomem.analysis.values import part_number
-from hlomem.hlo.ir import HloInstruction
+from hlomem.analysis.values import HloValue, InstructionValueSet, part_number
+from hlomem.hlo.ir import HloComputation, HloInstruction
 from hlomem.hlo.opcodes import ASYNC_OPCODES, MERGING, RUN_IN_PLACE
 
 if TYPE_CHECKING:
@@ -26,9 +21,7 @@ if TYPE_CHECKING:
 
     from hlomem.analysis.call_graph import CallGraph
     from hlomem.analysis.definition import ValueTable
-    from hlomem.analysis.values import HloValue, InstructionValueSet
     from hlomem.base.quantities import ValueId
-    from hlomem.hlo.ir import HloComputation
 
 
 class Propagation:
@@ -48,10 +41,7 @@ class Propagation:
         """The instructions that may receive values from others, by priority."""
 
     def run(self) -> None:
-        """Reach the fixed point (`HloDataflowAnalysis::Propagate`).
-
-        The earliest pending instruction is always next, so that phis are created in XLA's order.
-        """
+        """Reach the fixed point (`HloDataflowAnalysis::Propagate`), the earliest pending first."""
         schedule = self._priorities()
         rank = self.receivers
         rank.update(zip(schedule, range(len(schedule)), strict=True))
@@ -70,10 +60,7 @@ class Propagation:
                         heappush(queue, i)
 
     def _priorities(self) -> list[HloInstruction]:
-        """Forwarding instructions, ordered as by `CalculatePostOrderSchedule`; embedded ones first.
-
-        A loop's condition comes before its body, both before the loop.
-        """
+        """Forwarding instructions as by `CalculatePostOrderSchedule`, conditions before bodies."""
         schedule: dict[HloInstruction, None] = {}
         passing = {
             computation: self._passing(computation) for computation in self._table.post_orders
@@ -100,10 +87,7 @@ class Propagation:
         return list(schedule)
 
     def _passing(self, computation: HloComputation) -> list[HloInstruction]:
-        """The instructions of a computation that receive values from others.
-
-        The parameters of an embedded computation receive none, even from a call inside it.
-        """
+        """The instructions that receive values; no parameters of embedded computations do."""
         post_order, receiving = self._table.post_orders[computation], _MAY_HOLD_OTHERS_INSIDE
         if not self._call_graph.is_embedded(computation):
             sites = self._call_graph.callsites[computation]

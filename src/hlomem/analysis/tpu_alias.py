@@ -1,7 +1,4 @@
-"""The operands a TPU may overwrite, inferred from dumps (docs/tpu-rules.md).
-
-The compiler is not public; these rules and those of all machines explain every dump seen.
-"""
+"""The operands a TPU may overwrite, inferred from dumps, all explained (docs/tpu-rules.md)."""
 
 from __future__ import annotations
 
@@ -36,10 +33,7 @@ def may_alias(operand: HloInstruction, user: HloInstruction, index: ShapeIndex) 
 
 
 def _is_hinted(operand: HloInstruction, user: HloInstruction, index: ShapeIndex) -> bool:
-    """Whether an earlier pass marked a fusion as in place.
-
-    The pass groups operands with results, numbering the operands first, then the results.
-    """
+    """Whether an earlier pass marked a fusion as in place, with operands numbered first."""
     hints = _HINTS.search(user.attribute_text)
     if hints is None or len(index) > 1:
         return False

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 
 class HloPosition(NamedTuple):
-    """A part of an instruction's result."""
-
     instruction: HloInstruction
     shape_index: ShapeIndex
 
@@ -118,7 +116,6 @@ class UseFinder:
         ]
 
     def operand_numbers(self, user: HloInstruction, operand: HloInstruction) -> Sequence[int]:
-        """The positions of an operand among those of an instruction."""
         operands = user.operands
         if len(operands) == 1:
             return (0,)

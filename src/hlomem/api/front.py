@@ -1,7 +1,4 @@
-"""Memory against operations: points of a program with more and more rematerialization.
-
-Where a compiler continues after the hook, its plans determine the sizes.
-"""
+"""Memory against operations; after the hook, the compiler's plans determine the sizes."""
 
 from __future__ import annotations
 
@@ -47,7 +44,7 @@ def find_fit(ordered: Candidate, limit: int) -> list[FrontPoint]:
     if ordered.total <= limit:
         return []
     made, _ = settle(find_fits(ordered, limit), OURS, limit, tries=1)
-    return [] if made is None else [_recomputed(made, made.module, ", for this number")]
+    return [] if made is None else [_recomputed(made, made.module, ", for this budget")]
 
 
 def with_front(

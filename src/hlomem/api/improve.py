@@ -5,15 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem import hlo
+from hlomem.api.pack import Buffer, pack
 from hlomem.api.plan import plan
 from hlomem.api.replan import replan
-from hlomem.api.tight_packing import pack_tightly
+from hlomem.assign.packing import Packing as Heap
 from hlomem.base.errors import UnsupportedError
 from hlomem.dump.dump import Dump
 from hlomem.hlo.text.printer import format_module
 from hlomem.opt.candidate import Candidate, Program, start_text, with_schedule
 from hlomem.opt.constants import RECOMPUTE
 from hlomem.opt.goal import Effort, Rules, Share, check_rules
+from hlomem.opt.orders.planned_orders import temporary_bytes
 from hlomem.opt.remat.origins import find_origins
 from hlomem.opt.search import find_accepted, find_order
 from hlomem.report.data.improvement import (
@@ -24,10 +26,12 @@ from hlomem.report.data.improvement import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
+    from hlomem.assign.packing import BufferInterval
     from hlomem.hlo.ir import HloModule
     from hlomem.opt.orders.search import Improvement, Orders
+    from hlomem.packer.buffers import Packing
     from hlomem.pipeline import Stages
 
 
@@ -38,7 +42,7 @@ class BetterOrder(NamedTuple):
     ordered: Candidate
     """The program in the order that was found."""
     recomputed: Candidate | None = None
-    """The same with values computed again; None where none are."""
+    """The same with values recomputed; None where there are none."""
 
     @property
     def stages(self) -> Stages:
@@ -56,7 +60,7 @@ class BetterOrder(NamedTuple):
         return self.ordered.given.is_rebuilt
 
     def text(self) -> str:
-        """The program's text in the new order, scheduled, with what is computed again."""
+        """The program's text in the new order, scheduled, with its recomputed values."""
         made = None if self.recomputed is None else self.recomputed.written
         return format_module(self.ordered.module) if made is None else made.data.decode()
 
@@ -79,11 +83,11 @@ def improve(
 ) -> BetterOrder:
     """An order that needs less memory, of a program (HLO text or a module) or a dump's program.
 
-    `module` is the dump's program where it is at hand; else it is rebuilt from the dump. `backend`
+    `module` is the dump's program, if known; else it is rebuilt from the dump. `backend`
     is `cpu` for a program, and inferred for a dump. `may_reorder_collectives` is for programs of
     which every device gets the same order. `max_slowdown` is the share of the program's time, by a
     rough model, for which transfers may no longer be hidden. `recompute` is the share of the
-    program's operations, and of its modelled time, that computing values again may add; 0 leaves
+    program's operations, and of its modelled time, that recomputation may add; 0 leaves
     the instructions as they are, in another order.
     """
     rules = check_rules(Rules(effort, may_reorder_collectives, max_slowdown, recompute))
@@ -106,7 +110,7 @@ def improve(
 def with_cheap(
     name: str, ordered: Candidate, notes: Iterable[str] = (), *, has_packing: bool = False
 ) -> BetterOrder:
-    """The program with values computed again for next to nothing, and the report of it."""
+    """The program with cheap values recomputed, and its report."""
     recomputed, rejected = None, list[str]()
     if not ordered.given.is_rebuilt:
         start = _scheduled(ordered)
@@ -221,6 +225,54 @@ def _refuse_fixed(stages: Stages) -> None:
     )
     if is_fixed:
         source = stages.module.source
-        problem = "values lie in fast memory where they were placed for the order at hand"
-        hint = "a TPU's program can only get another order before that, while it is compiled"
+        problem = "values were already placed in fast memory for the current order"
+        hint = "a TPU's program can only be reordered before that, during compilation"
         raise UnsupportedError(source, source.first_line, problem, hint)
+
+
+_PROVEN = frozenset({"at the bound", "proven optimal"})
+_EFFORT = 2_000
+"""Steps of exact search for one heap; nearly all reach the bound without any."""
+
+
+class TightHeap(NamedTuple):
+    """The temporaries of an order in the best packing that was found."""
+
+    size: int
+    bound: int
+    """Bytes that no packing of this order can do without."""
+    is_proven: bool
+
+
+def pack_tightly(stages: Stages) -> TightHeap:
+    """Pack temporaries as tightly as can be found; XLA cannot be told to use that."""
+    packings: list[Packing] = []
+
+    def place(intervals: Sequence[BufferInterval], alignment: int) -> Heap:
+        packings.append(_pack(intervals, alignment))
+        return _as_heap(packings[-1], intervals)
+
+    size = temporary_bytes(stages.repacked(place))
+    slack = sum(packing.height - packing.lower_bound for packing in packings)
+    is_proven = all(packing.status in _PROVEN for packing in packings)
+    return TightHeap(size, size if is_proven else size - slack, is_proven)
+
+
+def place_tightly(intervals: Sequence[BufferInterval], alignment: int) -> Heap:
+    """The best packing found, for a planner that is given one instead of XLA's."""
+    return _as_heap(_pack(intervals, alignment), intervals)
+
+
+def _pack(intervals: Sequence[BufferInterval], alignment: int) -> Packing:
+    return pack([_as_buffer(interval, alignment) for interval in intervals], effort=_EFFORT)
+
+
+def _as_heap(packing: Packing, intervals: Sequence[BufferInterval]) -> Heap:
+    offsets = {interval.id: packing.offset_of[interval.id] for interval in intervals}
+    return Heap(offsets, packing.height)
+
+
+def _as_buffer(interval: BufferInterval, alignment: int) -> Buffer:
+    """A buffer whose lives do not include their ends."""
+    more = tuple((start, end + 1) for start, end in interval.colocations)
+    return Buffer(interval.id, interval.start, interval.end + 1, interval.size, alignment, more)

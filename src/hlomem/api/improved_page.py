@@ -36,7 +36,7 @@ def _difference(found: BetterOrder, diff: Diff) -> Waterfall:
     if found.recomputed is not None:
         return _computed_again(found, made, diff)
     if not found.orders:
-        return replace(made, answer="No better order was found: both are the one at hand.")
+        return replace(made, answer="No better order was found: both are the current one.")
     names = ", ".join(visible(computation.name) for computation in found.orders)
     reason = Reason(text=f"the same instructions in another order: {names}", delta=diff.delta)
     answer = f"{made.answer} The instructions are the same, in another order."
@@ -44,7 +44,7 @@ def _difference(found: BetterOrder, diff: Diff) -> Waterfall:
 
 
 def _computed_again(found: BetterOrder, made: Waterfall, diff: Diff) -> Waterfall:
-    """The same where some values are computed again, too."""
+    """The same where some values are recomputed, too."""
     again = found.report.again
     assert again is not None
     ordered = again.ordered - found.report.before
@@ -52,10 +52,9 @@ def _computed_again(found: BetterOrder, made: Waterfall, diff: Diff) -> Waterfal
     parts = [f"{again.instructions} instructions run twice"] if again.instructions else []
     parts += [f"{again.stacks} stacks of loops are gone"] if again.stacks else []
     reasons.append(Reason(text=", ".join(parts), delta=diff.delta - ordered))
-    answer = f"{made.answer} The instructions are in another order, and a few values are computed"
-    return replace(
-        made, answer=f"{answer} again.", causes=tuple(reason for reason in reasons if reason.delta)
-    )
+    answer = f"{made.answer} The order is different, and a few values are recomputed."
+    causes = tuple(reason for reason in reasons if reason.delta)
+    return replace(made, answer=answer, causes=causes)
 
 
 def _memory(found: BetterOrder, name: str, text: str) -> MemoryView:

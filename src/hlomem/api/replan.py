@@ -1,7 +1,4 @@
-"""`hlomem.replan`: plans the program of a dump again.
-
-Values are the dump's, and so are the offsets of memory-space assignment; the rest is planned.
-"""
+"""`hlomem.replan`: plans a dump's program again, with its values and preset offsets."""
 
 from __future__ import annotations
 
@@ -40,8 +37,6 @@ if TYPE_CHECKING:
 
 
 class RecordedStages(Stages, frozen=True, eq=False, dict=True, kw_only=True):
-    """The stages of a plan whose values come from a dump."""
-
     values: Sequence[UsedValue]
 
     @cached_property

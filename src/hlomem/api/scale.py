@@ -128,15 +128,11 @@ class ScaledProgram:
         return self._like(hlo.parse(self._growth.text_at(size), name))
 
     def _like(self, module: HloModule) -> Stages:
-        """The stages of another module, planned like the first one."""
         known = self._stages
         return start_stages(module, known.options, pack=known.pack, order_lists=known.order_lists)
 
     def bytes_at(self, size: int) -> int:
-        """The bytes that must fit at a size: all allocations of the first memory space in use.
-
-        As `hlomem summary` counts, without the memory of single threads.
-        """
+        """The bytes that must fit at a size, as `hlomem summary` counts them."""
         return self._sized(size).size
 
     def report(

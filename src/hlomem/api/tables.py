@@ -17,12 +17,10 @@ R = TypeVar("R", bound=Record)
 
 
 def to_dicts(rows: Iterable[Record]) -> list[dict[str, Any]]:
-    """One dictionary per row."""
     return [msgspec.to_builtins(row) for row in rows]
 
 
 def to_pandas(rows: Iterable[Record]) -> Any:
-    """A `pandas.DataFrame` of rows."""
     try:
         pandas = import_module("pandas")
     except ImportError as error:

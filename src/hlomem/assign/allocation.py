@@ -46,8 +46,6 @@ class EntryParameter(NamedTuple):
 
 
 class BufferAllocation(Struct, eq=False):
-    """One contiguous piece of memory."""
-
     index: AllocationIndex
     size: ByteCount
     color: Color
@@ -72,15 +70,12 @@ class BufferAllocation(Struct, eq=False):
 
     @property
     def is_readonly(self) -> bool:
-        """Whether it must not be written to."""
         if self.is_constant:
             return True
         return self.parameter is not None and not self.parameter.is_aliased_with_output
 
 
 class BufferAssignment(Struct, frozen=True, eq=False):
-    """The allocations of a program."""
-
     allocations: list[BufferAllocation]
     """By index."""
     waiting: Sequence[HloBuffer] | None = None
@@ -88,5 +83,4 @@ class BufferAssignment(Struct, frozen=True, eq=False):
 
     @property
     def total_bytes(self) -> ByteCount:
-        """Bytes of all allocations."""
         return ByteCount(sum(allocation.size for allocation in self.allocations))

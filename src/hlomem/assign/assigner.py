@@ -25,8 +25,8 @@ from hlomem.assign.allocation import (
     whole,
 )
 from hlomem.assign.contexts import Contexts
-from hlomem.assign.preset import assign_preset_buffers, assign_private_stacks
-from hlomem.assign.problem import with_order
+from hlomem.assign.preset import Preset, assign_preset_buffers, assign_private_stacks
+from hlomem.assign.problem import Problem, Timeless, with_order
 from hlomem.assign.shared import SharedAllocations
 from hlomem.assign.simulator import assign_heaps
 from hlomem.base.quantities import (
@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from hlomem.analysis.aliasing import HloBuffer
     from hlomem.analysis.live_range import LiveRanges
     from hlomem.analysis.values import HloValue
-    from hlomem.assign.preset import Preset
-    from hlomem.assign.problem import Problem, Timeless
     from hlomem.assign.simulator import Pack
 
 
@@ -97,7 +95,6 @@ def _main_bytes(assignment: BufferAssignment) -> int:
 def _assign_once(
     problem: Problem, pack: Pack | None, preset: Preset, known: Known | None = None
 ) -> BufferAssignment:
-    """The five steps."""
     allocations: list[BufferAllocation] = []
     placed = assign_preset_buffers(problem, preset, allocations)
     placed |= assign_private_stacks(problem, placed, allocations)
@@ -148,10 +145,7 @@ class _GlobalAssigner:
         }
 
     def assign(self, placed: set[HloBuffer], known: Known | None = None) -> list[HloBuffer] | None:
-        """Assign the buffers that are not placed yet; returns those left to the heap.
-
-        None if a changed buffer shares an allocation with others.
-        """
+        """Assign the unplaced buffers; returns the heap's, or None if a changed one shares."""
         contexts, special = self._contexts.buffers, self._problem.timeless.special
         live_out = self._problem.aliasing.live_out
         waited: Container[HloBuffer] = ()
@@ -179,7 +173,6 @@ class _GlobalAssigner:
         return waiting
 
     def _may_share(self, buffer: HloBuffer, known: Known) -> bool:
-        """Whether a buffer's allocation could be shared in the known order."""
         if buffer in known.waiting:
             return False
         value = self._problem.timeless.special.get(buffer)
@@ -273,10 +266,7 @@ class _GlobalAssigner:
 def _assign_thread_local_buffers(
     problem: Problem, placed: set[HloBuffer], allocations: list[BufferAllocation]
 ) -> None:
-    """Give the values of embedded computations their own allocations.
-
-    These never get other values, so plans in several orders share their slices.
-    """
+    """Give values of embedded computations their own allocations, shared by all orders' plans."""
     special, size_of = problem.timeless.special, problem.size_of
     slices, color_of = problem.timeless.whole_slices, problem.color_of
     live_out, allocates_constants = problem.aliasing.live_out, problem.options.allocate_constants
@@ -327,7 +317,6 @@ def combine_temporaries(
 
 
 def renumbered(allocations: list[BufferAllocation]) -> list[BufferAllocation]:
-    """The allocations, with indices in their order."""
     for index, allocation in enumerate(allocations):
         allocation.index = AllocationIndex(index)
     return allocations
@@ -336,10 +325,7 @@ def renumbered(allocations: list[BufferAllocation]) -> list[BufferAllocation]:
 def partition(
     allocations: list[BufferAllocation],
 ) -> tuple[list[BufferAllocation], list[BufferAllocation]]:
-    """Permanent and temporary allocations, in the order of `std::partition`.
-
-    It swaps the first temporary from the front with the last other from the back.
-    """
+    """Permanent and temporary allocations, as `std::partition` swaps from front and back."""
     order = allocations[:]
     first, last = 0, len(order)
     while True:

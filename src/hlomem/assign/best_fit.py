@@ -30,10 +30,7 @@ def place(
     alignment: int,
     below: int | None = None,
 ) -> list[int] | None:
-    """The offsets of buffers; None once the heap reaches `below` bytes.
-
-    Sizes are positive. Lives are in time slots, both ends included.
-    """
+    """Offsets by lives in slots, ends included; None once the heap reaches `below` bytes."""
     if _place is None or not _is_exact(sizes, alignment):
         return place_in_lists(sizes, lives, slot_count, alignment, below)
     return place_natively(sizes, lives, slot_count, alignment, below)
@@ -82,7 +79,6 @@ def place_in_lists(
 
 
 def _is_exact(sizes: Sequence[int], alignment: int) -> bool:
-    """Whether the heap stays below `_EXACT` bytes."""
     return sum(sizes) + (len(sizes) + 1) * alignment < _EXACT
 
 

@@ -21,7 +21,6 @@ ColorOf = dict["HloValue", "Color"]
 
 
 def color_values(aliasing: Aliasing, call_graph: CallGraph, machine: Machine) -> ColorOf:
-    """The memory space of every value."""
     color_of = {
         value: value.shape.memory_space for buffer in aliasing.buffers for value in buffer.values
     }

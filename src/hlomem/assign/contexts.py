@@ -12,20 +12,17 @@ from __future__ import annotations
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
-from hlomem.base.quantities import MAIN_MEMORY
+from hlomem.base.quantities import MAIN_MEMORY, AllocationIndex, Step
 
 if TYPE_CHECKING:
     from hlomem.analysis.aliasing import HloBuffer
     from hlomem.assign.allocation import BufferAllocation
     from hlomem.assign.problem import Problem
-    from hlomem.base.quantities import AllocationIndex, Step
 
 _CONTEXT = (2,)  # index in the result of an asynchronous operation
 
 
 class Contexts:
-    """The buffers that are contexts, their allocations, and when these are free."""
-
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
         self.buffers = {
@@ -39,10 +36,7 @@ class Contexts:
         self._free: set[AllocationIndex] = set()
 
     def free(self, buffer: HloBuffer) -> list[BufferAllocation]:
-        """The sufficient allocations that are free when a buffer begins, small ones first.
-
-        XLA also considers allocations of results, which are never free.
-        """
+        """Sufficient allocations free when a buffer begins, small first; a result's never is."""
         if not self.allocations:
             return []
         start = self._problem.first_start(buffer)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 from itertools import accumulate
 from operator import add, neg, sub
@@ -23,13 +23,9 @@ from typing import TYPE_CHECKING, overload
 
 from msgspec import Struct
 
-from hlomem.assign.best_fit import place
+from hlomem.assign.best_fit import Life, place
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-
-    from hlomem.assign.best_fit import Life
-
     Keys = Callable[["Intervals"], Iterable[tuple[int, int, int]]]
     """A sort key for each buffer, which ends in its id."""
 
@@ -89,7 +85,6 @@ class Intervals(Sequence[BufferInterval]):
 
 
 def by_columns(buffers: Sequence[BufferInterval]) -> Intervals:
-    """The same buffers by columns."""
     if isinstance(buffers, Intervals):
         return buffers
     return Intervals(
@@ -102,8 +97,6 @@ def by_columns(buffers: Sequence[BufferInterval]) -> Intervals:
 
 
 class Packing(Struct, frozen=True):
-    """The offset of every buffer, and the size of the heap."""
-
     offset_by_id: dict[int, int]
     heap_size: int
 
@@ -143,8 +136,6 @@ def pack(
 
 
 class _Timeline:
-    """Buffers and their lives in slots, for packing in several orders."""
-
     def __init__(self, buffers: Intervals) -> None:
         self._empty: list[int] = []
         if 0 in buffers.sizes:
@@ -233,10 +224,7 @@ def _free(gaps: list[tuple[int, int]], begin: int, end: int) -> None:
 
 
 def lower_bound(buffers: Sequence[BufferInterval], alignment: int) -> int:
-    """A lower bound of the heap: the most bytes that are live at one time.
-
-    Only the topmost buffer may lack its padding up to the alignment.
-    """
+    """The most bytes live at one time; only the topmost buffer may lack its padding."""
     columns = by_columns(buffers)
     change_at = _changes(columns)
     padded = [-(-size // alignment) * alignment for size in columns.sizes]
@@ -277,10 +265,7 @@ def _disjoint(buffer: BufferInterval) -> list[tuple[int, int]]:
 
 
 def _lives_in_slots(buffers: Intervals) -> list[tuple[Life, ...]]:
-    """The live ranges of each buffer in slots, which count only starts.
-
-    Two live ranges overlap exactly if one begins during the other.
-    """
+    """The live ranges in slots, which count only starts, enough to tell whether two overlap."""
     more = [time for times in buffers.shared.values() for time in times]
     starts = {*buffers.starts, *(start for start, _ in more)}
     slot_at = _slots(starts, max([*buffers.ends, *(end for _, end in more)], default=0))

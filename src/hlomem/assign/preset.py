@@ -24,10 +24,7 @@ if TYPE_CHECKING:
 
 
 class Preset(Struct, frozen=True):
-    """The given offsets."""
-
     size_of_color: Mapping[Color, ByteCount]
-    """Bytes of the allocation of each color."""
     slice_of: Mapping[tuple[str, ShapeIndex], OffsetSize]
     """The slices of values in the allocation of their color, by instruction and index."""
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from hlomem.analysis.machine_rules import rules_of
-from hlomem.assign.allocation import whole
+from hlomem.assign.allocation import OffsetSize, whole
 from hlomem.assign.sharing import Sharing
 from hlomem.base.quantities import ByteCount, Color, Step
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from hlomem.analysis.dataflow import Dataflow
     from hlomem.analysis.live_range import LiveRanges
     from hlomem.analysis.values import HloValue
-    from hlomem.assign.allocation import OffsetSize
     from hlomem.assign.colors import ColorOf
     from hlomem.hlo.ir import HloComputation, HloInstruction
     from hlomem.hlo.shape import Shape
@@ -105,7 +104,6 @@ class Timeless(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def flow_in_order(self) -> list[HloBuffer]:
-        """The control-flow buffers, in order."""
         return [ranked[-1] for ranked in self.in_flow]
 
     @cached_property
@@ -124,7 +122,6 @@ class Timeless(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def whole_slices(self) -> dict[HloBuffer, dict[HloValue, OffsetSize]]:
-        """The slices of thread-local allocations."""
         return {
             buffer: dict.fromkeys(buffer.values, whole(self.size_of[buffer]))
             for buffer in self.thread_local_by_id
@@ -132,7 +129,6 @@ class Timeless(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def flow_positions(self) -> dict[HloInstruction, int]:
-        """The control-flow instructions, numbered."""
         return self._post_order_positions(self.dataflow.call_graph.is_in_flow)
 
     def _ranked(self, rank_of: Mapping[HloInstruction, int]) -> list[Ranked]:
@@ -153,10 +149,7 @@ class Timeless(Struct, frozen=True, eq=False, dict=True):
     def _post_order_positions(
         self, is_wanted: Callable[[HloComputation], bool]
     ) -> dict[HloInstruction, int]:
-        """Instructions numbered callers before callees, operands before users.
-
-        `CallGraph::VisitNodes` and `HloModule::Print` use the same order of calls.
-        """
+        """Instructions, callers before callees (`CallGraph::VisitNodes`), operands first."""
         position: dict[HloInstruction, int] = {}
         for computation in reversed(self.dataflow.module.computations):
             if is_wanted(computation):
@@ -192,7 +185,6 @@ class Problem(Struct, frozen=True, eq=False):
         return self.color_of[buffer.values[0]]
 
     def alignment(self, color: Color) -> int:
-        """The alignment of offsets in a memory space."""
         return self.options.machine.alignment(color) or 1
 
     def first_start(self, buffer: HloBuffer) -> Step:
@@ -245,7 +237,6 @@ def state_timeless(
 def _buffer_sizes(
     aliasing: Aliasing, options: Options, shapes: Mapping[Shape, Shape]
 ) -> dict[HloBuffer, ByteCount]:
-    """Bytes of every buffer's largest value."""
     size_of_shape: dict[Shape, ByteCount] = {}
     sizes: dict[HloBuffer, ByteCount] = {}
     for buffer in aliasing.buffers:

@@ -1,29 +1,23 @@
-"""Allocations that several buffers use one after the other.
-
-Mirrors `BufferAssigner::MaybeAssignBuffer` and `LiveRangeInterferes` of
-`service/buffer_assignment.cc`.
-"""
+"""Allocations that buffers share in turn (`MaybeAssignBuffer` of buffer_assignment.cc)."""
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right, insort
 from typing import TYPE_CHECKING
 
-from hlomem.assign.allocation import whole
-from hlomem.assign.reuse import IdleAllocations, Occupancy
+from hlomem.assign.allocation import BufferAllocation, whole
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Iterator
 
     from hlomem.analysis.aliasing import HloBuffer
+    from hlomem.analysis.live_range import LiveRange
     from hlomem.analysis.values import HloValue
-    from hlomem.assign.allocation import BufferAllocation
     from hlomem.assign.problem import Problem
     from hlomem.hlo.ir import HloInstruction
 
 
 class SharedAllocations:
-    """The shared allocations of one plan."""
-
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
         self._range_of = problem.live_ranges.range_of
@@ -51,7 +45,6 @@ class SharedAllocations:
         self._idle.register(number, [self._range_of[value] for value in allocation.slices])
 
     def add(self, allocation: BufferAllocation, buffer: HloBuffer) -> None:
-        """Put another buffer into an allocation."""
         allocation.slices.update(dict.fromkeys(buffer.values, whole(self._size_of[buffer])))
         if buffer in self._live_out:
             allocation.maybe_live_out = True
@@ -79,7 +72,6 @@ class SharedAllocations:
         return start < end and self._idle.are_busy(2 * start + 1, 2 * end - 1)
 
     def of_operands(self, buffer: HloBuffer) -> list[BufferAllocation]:
-        """The allocations of the operands of values that are whole results."""
         allocation_of, sets = self._allocation_of, self._problem.dataflow.value_sets
         found: list[BufferAllocation] = []
         for value in buffer.values:
@@ -97,10 +89,7 @@ class SharedAllocations:
         return map(self._reusable.__getitem__, numbers) if numbers else ()
 
     def _exclusive_half_steps(self, value: HloValue) -> tuple[int, int]:
-        """The half steps at which no other value may be live at the same offset.
-
-        The ends are left out if the value may overwrite an operand, or a user the value.
-        """
+        """Half steps exclusive to a value, without ends at which it, or its user, may overwrite."""
         start, end = self._range_of[value]
         sequence, may_share = self._sequence, self._sharing.is_possible
         first, last = 2 * start, 2 * end
@@ -163,3 +152,151 @@ class SharedAllocations:
             )
             for position in positions
         )
+
+
+class Occupancy:
+    """The live ranges in one allocation, in order; one may end at the step another begins."""
+
+    __slots__ = ("_entries",)
+
+    def __init__(self) -> None:
+        self._entries: list[tuple[int, int, int, HloValue]] = []  # end, start, id, value
+
+    def add(self, value: HloValue, live_range: LiveRange) -> None:
+        insort(self._entries, (live_range.end, live_range.start, value.id, value))
+
+    def overlapping(self, live_range: LiveRange) -> Iterator[tuple[HloValue, int, int]]:
+        """The values that are live at some time of `live_range`, with start and end."""
+        entries = self._entries
+        for i in range(bisect_left(entries, (live_range.start,)), len(entries)):
+            end, start, _, value = entries[i]
+            if start > live_range.end:
+                break
+            yield value, start, end
+
+
+class IdleAllocations:
+    """The busy times of allocations in half steps: "ends at t" and "continues past t" differ.
+
+    XLA tries every allocation that is idle before its result or after its donated parameter's last
+    use, the newest first (`TryAssignToExistingAllocation`). A segment tree over time answers for
+    all at once: a node holds a bit per allocation.
+    """
+
+    def __init__(self, end: int) -> None:
+        self._leaf_count = 1 << (2 * end).bit_length()
+        self._covering = [0] * (2 * self._leaf_count)
+        self._beginning = [0] * (2 * self._leaf_count)
+        self._changing: dict[int, int] = {}  # allocations with a begin or an end, by step
+        self._all = 0
+        self._noted: list[tuple[int, LiveRange]] = []  # not in the tree yet
+        self._end = 2 * end
+        # Idle times as registered, without those inside others; both lists ascend.
+        self._idle_from: list[int] = []
+        self._idle_to: list[int] = []
+
+    def register(self, number: int, busy: Iterable[LiveRange] = ()) -> None:
+        """Add allocation `number`, which is busy at some times."""
+        self._all |= 1 << number
+        first = 0
+        for live_range in sorted(busy):
+            start, end = live_range
+            if first < 2 * start:
+                self._add_idle(first, 2 * start - 1)
+            first = max(first, 2 * end + 1)
+            self._noted.append((number, live_range))
+        if first <= self._end:
+            self._add_idle(first, self._end)
+
+    def _add_idle(self, first: int, last: int) -> None:
+        idle_from, idle_to = self._idle_from, self._idle_to
+        high = bisect_right(idle_from, first)
+        if high and idle_to[high - 1] >= last:
+            return
+        low = bisect_left(idle_from, first)
+        high = max(low, bisect_right(idle_to, last))
+        idle_from[low:high] = [first]
+        idle_to[low:high] = [last]
+
+    def occupy(self, number: int, live_range: LiveRange) -> None:
+        """Mark an allocation as busy, both ends included."""
+        self._noted.append((number, live_range))
+
+    def _add(self, number: int, live_range: LiveRange) -> None:
+        bit = 1 << number
+        start, end = live_range
+        changing = self._changing
+        changing[start] = changing.get(start, 0) | bit
+        changing[end] = changing.get(end, 0) | bit
+        low = 2 * start + self._leaf_count
+        high = 2 * end + self._leaf_count
+        covering, beginning = self._covering, self._beginning
+        node = low if start else 0  # no query begins before the first step
+        while node and not beginning[node] & bit:
+            beginning[node] |= bit
+            node >>= 1
+        high += 1
+        while low < high:
+            if low & 1:
+                covering[low] |= bit
+                low += 1
+            if high & 1:
+                high -= 1
+                covering[high] |= bit
+            low >>= 1
+            high >>= 1
+
+    def idle(self, half_steps: Iterable[tuple[int, int]]) -> Iterable[int]:
+        """The allocations that are idle during ranges of half steps, the newest first, lazily.
+
+        An empty range stands for a step that may be shared with values that begin or end there.
+        """
+        busy, everything = 0, self._all
+        for first, last in half_steps if everything else ():
+            if first <= last:
+                busy |= self._busy(first, last)
+            else:
+                step = (first + last + 1) // 4
+                busy |= self._busy(2 * step, 2 * step) & ~self._changing.get(step, 0)
+            if busy == everything:  # the usual case
+                return ()
+        return _bits(everything & ~busy)
+
+    def are_busy(self, first: int, last: int) -> bool:
+        """Whether no allocation was idle in a range of half steps when it was registered."""
+        index = bisect_right(self._idle_from, first)
+        return not index or self._idle_to[index - 1] < last
+
+    def _busy(self, first: int, last: int) -> int:
+        if self._noted:
+            for number, live_range in self._noted:
+                self._add(number, live_range)
+            self._noted.clear()
+        covering, beginning, everything = self._covering, self._beginning, self._all
+        low, high = first + self._leaf_count, last + self._leaf_count
+        busy = 0
+        # Busy at the ends, from the root of the tree down.
+        for shift in range(low.bit_length() - 1, -1, -1):
+            busy |= covering[low >> shift] | covering[high >> shift]
+            if busy == everything:
+                return busy
+        # Busy from a step in between.
+        low += 1
+        while low < high:
+            if low & 1:
+                busy |= beginning[low]
+                low += 1
+            if high & 1:
+                high -= 1
+                busy |= beginning[high]
+            low >>= 1
+            high >>= 1
+        return busy
+
+
+def _bits(number: int) -> Iterator[int]:
+    """The positions of the bits of a number, the highest first."""
+    while number:
+        position = number.bit_length() - 1
+        yield position
+        number ^= 1 << position

@@ -51,7 +51,6 @@ class Sharing:
         self._answers: dict[_Question, bool] = {}
 
     def is_possible(self, user: HloInstruction) -> bool:
-        """Whether a user may overwrite some operand."""
         return may_share_with_operand(user, self._rules)
 
     def is_allowed(

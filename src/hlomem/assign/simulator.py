@@ -11,18 +11,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from hlomem.assign.allocation import BufferAllocation, OffsetSize
-from hlomem.assign.packing import Intervals, pack_best, pack_by_time
-from hlomem.base.quantities import AllocationIndex, ByteCount, Color
+from hlomem.assign.packing import BufferInterval, Intervals, Packing, pack_best, pack_by_time
+from hlomem.base.quantities import AllocationIndex, ByteCount, Color, Offset, Step, ValueId
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from hlomem.analysis.aliasing import HloBuffer
     from hlomem.analysis.values import HloValue
-    from hlomem.assign.packing import BufferInterval, Packing
     from hlomem.assign.problem import Problem
     from hlomem.assign.sharing import Sharing
-    from hlomem.base.quantities import Offset, Step, ValueId
 
     Life = tuple[Step, Step, ValueId, HloValue, ByteCount]
     """The first and last step of a value, its id, itself, and the bytes of its buffer."""
@@ -84,10 +82,7 @@ class HeapSimulator:
         self._owner: list[int] = []  # the value whose offset a value has, or itself
 
     def run(self, alignment: int, pack: Pack) -> tuple[dict[HloValue, OffsetSize], ByteCount]:
-        """The slices of the values, and the size of the heap.
-
-        A slice has the size of the largest value that shares its offset.
-        """
+        """The slices, as large as the largest value at their offset, and the size of the heap."""
         self._replay()
         column_of: dict[int, int] = {}  # of owners
         shared: dict[int, list[tuple[int, int]]] = {}

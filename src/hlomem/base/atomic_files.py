@@ -35,10 +35,7 @@ def write_files(
     *,
     force: bool = False,
 ) -> None:
-    """Writes files, each from its pieces, into a folder that is created if missing.
-
-    Existing files are overwritten only with `force`.
-    """
+    """Writes files, each from its pieces, into a folder; overwrites only with `force`."""
     folder = os.fspath(folder)
     devices: set[str] = set()
     for name in pieces_by_name:

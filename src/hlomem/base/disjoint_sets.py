@@ -17,7 +17,6 @@ class DisjointSets(Generic[T]):
         self._parent: dict[T, T] = {}
 
     def find(self, member: T) -> T:
-        """The representative of a member's set."""
         path: list[T] = []
         while (parent := self._parent.get(member)) is not None:
             path.append(member)
@@ -33,7 +32,6 @@ class DisjointSets(Generic[T]):
             self._parent[head] = remaining
 
     def are_together(self, one: T, other: T) -> bool:
-        """Whether two members are in the same set."""
         return self.find(one) == self.find(other)
 
     def groups(self, members: Iterable[T]) -> dict[T, list[T]]:

@@ -1,16 +1,8 @@
-"""The errors hlomem raises on purpose; any other exception is a bug.
-
-Each has the exit code of the command line. Messages say what is wrong, where, and what to do next.
-"""
+"""Errors raised on purpose, each with an exit code: what is wrong, where, and what to do."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from hlomem.base.source import elide
-
-if TYPE_CHECKING:
-    from hlomem.base.source import Source, Span
+from hlomem.base.source import Source, Span, elide
 
 EXIT_OK = 0
 EXIT_FINDING = 1

@@ -1,7 +1,4 @@
-"""Sizes as text: parsed as users and logs write them, formatted for users.
-
-XLA's own rounding in dumps is in `hlomem.dump.grammar`.
-"""
+"""Sizes as text, of users and logs; XLA's own rounding in dumps is in `hlomem.dump.grammar`."""
 
 from __future__ import annotations
 
@@ -29,10 +26,7 @@ def parse_size(text: str) -> int | None:
 
 
 def parse_printed_size(text: str) -> int:
-    """The bytes of a size in a log: `1.50G`, `6.00MiB`, `512B`, `4096 bytes`, `-4096`.
-
-    Whatever its unit is called, it is a power of 1024.
-    """
+    """The bytes of `1.50G`, `6.00MiB`, `4096 bytes` in a log; units are powers of 1024."""
     number = re.match(_PRINTED_NUMBER, text)
     if number is None:
         raise ValueError(f"not a size: {text}")

@@ -45,7 +45,6 @@ def visible(text: str) -> str:
 
 
 def visible_lines(text: str) -> str:
-    """`visible`, line by line."""
     return "\n".join(map(visible, text.split("\n")))
 
 
@@ -71,7 +70,6 @@ class Source:
         self.text = text
 
     def position(self, offset: int) -> Position:
-        """Line and column of a character offset."""
         start = self.text.rfind("\n", 0, offset) + 1
         return Position(self.text.count("\n", 0, start) + 1, offset - start + 1)
 

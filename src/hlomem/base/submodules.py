@@ -1,7 +1,4 @@
-"""Packages whose submodules are attributes, imported on first use.
-
-__getattr__ = find_submodules(__name__)
-"""
+"""Submodules imported on first use: `__getattr__ = find_submodules(__name__)`."""
 
 from __future__ import annotations
 

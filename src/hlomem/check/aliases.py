@@ -24,9 +24,7 @@ def join_fusions(joined: JoinedDump, program: TracedProgram, families: AliasClas
         if fusion is None or fusion.opcode != "fusion" or not fusion.called_computations:
             continue
         for output, operand in updated_operands(fusion):
-            written = [
-                value for index, value in joined.read_by.get((name, operand), ()) if not index
-            ]
+            written = [value for part, value in joined.read_by.get((name, operand), ()) if not part]
             families.join(
                 [*written, *joined.values_at.get((name, output), ())], f"updated inside {name}"
             )

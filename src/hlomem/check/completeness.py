@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from hlomem.check.evidence import as_evidence, value_finding
 from hlomem.check.findings import Finding, ValueEvidence
-from hlomem.view.joined import display_name
+from hlomem.view.joined import JoinedDump, PlacedValue, display_name
 from hlomem.view.shapes import parse_shape_or_none
 
 if TYPE_CHECKING:
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from hlomem.base.quantities import ValueId
     from hlomem.dump.records import LiveRanges, ShapeIndex, UsedValue
     from hlomem.view.instruction_line import PrintedInstruction
-    from hlomem.view.joined import JoinedDump, PlacedValue
 
 
 def check_completeness(joined: JoinedDump) -> Iterator[Finding]:
@@ -49,7 +48,7 @@ def _check_slices(joined: JoinedDump) -> Iterator[Finding]:
         if other is not placed:
             yield Finding(
                 "completeness/two-places",
-                f"value {placed.id} ({display_name(placed.value)}) has two places",
+                f"value {placed.id} ({display_name(placed.value)}) is placed twice",
                 values=as_evidence(other, placed),
                 allocations=(other.allocation.index, placed.allocation.index),
             )
@@ -77,7 +76,7 @@ def _check_used_values(joined: JoinedDump) -> Iterator[Finding]:
         if value.id not in placed_ids:
             yield Finding(
                 "completeness/no-place",
-                f"{shown.name} (value {value.id}) has no place in any allocation",
+                f"{shown.name} (value {value.id}) is not in any allocation",
                 values=(shown,),
             )
         if counts.get(value.id, 1) > 1:
@@ -129,9 +128,7 @@ def _check_listed_ranges(joined: JoinedDump, live: LiveRanges) -> Iterator[Findi
     for key, count in counts.items():
         name = key[0] + "{" + ",".join(map(str, key[1])) + "}"
         if key not in known and joined.dump.assignment is not None:
-            yield Finding(
-                "completeness/no-place", f"{name} is alive, but has no place in any allocation"
-            )
+            yield Finding("completeness/no-place", f"{name} is alive, but not in any allocation")
         if count > 1:
             yield Finding("completeness/listed-twice", f"{name} has {count} live ranges")
 

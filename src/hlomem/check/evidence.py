@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from hlomem.check.findings import Finding, ValueEvidence
 from hlomem.hlo.text.attributes import read_metadata
 from hlomem.view.instruction_line import source_of
-from hlomem.view.joined import display_name
-
-if TYPE_CHECKING:
-    from hlomem.view.joined import PlacedValue
+from hlomem.view.joined import PlacedValue, display_name
 
 
 def as_evidence(*values: PlacedValue) -> tuple[ValueEvidence, ...]:

@@ -99,10 +99,7 @@ def blur(text: str) -> Form:
 
 
 def _writes_one_element(root: HloInstruction, shared: HloInstruction) -> bool:
-    """Whether only one element of the shared operand is written, after all reads.
-
-    `EmitFusedDynamicUpdateSliceInPlace` iterates only over the elements of the update.
-    """
+    """Whether one element is written, after all reads (`EmitFusedDynamicUpdateSliceInPlace`)."""
     if root.opcode != "dynamic-update-slice" or root.operands[0] is not shared:
         return False
     return all(size == 1 for size in root.operands[1].shape.dimensions)
@@ -157,10 +154,7 @@ def _reads(
 def _moved_back(
     instruction: HloInstruction, reads: dict[HloInstruction, set[Read]]
 ) -> HloInstruction | None:
-    """The instruction whose layout a copy restores after another copy changed it.
-
-    A fusion stores no intermediate results, so only the layouts of operands and results matter.
-    """
+    """The instruction whose layout a copy restores: a fusion stores no intermediate results."""
     source = instruction
     for _ in range(_MAX_COPIED):
         matter = [operand for operand in source.operands if reads[operand]]

@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING
 
 from hlomem.check.evidence import value_finding
 from hlomem.check.findings import Finding
-from hlomem.view.guess_machine import size_on
+from hlomem.view.guess_machine import MachineGuess, size_on
 from hlomem.view.shapes import parse_shape_or_none
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hlomem.base.quantities import ByteCount, Color
-    from hlomem.view.guess_machine import MachineGuess
     from hlomem.view.joined import JoinedDump, PlacedValue
 
 

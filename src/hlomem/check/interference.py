@@ -11,18 +11,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hlomem.base.quantities import NEVER, Step
+from hlomem.base.quantities import NEVER, AllocationIndex, Step
 from hlomem.check.evidence import as_evidence
 from hlomem.check.findings import Finding
-from hlomem.check.fusions import find_stray_read, form_of
+from hlomem.check.fusions import Form, StrayRead, find_stray_read, form_of
 from hlomem.check.opcodes import ONLY_INTO_OPERAND, READS_ELSEWHERE
 from hlomem.view.sweep import Residency, iter_sharing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hlomem.base.quantities import AllocationIndex
-    from hlomem.check.fusions import Form, StrayRead
     from hlomem.check.program import TracedProgram
     from hlomem.dump.records import ShapeIndex
     from hlomem.hlo.ir import HloInstruction
@@ -130,9 +128,7 @@ class Interference:
             return NEVER
         printed, time_of = self.joined.printed, self.joined.time_of
         whole = self.joined.values_at.get((name, ()), ())
-        readers = [
-            use.instruction for value in whole if value.used for use in value.used.uses or ()
-        ]
+        readers = [use.instruction for one in whole if one.used for use in one.used.uses or ()]
         is_updated = any(
             reader in printed and printed[reader].opcode.endswith("-update") for reader in readers
         )

@@ -1,7 +1,4 @@
-"""Every value must be live when it is needed, and not overwritten before.
-
-Later values of a family may cover a use (`HloLiveRange::NormalizeAliasedBuffers`).
-"""
+"""Values are live when needed, not overwritten before (`HloLiveRange::NormalizeAliasedBuffers`)."""
 
 from __future__ import annotations
 

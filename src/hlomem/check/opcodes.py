@@ -54,7 +54,6 @@ KEEPS_NUMBER = frozenset[Opcode]({"bitcast", "convert", "copy", "reshape"})
 """Opcodes that keep the value of a scalar."""
 
 RUNS_OTHERS = frozenset[Opcode]({"async-start", "async-update", "call", "conditional", "while"})
-"""Opcodes that may run a computation."""
 
 BINDS_OPERANDS = frozenset[Opcode]({"async-start", "async-update"})
 """Opcodes that bind operands of an asynchronous computation."""

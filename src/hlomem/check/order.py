@@ -52,10 +52,7 @@ def _runs_later(rule: str, what: str, joined: JoinedDump, *names: str) -> Findin
 
 
 def _check_missing(joined: JoinedDump, program: TracedProgram) -> Iterator[Finding]:
-    """Every scheduled instruction is in the sequence.
-
-    XLA's compact text omits get-tuple-elements; the parser invents names for them.
-    """
+    """Every scheduled instruction is in the sequence, but the parser's invented ones."""
     missing: dict[HloComputation, list[HloInstruction]] = {}
     for name, instruction in program.instruction_by_name.items():
         if name not in joined.time_of and instruction.opcode != "get-tuple-element":

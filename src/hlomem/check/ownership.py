@@ -1,7 +1,4 @@
-"""Rules for allocations of arguments, results, constants and threads.
-
-Constants and arguments that are not donated are read-only (`BufferAllocation::is_readonly`).
-"""
+"""Rules for arguments, results, constants and threads (`BufferAllocation::is_readonly`)."""
 
 from __future__ import annotations
 
@@ -49,9 +46,7 @@ def _is_plain(joined: JoinedDump, placed: PlacedValue) -> bool:
 
 def _check_headers(joined: JoinedDump) -> Iterator[Finding]:
     holders: dict[tuple[ParameterNumber, tuple[int, ...]], Allocation] = {}
-    outputs = [
-        allocation for allocation in joined.allocations if allocation.output_shape is not None
-    ]
+    outputs = [found for found in joined.allocations if found.output_shape is not None]
     for allocation in joined.allocations:
         if allocation.parameter is None:
             continue
@@ -85,9 +80,7 @@ def _unchanging(joined: JoinedDump) -> set[int]:
             literal = _literal(joined, placed.value.name)
             is_whole = placed.start == 0 and placed.value.size == placed.allocation.size
             made.setdefault(placed.allocation.index, set()).add(literal if is_whole else None)
-    return {
-        index for index, literals in made.items() if len(literals) == 1 and None not in literals
-    }
+    return {index for index, texts in made.items() if len(texts) == 1 and None not in texts}
 
 
 def _literal(joined: JoinedDump, name: str) -> str | None:

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, TypeAlias
 from msgspec import Struct
 
 from hlomem.base.quantities import Step
-from hlomem.check.flow import is_update, trace
+from hlomem.check.flow import Flow, Position, is_update, trace
 from hlomem.view.control_flow import Branch, Conditional, Loop, Structure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from hlomem.check.flow import Flow, Position
     from hlomem.hlo.ir import HloComputation, HloInstruction, HloModule
     from hlomem.view.joined import JoinedDump
 

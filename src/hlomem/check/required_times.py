@@ -60,10 +60,7 @@ class TracedNeeds:
                 self._position_at[root] = self._spans[root.parent][1]
 
     def latest_start(self, placed: PlacedValue, moment: Step) -> Step:
-        """A parameter begins with its computation.
-
-        The result of an asynchronous operation may begin at the operation's own step, as on TPU.
-        """
+        """A parameter begins with its computation, an asynchronous result maybe at its own step."""
         instruction = self._by_name.get(placed.value.name)
         if instruction is None:
             return moment

@@ -1,7 +1,4 @@
-"""A verdict as SARIF 2.1.0, for code scanning services.
-
-Fingerprints of rule and names of values survive changes of ids, offsets and steps.
-"""
+"""A verdict as SARIF 2.1.0; fingerprints survive changes of ids, offsets and steps."""
 
 from __future__ import annotations
 

@@ -8,32 +8,27 @@ from typing import TYPE_CHECKING
 from hlomem.check.against_module import check_against_module
 from hlomem.check.aliases import check_aliases, join_fusions
 from hlomem.check.completeness import check_completeness, check_texts
-from hlomem.check.findings import NotChecked, Verdict
+from hlomem.check.findings import Finding, NotChecked, Verdict
 from hlomem.check.geometry import check_geometry
 from hlomem.check.interference import Interference
 from hlomem.check.liveness import Liveness
 from hlomem.check.order import check_order
 from hlomem.check.ownership import check_ownership
-from hlomem.check.program import trace_program
+from hlomem.check.program import TracedProgram, trace_program
 from hlomem.check.registers import in_registers
 from hlomem.check.required_times import ListedNeeds, TracedNeeds
 from hlomem.check.totals import check_peak, check_totals
-from hlomem.view.control_flow import find_structure
+from hlomem.view.control_flow import Structure, find_structure
 from hlomem.view.families import find_alias_classes
-from hlomem.view.guess_machine import choose_machine
-from hlomem.view.joined import join_dump
+from hlomem.view.guess_machine import MachineGuess, choose_machine
+from hlomem.view.joined import JoinedDump, join_dump
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hlomem.check.findings import Finding
-    from hlomem.check.program import TracedProgram
     from hlomem.dump.dump import Dump
     from hlomem.hlo.ir import HloModule
     from hlomem.machines.machine import Machine
-    from hlomem.view.control_flow import Structure
-    from hlomem.view.guess_machine import MachineGuess
-    from hlomem.view.joined import JoinedDump
 
 MAX_FINDINGS = 1000
 """Per family of rules."""
@@ -42,11 +37,7 @@ MAX_FINDINGS = 1000
 def verify(
     dump: Dump, *, module: HloModule | None = None, machine: Machine | None = None
 ) -> Verdict:
-    """Check a plan.
-
-    `module` is its program, by default the one found next to the dump; `machine` is inferred if it
-    is not given.
-    """
+    """Check a plan; `module` is by default found next to the dump, `machine` inferred."""
     return verify_joined(join_dump(dump), module=module or dump.module, machine=machine)
 
 
@@ -122,7 +113,6 @@ def _left_out(found: list[Finding]) -> NotChecked:
 def _not_checked(
     joined: JoinedDump, guess: MachineGuess, structure: Structure
 ) -> Iterator[NotChecked]:
-    """The rules for which the dump lacks data."""
     dump = joined.dump
     if dump.assignment is None:
         yield NotChecked("everything about offsets", "the dump has no allocations")

@@ -33,10 +33,7 @@ _LEAN = {"plan", "summary", "verify"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command line and return its exit code; it never raises.
-
-    Without arguments, the process's own are used, and the process ends here on success.
-    """
+    """Run a command line, by default the process's, which ends here on success; never raises."""
     if arguments is None:
         words = sys.argv[1:]
         gc.disable()  # the process ends before its garbage matters

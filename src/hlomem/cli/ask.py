@@ -61,9 +61,7 @@ def command(
     content = {"kind": "answer", "question": question, "columns": columns, "rows": rows}
     # What JSON has no word for, of all that SQL gives, is text.
     return write_report(
-        lambda: msgspec.to_builtins(content, enc_hook=str),
-        lambda: _draw(columns, rows),
-        **shown,
+        lambda: msgspec.to_builtins(content, enc_hook=str), lambda: _draw(columns, rows), **shown
     )
 
 

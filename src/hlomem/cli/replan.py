@@ -83,7 +83,6 @@ def command(
 
 
 def _stem(dump: Dump) -> str:
-    """The stem of the files: the dump's."""
     name = Path(dump.name).name.removesuffix(".gz").removesuffix(".txt")
     return name.removesuffix("-buffer-assignment") or "module"
 

@@ -5,7 +5,7 @@
  *     read_sequence(text) -> names | None
  *     read_ranges(text) -> rows | None
  *
- * In: an ASCII text, or a part of it. Out: one tuple a record, as the Python beside this needs it,
+ * In: an ASCII text, or a part of it. Out: one tuple a record, as the Python module needs it,
  * and the place up to which the text was read. Only lines as XLA writes them are read: at anything
  * else (a negative number, a strange name, a cut line) reading stops before the record it is in, or
  * nothing is read, and the Python reads on or says what is wrong. So there are no errors here but
@@ -396,7 +396,7 @@ clear_header(Header *header)
     Py_CLEAR(header->output);
 }
 
-/* A number behind `title`, or `otherwise`. */
+/* A number after `title`, or `otherwise`. */
 static Outcome
 read_optional_number(Cursor *cursor, const char *title, PyObject *otherwise, PyObject **number)
 {

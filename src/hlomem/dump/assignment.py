@@ -1,7 +1,4 @@
-"""`*-buffer-assignment.txt`: reader and writer of allocations and their values.
-
-Mirrors BufferAssignment::ToString and BufferAllocation::ToString of service/buffer_assignment.cc.
-"""
+"""`*-buffer-assignment.txt` (ToString of BufferAssignment and BufferAllocation)."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from msgspec.structs import asdict
 
 from hlomem.base.errors import ParseError
 from hlomem.base.native import kernel
-from hlomem.base.source import Span
+from hlomem.base.source import Source, Span
 from hlomem.dump.grammar import (
     INDEX,
     INT64,
@@ -43,7 +40,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from hlomem.base.quantities import AllocationIndex, ByteCount, Color, Offset, ValueId
-    from hlomem.base.source import Source
     from hlomem.dump.records import ShapeIndex
 
 TITLE = "BufferAssignment:\n"
@@ -270,7 +266,6 @@ def _assigned_values(rows: Sequence[tuple[Any, ...]]) -> tuple[AssignedValue, ..
 
 
 def _parse_reuse(source: Source, start: int, end: int) -> tuple[tuple[Value, ...] | None, int]:
-    """The list of values that reuse the allocation across colours, if any."""
     if not source.text.startswith(_REUSE_TITLE, start, end):
         return None, start
     cursor, values = start + len(_REUSE_TITLE), []

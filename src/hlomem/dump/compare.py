@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from hlomem.dump.parts import Contents, format_part
-from hlomem.dump.records import AllocationReport, Record
+from hlomem.dump.records import AllocationReport, Record, UsageReport, UsageTable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hlomem.dump.dump import Dump
     from hlomem.dump.file_names import Kind
-    from hlomem.dump.records import UsageReport, UsageTable
 
 _STAGES: Mapping[Kind, str] = {
     "values": "values",

@@ -11,15 +11,13 @@ from msgspec import Struct
 from hlomem.base.errors import ParseError
 from hlomem.base.source import Source, Span, visible
 from hlomem.dump.eras import Era, Features, describe, recognise
-from hlomem.dump.file_names import program_name
-from hlomem.dump.parts import Part, format_part
+from hlomem.dump.file_names import Kind, program_name
+from hlomem.dump.parts import Contents, Part, format_part
 from hlomem.dump.records import AllocationReport, Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from hlomem.dump.file_names import Kind
-    from hlomem.dump.parts import Contents
     from hlomem.dump.records import (
         Allocation,
         Assignment,
@@ -45,8 +43,6 @@ _SPLIT: tuple[Kind, ...] = ("assignment", "values", "live-range")
 
 
 class Note(Record, frozen=True, kw_only=True):
-    """A remark on a dump."""
-
     kind: Literal["kept", "missing", "contradiction"]
     text: str
 
@@ -83,12 +79,10 @@ class Dump(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def assignment(self) -> Assignment | None:
-        """The allocations with their values."""
         return _first(part.contents.assignment for part in self.parts)
 
     @cached_property
     def values(self) -> Values | None:
-        """The values with their positions and uses."""
         return _first(part.contents.values for part in self.parts)
 
     @cached_property
@@ -98,7 +92,6 @@ class Dump(Struct, frozen=True, eq=False, dict=True):
 
     @property
     def report(self) -> UsageReport | None:
-        """The usage report."""
         found: Iterable[UsageReport | None] = [part.contents.report for part in self.parts]
         return next((report for report in found if report is not None), None)
 
@@ -112,7 +105,6 @@ class Dump(Struct, frozen=True, eq=False, dict=True):
         return {part.name: self.part_text(part, era) for part in self.parts}
 
     def part_text(self, part: Part, era: Era | None = None) -> str:
-        """The text of one file."""
         return part.wrapping.restore(format_part(part.kind, part.contents, era or self.era))
 
     def to_text(self, era: Era | None = None) -> str:

@@ -1,7 +1,4 @@
-"""The versions (eras) of the dump format as data; evidence is in docs/dump-format.md.
-
-A text that no known XLA writes is of era "?", which still reads and writes it.
-"""
+"""The versions (eras) of the format (docs/dump-format.md); "?" reads and writes unknown text."""
 
 from __future__ import annotations
 

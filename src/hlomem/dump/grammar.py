@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 from hlomem.base.errors import ParseError
-from hlomem.base.source import Span, visible
+from hlomem.base.source import Source, Span, visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
         Step,
         ValueId,
     )
-    from hlomem.base.source import Source
     from hlomem.dump.records import ShapeIndex
 
 _INT64_MAX = 2**63 - 1

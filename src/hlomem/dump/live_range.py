@@ -1,7 +1,4 @@
-"""`*-live-range.txt`: reader and writer of the flattened schedule, live ranges and the peak.
-
-Mirrors HloLiveRange::ToString of hlo/utils/hlo_live_range.cc, and hlo_stack_trace.cc.
-"""
+"""`*-live-range.txt` (HloLiveRange::ToString, hlo_stack_trace.cc)."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from hlomem.base.errors import ParseError
 from hlomem.base.native import kernel
-from hlomem.base.source import Span
+from hlomem.base.source import Source, Span
 from hlomem.dump.grammar import (
     INDEX,
     INT64,
@@ -30,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from hlomem.base.quantities import Step
-    from hlomem.base.source import Source
     from hlomem.dump.records import ShapeIndex
 
 TITLE = "HloLiveRange (max "

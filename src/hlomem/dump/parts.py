@@ -1,7 +1,4 @@
-"""One of XLA's files: its kind, its records, and the text around them.
-
-Line ends, a byte-order mark and log lines are kept, so that printing restores every byte.
-"""
+"""One of XLA's files: records and the text around them, so that printing restores every byte."""
 
 from __future__ import annotations
 

@@ -183,8 +183,6 @@ class LiveRanges(Record, frozen=True, kw_only=True):
 
 
 class ShapeCount(Record, frozen=True, kw_only=True):
-    """The number of values of one shape in a row."""
-
     shape: str
     count: int = 1
 
@@ -218,8 +216,6 @@ class ReportedAllocation(AllocationAttributes, frozen=True, kw_only=True):
 
 
 class AllocationRow(Record, frozen=True, kw_only=True):
-    """One allocation in the list sorted by size."""
-
     cumulative: str
     percent: int | str
     remaining: str

@@ -1,17 +1,13 @@
-"""`*-memory-usage-report.txt`: reader and writer of both its shapes.
-
-Mirrors the two MemoryUsageReport of service/buffer_assignment.cc.
-"""
+"""`*-memory-usage-report.txt`, both shapes (MemoryUsageReport of service/buffer_assignment.cc)."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from msgspec.structs import asdict
 
 from hlomem.base.errors import ParseError
-from hlomem.base.source import Span
+from hlomem.base.source import Source, Span
 from hlomem.dump.assignment import (
     ROUNDED_SIZE,
     format_attributes,
@@ -33,9 +29,6 @@ from hlomem.dump.records import (
     UsageTable,
 )
 from hlomem.dump.values import TOTAL_PIECES, parse_total
-
-if TYPE_CHECKING:
-    from hlomem.base.source import Source
 
 BY_SPACE = "Memory Space: "
 BY_ALLOCATION = "\n\nAllocations sorted by size:\n"
@@ -223,7 +216,6 @@ def _shape_count(item: str) -> ShapeCount:
 
 
 def format(report: UsageReport) -> str:  # noqa: A001 - the opposite of parse
-    """XLA's text."""
     if isinstance(report, SpaceReport):
         return "".join(map(_format_space, report.spaces))
     total = report.total_bytes

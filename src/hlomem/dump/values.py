@@ -1,15 +1,12 @@
-"""`*-buffer-assignment-values.txt`: reader and writer of totals and used values.
-
-Mirrors BufferAssignment::ValuesToString and HloValue::ToString.
-"""
+"""`*-buffer-assignment-values.txt` (BufferAssignment::ValuesToString, HloValue::ToString)."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hlomem.base.errors import ParseError
 from hlomem.base.native import kernel
-from hlomem.base.source import Span
+from hlomem.base.source import Source, Span
 from hlomem.dump.assignment import VALUE_PIECES, format_value
 from hlomem.dump.grammar import (
     INDEX,
@@ -22,15 +19,12 @@ from hlomem.dump.grammar import (
     parse_index,
     parse_value_id,
 )
-from hlomem.dump.records import Position, Record, Use, UsedValue, Values
+from hlomem.dump.records import Position, Record, ShapeIndex, Use, UsedValue, Values
 
 if TYPE_CHECKING:
     import re
     from collections.abc import Callable
-    from typing import Any
 
-    from hlomem.base.source import Source
-    from hlomem.dump.records import ShapeIndex
 
 _read_natively: Callable[..., tuple[list[tuple[Any, ...]], int]] | None = kernel(
     "hlomem.dump._lines", "read_values"
@@ -182,7 +176,6 @@ def _parse_uses(
 
 
 def format(values: Values, style: Style) -> str:  # noqa: A001 - the opposite of parse
-    """XLA's text in `style`."""
     layout = Layout(style)
     parts = [format_total(values.total_bytes)]
     for value in values.values:

@@ -19,10 +19,7 @@ _READ_ONLY = "BEGIN TRANSACTION READ ONLY"
 
 
 def ask(store: str | Path, sql: str) -> DuckDBPyRelation:
-    """The answer to a query, as a DuckDB relation: `.fetchall()`, `.df()`, `.arrow()`.
-
-    docs/fleet.md lists the tables; `SHOW TABLES` and `DESCRIBE modules` work as well.
-    """
+    """A query's answer, a DuckDB relation (`.df()`, `.arrow()`); docs/fleet.md lists the tables."""
     return LockedTables(str(store)).query(sql)
 
 

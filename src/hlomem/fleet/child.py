@@ -1,7 +1,4 @@
-"""The worker process that reads units: `python -m hlomem.fleet.child`.
-
-Tasks and outcomes are msgpack with a length of four bytes, after `READY`.
-"""
+"""The worker process that reads units; after `READY`, msgpack with a length of four bytes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Growth from one run to another, and its causes.
-
-Programs are paired by path, folder, name and arguments; roles replace causes of lost sources.
-"""
+"""Growth between runs, and its causes; programs are paired by path, folder, name and arguments."""
 
 from __future__ import annotations
 

@@ -92,7 +92,6 @@ def _lines(tables: LockedTables, is_run: str) -> tuple[FleetLine, ...]:
 
 
 def _series(tables: LockedTables, runs: list[str]) -> tuple[FleetSeries, ...]:
-    """Programs of one path and name, run by run."""
     chosen = ", ".join(map(literal, runs))
     rows = tables.rows(
         f"WITH seen AS (SELECT {STEADY_PLACE} AS place, coalesce(program, '') AS program,"

@@ -1,7 +1,4 @@
-"""Reads one unit: its programs as rows, or an error row instead.
-
-Remote files are copied into a temporary folder, so that the readers are those of the commands.
-"""
+"""Reads one unit: its programs as rows, or an error row; remote files are copied first."""
 
 from __future__ import annotations
 
@@ -133,8 +130,6 @@ def key_of(unit: Unit, files: list[Path], recipe: str) -> str:
 
 
 class UnitProgram(Struct):
-    """A program of a unit, not opened yet."""
-
     name: str
     shown: str | None
     """Its name within a file of several programs; else None."""

@@ -23,10 +23,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def opened_memory(row: dict[str, Any], fetch: str = "") -> Iterator[MemoryView]:
-    """The memory of a program, by its `source`, `id`, `key` and the `recipe` of its unit.
-
-    A source elsewhere is opened only below the address `fetch`: a store may name any.
-    """
+    """The memory of a program; elsewhere only below `fetch`, since a store may name any address."""
     source = str(row["source"])
     if is_address(source) and not (fetch and f"{source}/".startswith(f"{fetch.rstrip('/')}/")):
         start = "/".join(visible(source).split("/")[:3])

@@ -1,7 +1,4 @@
-"""The memory of several programs that are resident at once.
-
-Arguments of all stay, equal ones shared or not; the rest counts for the program that needs most.
-"""
+"""Resident programs: arguments of all stay; the rest counts for the one that needs most."""
 
 from __future__ import annotations
 

@@ -62,12 +62,8 @@ def build_rows(memory: MemoryView) -> dict[str, list[Row]]:
     rows = {
         "modules": [_module(memory, space)],
         "spaces": [_space(memory, held) for held in memory.spaces],
-        "roles": [
-            {"role": share.role, "size": share.size, "count": share.count} for share in shares
-        ],
-        "allocations": [
-            _allocation(memory, allocation) for allocation in memory.joined.allocations
-        ],
+        "roles": [{"role": one.role, "size": one.size, "count": one.count} for one in shares],
+        "allocations": [_allocation(memory, found) for found in memory.joined.allocations],
         "buffers": list(_buffers(memory, space)),
         "padding": _picked(padding.space, padding.rows, _PADDING),
         "donations": _picked(donation.space, donation.rows, _DONATIONS),
@@ -134,9 +130,7 @@ def _signature(memory: MemoryView) -> str:
         for parameter in found
         if parameter is not None
     )
-    text = "\n".join(
-        f"{number} {index} {shape.partition('{')[0]}" for number, index, shape in shapes
-    )
+    text = "\n".join(f"{number} {part} {shape.partition('{')[0]}" for number, part, shape in shapes)
     return blake2b(text.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
 
 

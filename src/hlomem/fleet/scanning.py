@@ -1,7 +1,4 @@
-"""`hlomem.fleet.scan`: from paths to a store of tables.
-
-Outcomes become segments every few seconds: a killed scan continues when it is started again.
-"""
+"""`hlomem.fleet.scan`: from paths to tables, in segments, so that a killed scan continues."""
 
 from __future__ import annotations
 
@@ -39,8 +36,6 @@ _TICK = 0.2
 
 
 class Progress(Struct, kw_only=True):
-    """The progress of a scan, in units."""
-
     store: str
     run: str
     date: str

@@ -74,7 +74,6 @@ def list_files(
 
 
 def list_beside(path: str) -> list[FileEntry]:
-    """The files in the folder of a file, including itself."""
     if not is_address(path):
         local = local_path(path)
         if not local.is_file():

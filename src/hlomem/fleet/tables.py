@@ -33,8 +33,6 @@ def connect() -> Any:
 
 
 class Tables:
-    """A snapshot of the tables of a store, or of `only` some segments."""
-
     def __init__(self, store: Store, only: Collection[str] | None = None) -> None:
         self.store = store
         found = store.segments()
@@ -162,9 +160,7 @@ class _Writer:
         path = self._folder / f"{name}.json"
         with path.open("wb") as file:
             file.writelines(lines)
-        columns = ", ".join(
-            f"{literal(column)}: {literal(type_)}" for column, type_ in types.items()
-        )
+        columns = ", ".join(f"{literal(name)}: {literal(type_)}" for name, type_ in types.items())
         options = "format = 'newline_delimited', maximum_object_size = 1073741824"
         return f"SELECT * FROM read_json({literal(str(path))}, columns = {{{columns}}}, {options})"
 

@@ -28,8 +28,6 @@ _GZIP = b"\x1f\x8b"
 
 
 class Unit(Struct, frozen=True, kw_only=True):
-    """Files that are read together."""
-
     kind: Kind
     name: str
     """The module's name in the file names."""

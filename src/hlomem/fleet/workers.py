@@ -1,7 +1,4 @@
-"""Worker processes that read units, each supervised by a thread, locally or on Dask.
-
-A child that crashes or takes too long becomes an error row, and the next unit gets a new one.
-"""
+"""Supervised worker processes, local or on Dask; a crash or timeout becomes an error row."""
 
 from __future__ import annotations
 

@@ -50,16 +50,12 @@ class Fact(Generic[T]):
 
 
 class NameParts(NamedTuple):
-    """A name, taken apart."""
-
     base: str
     number: int
     """-1 where it has none."""
 
 
 class Application(NamedTuple):
-    """The instruction that applies a computation."""
-
     opcode: str
     site: HloInstruction | None = None
     """None inside a fused body."""
@@ -98,7 +94,7 @@ class Trace:
 
     @Fact
     def place_in_program(self) -> tuple[int, int]:
-        """Its place in the program, if it is one of the program's own."""
+        """Its position in the program, if it is one of the program's own."""
         base, number = self.numbered
         return number, _region(base)
 
@@ -110,10 +106,7 @@ class Trace:
 
     @Fact
     def time_by_regions(self) -> tuple[int, int]:
-        """The time at which it was finished, after all it calls, where numbers do not tell.
-
-        A module that is read anew loses the numbers that were taken.
-        """
+        """The time at which it was finished, after all it calls, where numbers do not tell."""
         last = self.region
         visited: set[Trace] = set()
         pending = [self]
@@ -212,7 +205,7 @@ class Trace:
 
     @Fact
     def site_in_flow(self) -> tuple[Trace, int]:
-        """The computation that runs it, in a fused body or outside, and the place in its walk."""
+        """The computation that runs it, in a fused body or outside, and its index in the walk."""
         trace = self
         while trace.caller is not None and trace.caller.is_fused:
             trace = trace.caller
@@ -221,7 +214,7 @@ class Trace:
 
     @Fact
     def walk(self) -> dict[HloComputation, int]:
-        """The places at which it calls others, in XLA's walk through all operands first."""
+        """The positions at which it calls others, in XLA's walk through all operands first."""
         post_order = self.module.call_graph.post_order(self.computation)
         return {
             callee: position
@@ -233,7 +226,7 @@ class Trace:
     def loop_number(self) -> int:
         """The number of the first part of its state that the condition of its loop reads.
 
-        Passes that change loops make conditions anew, and parts are numbered as they are made. -1
+        Passes that change loops rebuild conditions, and parts are numbered as they are made. -1
         where it is no loop's, or the condition reads nothing.
         """
         for site in self.sites:
@@ -289,8 +282,6 @@ class Trace:
 
 
 class Traces(dict["HloComputation", Trace]):
-    """The traces of a module's computations, in the order of the text."""
-
     def __init__(self, call_graph: CallGraph) -> None:
         self.call_graph = call_graph
         computations = call_graph.module.computations

@@ -1,7 +1,4 @@
-"""The parts of the names of computations and instructions.
-
-`NameUniquer` (`service/name_uniquer.cc`) counts upwards for each base name; passes add words.
-"""
+"""The parts of names: `service/name_uniquer.cc` counts for each base name; passes add words."""
 
 from __future__ import annotations
 

@@ -45,7 +45,6 @@ _HOME_OF = {
 
 
 def order_by(tables: Tables, call_graph: CallGraph, options: Options) -> ListOrder:
-    """The order that some rules tell."""
     if call_graph.module.creation is not None:
         return _order_of_ids(call_graph, call_graph.module.creation)
     tables = tables.in_force(options)
@@ -68,7 +67,6 @@ def order_by(tables: Tables, call_graph: CallGraph, options: Options) -> ListOrd
 
 
 def _order_of_ids(call_graph: CallGraph, creation: Creation) -> ListOrder:
-    """The order that ids settle."""
     created = sorted(creation.computations, key=creation.computations.__getitem__)
     instructions = _listed(created, call_graph, creation.instructions.__getitem__)
     return ListOrder(list(creation.computations), instructions, {})
@@ -89,8 +87,5 @@ def _listed(
 
 
 def _is_call(instruction: HloInstruction) -> bool:
-    """Calls come last: of the CPU compiler's passes the last ones make them.
-
-    `service/cpu/parallel_task_assignment.cc` and `small_while_loop_hoisting_pass.cc`.
-    """
+    """Calls come last (`parallel_task_assignment.cc`, `small_while_loop_hoisting_pass.cc`)."""
     return instruction.opcode == "call"

@@ -17,10 +17,8 @@ Version = tuple[int, ...]
 
 
 class Evidence(Enum):
-    """The ways in which a rule can be known."""
-
     CITED = "cited"
-    """XLA's source says so, at the place named."""
+    """XLA's source says so, at the location named."""
     OBSERVED = "observed"
     """Dumps show it: those of single passes, or names and numbers that leave no other reading."""
     FITTED = "fitted"
@@ -28,8 +26,6 @@ class Evidence(Enum):
 
 
 class Basis(NamedTuple):
-    """The grounds of a rule."""
-
     evidence: Evidence
     source: str
     """XLA's file and function (below `xla/`), or the dumps it was read off."""
@@ -47,7 +43,6 @@ class Rule(Struct, frozen=True):
     basis: Basis
     since: Version | None = None
     until: Version | None = None
-    """The last release with it."""
     chips: str = ""
     """The chips whose compiler has it, in words; empty for all."""
     option: str = ""

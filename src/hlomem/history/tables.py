@@ -38,8 +38,6 @@ class SearchLimit(Rule, frozen=True, kw_only=True):
 
 
 class Tables(Struct, frozen=True, kw_only=True):
-    """The rules for the compiler of one platform."""
-
     stages: tuple[Stage, ...]
     """The passes that make computations."""
     vanishing: tuple[Vanishing, ...] = ()
@@ -47,13 +45,11 @@ class Tables(Struct, frozen=True, kw_only=True):
     lost_calls: tuple[LostCalls, ...] = ()
 
     def rules(self) -> Iterator[Rule]:
-        """All of them."""
         for stage in self.stages:
             yield from stage.passes
         yield from (*self.vanishing, *self.limits, *self.lost_calls)
 
     def in_force(self, options: Options) -> Tables:
-        """Only those that a release has."""
         return self._only(lambda rule: rule.applies(options))
 
     def without(self, name: str) -> Tables:

@@ -22,7 +22,6 @@ def has_barriers(module: HloModule) -> bool:
 
 
 def without_barriers(module: HloModule) -> HloModule:
-    """The module without its barriers, in the same order."""
     while barriers := _barriers(module):
         rewriter = Rewriter(module)
         for barrier in barriers:
@@ -41,7 +40,6 @@ def _barriers(module: HloModule) -> list[HloInstruction]:
 
 
 def _follows_barrier(barrier: HloInstruction) -> bool:
-    """Whether its operand forwards results of another barrier."""
     return any(
         source.opcode == "get-tuple-element" and source.operands[0].opcode == _BARRIER
         for source in barrier.operands[0].operands

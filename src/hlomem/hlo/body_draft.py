@@ -30,17 +30,14 @@ class Draft(Struct, eq=False):
     root: HloInstruction
 
     def position(self, instruction: HloInstruction) -> int:
-        """The position of an instruction."""
         return self.instructions.index(instruction)
 
     def find(self, name: str) -> HloInstruction | None:
-        """The instruction of that name."""
         return next(
             (instruction for instruction in self.instructions if instruction.name == name), None
         )
 
     def users(self, instruction: HloInstruction) -> list[HloInstruction]:
-        """The instructions that use one as an operand."""
         return [user for user in self.instructions if instruction in user.operands]
 
     def make(
@@ -74,7 +71,6 @@ class Draft(Struct, eq=False):
         self.instructions[position:position] = new
 
     def put_before(self, later: HloInstruction, *new: HloInstruction) -> None:
-        """Put instructions right before another."""
         position = self.position(later)
         self.instructions[position:position] = new
 
@@ -118,23 +114,21 @@ class Draft(Struct, eq=False):
         parameters = numbered_parameters(self.computation, self.instructions)
         self.computation.fill(self.instructions, parameters, self.root)
 
-    def _check(
-        self, instruction: HloInstruction, seen: set[HloInstruction], names: set[str]
-    ) -> None:
+    def _check(self, one: HloInstruction, seen: set[HloInstruction], names: set[str]) -> None:
         """Raise unless an instruction may follow those seen, which it joins."""
         where = f"in computation `{self.computation.name}`"
-        for needed in (*instruction.operands, *instruction.control_predecessors):
+        for needed in (*one.operands, *one.control_predecessors):
             if needed not in seen:
-                problem = f"`{instruction.name}` would stand before `{needed.name}`, which it needs"
+                problem = f"`{one.name}` would stand before `{needed.name}`, which it needs"
                 raise EditError(f"{problem}, {where}")
-        if instruction.name in names:
-            raise EditError(f"there would be two instructions `{instruction.name}` {where}")
-        seen.add(instruction)
-        names.add(instruction.name)
+        if one.name in names:
+            raise EditError(f"there would be two instructions `{one.name}` {where}")
+        seen.add(one)
+        names.add(one.name)
 
 
 def unused_name(name: str, taken: Container[str], mark: str = ".", first: int = 1) -> str:
-    """A name, with a mark and a number behind it where it is taken."""
+    """A name, followed by a mark and a number where it is taken."""
     number, free = first, name
     while free in taken:
         free = f"{name}{mark}{number}"

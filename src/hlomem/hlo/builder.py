@@ -21,20 +21,18 @@ from typing import TYPE_CHECKING
 from hlomem.base.errors import EditError, ParseError
 from hlomem.base.patterns import lazy_pattern, repeated
 from hlomem.hlo.ir import MAIN_THREAD, HloComputation, HloInstruction, HloModule
-from hlomem.hlo.opcodes import as_opcode, traits_of
+from hlomem.hlo.opcodes import Opcode, as_opcode, traits_of
 from hlomem.hlo.shape import Shape
 from hlomem.hlo.text.attributes import TextProblem, check_brackets, iter_attributes
 from hlomem.hlo.text.body import CONTROL_PREDECESSORS
 from hlomem.hlo.text.shape_parser import parse_shape_text
-from hlomem.hlo.text.stack_frames import NO_TABLES
+from hlomem.hlo.text.stack_frames import NO_TABLES, StackFrameTables
 from hlomem.hlo.text.style import TextStyle
 from hlomem.hlo.verifier import verify_module
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from hlomem.hlo.opcodes import Opcode
-    from hlomem.hlo.text.stack_frames import StackFrameTables
 
 _NAME = lazy_pattern(r"[A-Za-z0-9_.\-]+")
 _OPCODE = lazy_pattern(r"[a-z][\w\-]*", re.ASCII)
@@ -236,7 +234,6 @@ def make_instruction(
 
 
 def as_shape(shape: Shape | str, name: str) -> Shape:
-    """A shape, or the one of a text."""
     if isinstance(shape, Shape):
         return shape
     try:
@@ -350,7 +347,6 @@ def _calls_as_usual(
 
 
 def _in_printed_order(attributes: Mapping[str, str]) -> bool:
-    """Whether generic attributes come after the others."""
     generic = [key in _GENERIC for key in attributes]
     return generic == sorted(generic)
 

@@ -39,15 +39,12 @@ def with_donations(module: HloModule, aliases: Iterable[InputOutputAlias]) -> Hl
 
 
 class Donations:
-    """A consistent set of donations."""
-
     def __init__(self, known: Iterable[InputOutputAlias] = ()) -> None:
         self._by_output = {alias.output_index: alias for alias in known}
         self._by_parameter = {_part(alias): alias for alias in self._by_output.values()}
 
     @property
     def aliases(self) -> tuple[InputOutputAlias, ...]:
-        """All donations, in order of addition."""
         return tuple(self._by_output.values())
 
     def add(self, alias: InputOutputAlias, parameters: Mapping[int, Shape], result: Shape) -> None:

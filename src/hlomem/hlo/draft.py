@@ -2,7 +2,7 @@
 
 In: a module. Out: another, equal where nothing was changed. The given one stays as it is. Copied
 are the instructions outside of fusions; bodies of fusions that have a text are shared as that text
-until somebody changes them or asks for their instructions. `hlomem.hlo.rewrite` makes the changes.
+until they are changed or their instructions are read. `hlomem.hlo.rewrite` makes the changes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ class ModuleDraft:
         self._computation_of: dict[HloComputation, HloComputation] = {}
         self._given_of: dict[HloComputation, HloComputation] = {}
         self._model_of: dict[HloInstruction, HloInstruction] = {}
-        """By new instruction the one that it is a copy of."""
         self._instruction_of: dict[HloInstruction, HloInstruction] = {}
         self._drafts: dict[HloComputation, Draft] = {}
         self._removed: set[HloInstruction] = set()
@@ -73,7 +72,7 @@ class ModuleDraft:
                 instruction.opcode,
                 tuple([copy_of[operand] for operand in instruction.operands]),
                 instruction.payload,
-                instruction._attributes,  # stays text where it is; nobody changes one in place
+                instruction._attributes,  # stays text where it is; never changed in place
                 copy,
                 instruction.index,
                 tuple([callee_of[callee] for callee in instruction.called_computations]),
@@ -121,7 +120,6 @@ class ModuleDraft:
         return computation.instructions if draft is None else draft.instructions
 
     def root(self, computation: HloComputation) -> HloInstruction:
-        """The root of a computation of this module as it is now."""
         draft = self._drafts.get(computation)
         return computation.root if draft is None else draft.root
 
@@ -143,12 +141,10 @@ class ModuleDraft:
         return draft
 
     def drafts(self) -> Iterator[Draft]:
-        """All computations, to be changed."""
         for computation in list(self.module.computations):
             yield self.draft(computation)
 
     def remove(self, instruction: HloInstruction) -> None:
-        """Take an instruction out of its computation."""
         self.draft(instruction.parent).instructions.remove(instruction)
         self._removed.add(instruction)
 
@@ -157,10 +153,7 @@ class ModuleDraft:
     def copy_computation(
         self, computation: HloComputation, suffix: str, before: HloComputation | None = None
     ) -> Draft:
-        """Add a second computation like one, instructions and callees of the same names.
-
-        It stands after its original, unless it is to stand right before another.
-        """
+        """Add a second computation like one, after its original or right before another."""
         original = self.computation(computation)
         self.track(original)
         listed = self.listed(original)
@@ -176,10 +169,7 @@ class ModuleDraft:
         return self.add(name, original, position, list(copy_of.values()), root)
 
     def separate(self, made: Draft, suffix: str, *, is_deep: bool = False) -> None:
-        """Give a copied computation names of its own, and its fusions bodies of their own.
-
-        What it applies, or calls otherwise, is shared, unless the copy is to be deep.
-        """
+        """Give a copy and its fusions names of their own; other callees too if it is deep."""
         pending, clone_of = [made], dict[HloComputation, HloComputation]()
         while pending:
             current = pending.pop()
@@ -267,7 +257,6 @@ class ModuleDraft:
 
     @property
     def header(self) -> dict[str, str]:
-        """The attributes of the header, to be changed."""
         self._check_open()
         return self._header
 
@@ -334,4 +323,4 @@ class ModuleDraft:
 
     def _check_open(self) -> None:
         if self._is_finished:
-            raise EditError(f"the changes of module `{self.module.name}` are finished: begin anew")
+            raise EditError(f"the changes of module `{self.module.name}` are finished: start again")

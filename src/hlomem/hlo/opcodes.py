@@ -17,12 +17,11 @@ import re
 from typing import TYPE_CHECKING, Literal, TypeVar, cast
 
 from hlomem.base.patterns import lazy_pattern
-from hlomem.hlo.traits import CallRole, Traits
+from hlomem.hlo.traits import CallRole, Calls, Elementwise, Forwarding, Traits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from hlomem.hlo.traits import Calls, Elementwise, Forwarding
 
 Kind = TypeVar("Kind", bound=str)
 Rule = TypeVar("Rule")
@@ -57,7 +56,6 @@ Opcode = Literal[
 
 
 def as_opcode(text: str) -> Opcode:
-    """The text of an opcode, known or not."""
     return cast("Opcode", text)
 
 
@@ -259,7 +257,6 @@ def opcodes_where(is_wanted: Callable[[Traits], object]) -> frozenset[Opcode]:
 
 
 def opcodes_forwarding(*rules: Forwarding) -> frozenset[Opcode]:
-    """The known opcodes with one of some forwarding rules."""
     return opcodes_where(lambda traits: traits.forwards in rules)
 
 
@@ -291,7 +288,6 @@ RUN_IN_PLACE = opcodes_where(lambda traits: traits.runs_in_flow)
 """Opcodes that run their callees as part of the schedule."""
 
 CALLING = opcodes_where(lambda traits: traits.calls)
-"""Opcodes that may call computations."""
 
 ELEMENTWISE = opcodes_elementwise("yes", "by width")
 """`HloInstruction::IsOpElementwise`."""
@@ -333,9 +329,7 @@ CALL_IN_TEXT = lazy_pattern(
 NAME_IN_TEXT = lazy_pattern(r"[\w.\-]+", re.ASCII)
 
 _UNKNOWN_TRAITS = Traits(
-    None,
-    calls=tuple([(name, CallRole.UNKNOWN) for name in CALL_ATTRIBUTE_NAMES]),
-    needs="nothing",
+    None, calls=tuple([(name, CallRole.UNKNOWN) for name in CALL_ATTRIBUTE_NAMES]), needs="nothing"
 )
 _STAGES = lazy_pattern(r"-(?:start|update|done)$")
 
@@ -346,7 +340,6 @@ def traits_of(opcode: Opcode) -> Traits:
 
 
 def call_role(opcode: Opcode, position: int) -> CallRole:
-    """The role of the computation at a position of `called_computations`."""
     roles = traits_of(opcode).calls
     return roles[min(position, len(roles) - 1)][1] if roles else CallRole.UNKNOWN
 

@@ -10,13 +10,10 @@ from __future__ import annotations
 
 from itertools import pairwise
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from hlomem.base.errors import HlomemError
-from hlomem.hlo.shape import COMBINE, UNBOUNDED, default_layout
-
-if TYPE_CHECKING:
-    from hlomem.hlo.shape import Layout, Shape
+from hlomem.hlo.shape import COMBINE, UNBOUNDED, Layout, Shape, default_layout
 
 POINTER_SIZE = 8
 
@@ -26,8 +23,6 @@ class UnknownSizeError(HlomemError):
 
 
 class PaddedDimension(NamedTuple):
-    """One dimension of an array and its size in memory."""
-
     dimension: int | None
     """Its number in the shape; None for a dimension of the tile only."""
     size: int
@@ -35,10 +30,7 @@ class PaddedDimension(NamedTuple):
 
 
 def unpadded_size(shape: Shape, pointer_size: int = POINTER_SIZE) -> int:
-    """Bytes of the elements, or of a tuple's table (`ShapeUtil::ByteSizeOf`).
-
-    The peak list of a dump uses these, on every backend with 8-byte pointers.
-    """
+    """Bytes of the elements, or of a tuple's table, as in a peak (`ShapeUtil::ByteSizeOf`)."""
     if shape.is_tuple:
         return pointer_size * len(shape.elements)
     if shape.is_buffer:
@@ -100,5 +92,4 @@ def _largest_piece(layout: Layout, physical_dimension: int, size: int) -> int:
 
 
 def round_up(number: int, multiple: int) -> int:
-    """The smallest multiple that is at least a number."""
     return -(-number // multiple) * multiple

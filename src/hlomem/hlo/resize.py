@@ -35,7 +35,6 @@ class Resize:
         self._old = old
         self._new = new
         self.sizes = {old: new}
-        """New sizes by old ones."""
         self._constants: set[HloInstruction] = set()
 
     def find_sizes(self, instructions: Sequence[HloInstruction]) -> None:
@@ -124,7 +123,6 @@ class Resize:
         return EditError(f"`{instruction.name}`: {what}, which would be {self.sizes.get(size)}")
 
     def slice_text(self, text: str) -> str:
-        """The new ranges of a slice."""
         return _SLICE.sub(lambda match: self._range(*match.groups()), text)
 
     def _range(self, start: str, limit: str, stride: str | None) -> str:
@@ -133,16 +131,12 @@ class Resize:
         return f"[{start}:{end}]" if stride is None else f"[{start}:{end}:{stride}]"
 
     def sizes_text(self, text: str) -> str:
-        """A list of new sizes."""
         numbers = [int(number) for number in text.strip("{}").split(",") if number.strip()]
         return f"{{{','.join(map(str, self._resized(numbers)))}}}"
 
 
 def resized_arrays(module: HloModule, old: int, new: int) -> dict[Shape, Shape]:
-    """The arrays outside fusions after `Rewriter.resize`, by the present ones.
-
-    For `Stages.resized`, without another module. Raises `EditError` as `Rewriter.resize` does.
-    """
+    """The arrays outside fusions after `Rewriter.resize` by present ones; raises `EditError`."""
     resize = checked_resize(old, new)
     resize.find_sizes(list(module.iter_instructions()))
     shapes = {id(held.shape): held.shape for held in module.iter_outer_instructions()}
@@ -158,7 +152,6 @@ def checked_resize(old: int, new: int) -> Resize:
 
 
 def _kept_products(instruction: HloInstruction) -> Iterator[tuple[list[int], list[int]]]:
-    """Dimensions of an operand and of the result with equal products."""
     if instruction.opcode in _RESHAPES and instruction.shape.is_array:
         shapes = instruction.operands[0].shape, instruction.shape
         physical = instruction.opcode == "bitcast"

@@ -129,10 +129,7 @@ class Rewriter:
         payload: str = "",
         like: HloInstruction | None = None,
     ) -> HloInstruction:
-        """Add an instruction before another, with what `ComputationBuilder.add` takes.
-
-        Where a message knows more of an instruction than a text, it is `like` another.
-        """
+        """Add an instruction before another, as `ComputationBuilder.add`, or `like` a known one."""
         before = self._draft.instruction(before)
         draft = self._draft.draft(before.parent)
         position = draft.position(before)
@@ -156,7 +153,7 @@ class Rewriter:
         return instruction if like is None else self._draft.note_copy(instruction, like)
 
     def remove(self, instruction: HloInstruction) -> None:
-        """Remove an instruction that nobody uses."""
+        """Remove an unused instruction."""
         instruction = self._draft.instruction(instruction)
         draft = self._draft.draft(instruction.parent)
         users = [
@@ -172,7 +169,7 @@ class Rewriter:
         self._draft.remove(instruction)
 
     def clone(self, instruction: HloInstruction, name: str = "") -> HloInstruction:
-        """Add a second instruction like one, behind it; nobody uses it yet."""
+        """Add a copy of an instruction right after it; the copy is unused so far."""
         instruction = self._draft.instruction(instruction)
         if instruction.opcode == "parameter":
             raise EditError(f"parameter `{instruction.name}` cannot be cloned: it has its number")
@@ -224,7 +221,7 @@ class Rewriter:
             draft.root = new
 
     def release(self, instruction: HloInstruction) -> None:
-        """Let nobody wait for an instruction that they do not read."""
+        """Remove the control dependencies on an instruction of those that do not read it."""
         instruction = self._draft.instruction(instruction)
         for other in self._draft.draft(instruction.parent).instructions:
             if instruction in other.control_predecessors:
@@ -288,7 +285,7 @@ class Rewriter:
     # Computations.
 
     def clone_computation(self, computation: HloComputation, suffix: str = CLONE) -> HloComputation:
-        """Add a second computation like one, with clones of all that it calls; nobody calls it yet.
+        """Add a clone of a computation and of all that it calls; the clone is not called yet.
 
         Names get the suffix, and a number where that is not enough, as in
         `HloModule::DeepCloneComputation`.
@@ -299,17 +296,14 @@ class Rewriter:
         return made.computation
 
     def clone_fused(self, computation: HloComputation, suffix: str = CLONE) -> HloComputation:
-        """Add a second body for a fusion, with second bodies for those in it.
-
-        What they apply is shared.
-        """
+        """Add a second body for a fusion, and for those in it; what they apply is shared."""
         check_name(suffix, "a clone")
         return self._draft.clone_fused(computation, suffix)
 
     def set_called(
         self, instruction: HloInstruction, number: int, computation: HloComputation
     ) -> None:
-        """Let an instruction call another computation in the place of one it calls."""
+        """Replace a computation that an instruction calls by another."""
         instruction = self._draft.instruction(instruction)
         called = list(instruction.called_computations)
         if not 0 <= number < len(called):
@@ -331,17 +325,13 @@ class Rewriter:
     def _callee(self, computation: HloComputation, caller: HloComputation) -> HloComputation:
         callee = self._draft.computation(computation)
         if callee.index >= caller.index:
-            raise EditError(f"`{callee.name}` stands behind `{caller.name}`, which cannot call it")
+            raise EditError(f"`{callee.name}` comes after `{caller.name}`, which cannot call it")
         return callee
 
     # Everywhere.
 
     def change_element_type(self, old: str, new: str) -> None:
-        """Change every array of one element type to another.
-
-        The bytes change, and nothing else: a `bitcast-convert` between types of equal width is
-        left as one between others.
-        """
+        """Change every array of one element type to another: the bytes change, and nothing else."""
         known = {
             name: element_type
             for name, element_type in ELEMENT_TYPE_BY_TEXT.items()
@@ -391,19 +381,17 @@ class Rewriter:
                     self._map_constraints(instruction, change)
         return is_any
 
-    def _map_constraints(
-        self, instruction: HloInstruction, change: Callable[[Shape], Shape]
-    ) -> None:
+    def _map_constraints(self, instruction: HloInstruction, edit: Callable[[Shape], Shape]) -> None:
         """Change the shapes that a custom call names its operands' layouts with."""
         text = instruction.attributes.get(_CONSTRAINTS)
         if text is not None:
-            shapes = map_leaves(as_shape(f"({text[1:-1]})", instruction.name), change)
+            shapes = map_leaves(as_shape(f"({text[1:-1]})", instruction.name), edit)
             inner = shapes.text[1:-1]
             instruction.set_attributes({**instruction.attributes, _CONSTRAINTS: f"{{{inner}}}"})
 
 
 def _check_agree(old: HloInstruction, new: HloInstruction) -> None:
-    """Raise unless one can be read in the place of the other."""
+    """Raise unless one can be read instead of the other."""
     if old.parent is not new.parent:
         raise EditError(f"`{new.name}` is not in the computation of `{old.name}`")
     shapes = old.shape.text_without_layout, new.shape.text_without_layout

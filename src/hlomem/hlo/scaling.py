@@ -46,7 +46,6 @@ class Sizes(NamedTuple):
         return top // bottom
 
     def _fraction(self, one: int, other: int, size: int) -> tuple[int, int]:
-        """An extent as numerator and denominator."""
         for power in _POWERS:
             if one * self.other**power == other * self.one**power:
                 return one * size**power, self.one**power
@@ -62,10 +61,7 @@ class Sizes(NamedTuple):
 
 
 class Growth:
-    """The shapes of one program as functions of a size.
-
-    Raises `UnsupportedError` if the modules are not one program at two sizes.
-    """
+    """Shapes as functions of a size; `UnsupportedError` if the modules are not one program."""
 
     def __init__(self, one: HloModule, other: HloModule, sizes: tuple[int, int]) -> None:
         self.one = one

@@ -1,7 +1,4 @@
-"""The execution order of each computation.
-
-In a scheduled module it is the order of the text (`hlo/ir/hlo_schedule.h`).
-"""
+"""The execution order of each computation: that of a scheduled text (`hlo/ir/hlo_schedule.h`)."""
 
 from __future__ import annotations
 
@@ -22,20 +19,15 @@ class Schedule:
         self._sequences = sequences
 
     def sequence(self, computation: HloComputation) -> list[HloInstruction]:
-        """The instructions of a computation in execution order."""
         return self._sequences.get(computation) or computation.instructions
 
 
 def schedule_of(module: HloModule) -> Schedule | None:
-    """The schedule of a module; None if it has none."""
     return Schedule({}) if module.is_scheduled else None
 
 
 def schedule_from_names(module: HloModule, orders: Mapping[str, Iterable[str]]) -> Schedule:
-    """A schedule from instruction names by computation name.
-
-    Raises `KeyError` for an unknown name, `ValueError` for an incomplete order.
-    """
+    """A schedule by names; `KeyError` for an unknown one, `ValueError` for an incomplete order."""
     sequences: dict[HloComputation, list[HloInstruction]] = {}
     for computation_name, names in orders.items():
         computation = module.computation_by_name[computation_name]

@@ -28,10 +28,7 @@ _INDEX_COMMENT_EVERY = 5  # `kAnnotationPrintInterval` of shape_util.cc
 
 
 class ElementType(Enum):
-    """The type of one element and its width (`primitive_util::BitWidth`).
-
-    `BUFFER` is the type of `b(...)`, an array by reference; `TUPLE` of `(...)`.
-    """
+    """An element's type and width (`primitive_util::BitWidth`); `BUFFER` is that of `b(...)`."""
 
     PRED = "pred", 1
     S1 = "s1", 1
@@ -92,7 +89,6 @@ ELEMENT_TYPE_BY_TEXT: Mapping[str, ElementType] = {
     for element_type in ElementType
     if element_type not in (ElementType.TUPLE, ElementType.BUFFER)
 }
-"""The element types with names in text."""
 
 
 class ShapeIndex(tuple[int, ...]):
@@ -312,12 +308,10 @@ class Shape:
 
     @property
     def is_token(self) -> bool:
-        """Whether it is `token[]`."""
         return self.element_type is ElementType.TOKEN
 
     @property
     def is_opaque(self) -> bool:
-        """Whether it is `opaque[]`."""
         return self.element_type is ElementType.OPAQUE
 
     @property
@@ -327,7 +321,6 @@ class Shape:
 
     @property
     def rank(self) -> int:
-        """The number of dimensions."""
         return len(self.dimensions)
 
     @property
@@ -340,10 +333,7 @@ class Shape:
         return Shape(self.element_type, self.dimensions, self.dynamic, layout, self.elements)
 
     def subshapes(self) -> Iterator[tuple[ShapeIndex, Shape]]:
-        """The shape and all its parts, a tuple before its elements; a buffer is one part.
-
-        `ShapeUtil::ForEachSubshape`.
-        """
+        """The shape and its parts, tuples before elements (`ShapeUtil::ForEachSubshape`)."""
         pending = [(ROOT_INDEX, self)]
         while pending:
             index, shape = pending.pop()
@@ -375,7 +365,6 @@ class Shape:
 
 
 def tuple_shape(elements: Iterable[Shape]) -> Shape:
-    """The tuple of shapes."""
     return Shape(ElementType.TUPLE, elements=tuple(elements))
 
 

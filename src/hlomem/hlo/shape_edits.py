@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hlomem.hlo.shape import Shape
+from hlomem.hlo.shape import ElementType, Shape
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hlomem.hlo.shape import ElementType
 
 _NARROWEST_UNPACKED = 8
 
@@ -37,7 +36,6 @@ def map_leaves(shape: Shape, change: Callable[[Shape], Shape]) -> Shape:
 
 
 def with_element_type(shape: Shape, new: ElementType) -> Shape:
-    """The same array of another element type."""
     layout = shape.layout
     if layout is not None and layout.element_size_in_bits:
         bits = new.bits if new.bits < _NARROWEST_UNPACKED else 0

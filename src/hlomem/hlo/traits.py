@@ -14,8 +14,6 @@ from msgspec import Struct
 
 
 class CallRole(Enum):
-    """The purpose of a call."""
-
     FUSION = "fusion"
     CALL = "call"
     BODY = "body"
@@ -98,28 +96,21 @@ Sharing = Literal[
 `Elementwise` (`HloDataflowAnalysis::CanShareOperandBufferWithUser`)."""
 
 Elements = Literal[
-    "places",
-    "reordered",
-    "copied",
-    "values",  # only the numbers, in another type
+    "places", "reordered", "copied", "values"  # only the numbers, in another type
 ]
 """The properties of its operand's elements that the result keeps, if it is the same data."""
 
 
 class Traits(Struct, frozen=True):
-    """The traits of an opcode."""
-
     arity: int | None
     """The number of operands; None if it varies."""
     calls: Calls = ()
-    """The attributes that name callees."""
     needs: Needs = "any"
     has_payload: bool = False
     """Whether it has something other than operands in its parentheses."""
     runs_in_flow: bool = False
     """Whether its callees are part of the schedule."""
     is_async: bool = False
-    """Whether it is a stage of an asynchronous computation."""
     is_collective: bool = False
     """Whether it is a collective; false for stages of one."""
     stage: Stage | None = None

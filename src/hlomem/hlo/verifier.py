@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING
 from hlomem.base.errors import ParseError, UnsupportedError
 from hlomem.hlo.opcodes import RUN_IN_PLACE, rules_by_opcode
 from hlomem.hlo.schedule import running_computations
-from hlomem.hlo.shape import UNBOUNDED
+from hlomem.hlo.shape import UNBOUNDED, Shape, ShapeIndex
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from hlomem.hlo.ir import HloComputation, HloInstruction, HloModule
-    from hlomem.hlo.shape import Shape, ShapeIndex
     from hlomem.hlo.traits import Forwarding
 
 MAX_TUPLE_DEPTH = 100
@@ -70,10 +69,7 @@ def _refuse_shape(instruction: HloInstruction) -> None:
 
 
 def _verify_contexts(module: HloModule) -> None:
-    """No computation is both scheduled and embedded in an operation.
-
-    `GatherComputationsByAllocationType` of buffer_assignment.cc.
-    """
+    """None is scheduled and embedded (`GatherComputationsByAllocationType`)."""
     in_flow = dict.fromkeys(running_computations(module))
     outside = set(module.outer_computations)
     embedding = [

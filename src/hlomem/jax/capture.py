@@ -12,7 +12,7 @@ import atexit
 import shutil
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
@@ -31,8 +31,6 @@ from hlomem.proto.programs import open_programs
 from hlomem.proto.schema import parse_message
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from hlomem.jax.pass_.hook import SeenModule
 
 _SETTINGS: dict[str, Any] = {
@@ -65,7 +63,7 @@ class Compiles(Sequence[CompiledProgram]):
     @overload
     def __getitem__(self, place: slice) -> Sequence[CompiledProgram]: ...
     def __getitem__(self, place: int | str | slice) -> CompiledProgram | Sequence[CompiledProgram]:
-        """A program by its place, or the last one of a name."""
+        """A program by its index, or the last one of a name."""
         if not isinstance(place, str):
             return self._programs[place]
         for program in reversed(self._programs):
@@ -93,7 +91,6 @@ class Compiles(Sequence[CompiledProgram]):
         return f"<Compiles: {len(self)} programs>"
 
     def see(self, module: SeenModule) -> None:
-        """Remember a module a compiler has scheduled."""
         self._seen.append(module)
 
     def skip(self, entries: list[Path]) -> None:
@@ -155,7 +152,7 @@ def _by_number(entries: list[bytes]) -> dict[int, bytes]:
 
 @contextmanager
 def captured() -> Iterator[Compiles]:
-    """Every program JAX compiles meanwhile, in any thread of the process.
+    """Every program JAX compiles within the block, in any thread of the process.
 
     Blocks may be nested, and open in several threads at once. What JAX has compiled before, it need
     not compile again: `jax.clear_caches()` makes it, but for what an outer block has stored.
@@ -207,7 +204,7 @@ class _Session:
         _forget_folder()
 
     def _end(self) -> None:
-        """Settings as they were, but for those that somebody else has changed meanwhile."""
+        """Restore the settings, but for those that other code has changed since."""
         config: Any = import_module("jax").config
         ours = {**_SETTINGS, _FOLDER: str(self._folder)}
         kept = [name for name, value in ours.items() if getattr(config, name) == value]
@@ -224,7 +221,7 @@ def _make_folder() -> Path:
         return Path(tempfile.mkdtemp(prefix=_PREFIX))
     except OSError as error:
         problem = f"no temporary folder for JAX's cache: {error.strerror or error}"
-        raise InputError(f"{problem}; TMPDIR names another place") from error
+        raise InputError(f"{problem}; set TMPDIR to another folder") from error
 
 
 def _configure(settings: Mapping[str, Any]) -> None:

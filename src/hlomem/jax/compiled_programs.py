@@ -56,7 +56,7 @@ class CompiledProgram:
 
     @property
     def is_planned(self) -> bool:
-        """Whether its plan is hlomem's: XLA's own is not at hand, or there is none."""
+        """Whether its plan is hlomem's: XLA's own is not known, or there is none."""
         return self._executable is None
 
     @property

@@ -9,23 +9,28 @@ on a TPU several orders, in a child.
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
 from msgspec.structs import replace
 
 from hlomem.api.front import find_points, with_front
 from hlomem.api.improve import BetterOrder, build_report, with_cheap
+from hlomem.assign.footprint import footprint
+from hlomem.base.errors import HlomemError
 from hlomem.jax.compile.messages import Job
 from hlomem.jax.compile.placeholder import planned_bytes, temporaries_of
-from hlomem.jax.compile.scheduled_module import capture
+from hlomem.jax.compile.scheduled_module import PLACES, Place, Places, capture, capture_into
 from hlomem.jax.fitting import spec_of
 from hlomem.jax.pass_.register import compiler_options
 from hlomem.jax.pass_.transform import compiler_of
-from hlomem.jax.policies import try_policies
 from hlomem.machines.capacity import parse_capacity
 from hlomem.opt.candidate import Program, start_text
-from hlomem.opt.goal import Rules
-from hlomem.opt.search import find_order
+from hlomem.opt.goal import Effort, Rules
+from hlomem.opt.orders.cost import model_time, program_flops
+from hlomem.opt.search import Compiler, find_order
 from hlomem.opt.trials import try_orders
 from hlomem.proto.module import read_module
 
@@ -33,10 +38,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from hlomem.jax.compile.parent import PlannedProgram
-    from hlomem.opt.goal import Effort
-    from hlomem.opt.search import Compiler
     from hlomem.report.data.front import FrontPoint
     from hlomem.report.data.improvement import ImprovementReport
+
 
 MAX_SECONDS = 1800.0
 """How long one compile may take."""
@@ -133,7 +137,7 @@ def find_factory_front(
         on_progress("plans points of")
         return ask(proto)
 
-    on_progress("computes values again of")
+    on_progress("rematerializes values of")
     asked = compiler if ask is None else compiler._replace(plan=plan)
     points = find_points(improved.found, limit, asked, improved.before)
     given = next(point for point in points if point.kind == "given")
@@ -141,3 +145,107 @@ def find_factory_front(
     name = improved.planned.target.name
     planner = () if ask is None else (f"every program was planned by the compiler for {name}",)
     return FactoryFront((*points, *tried.points), (*planner, *tried.notes))
+
+
+POLICIES = (
+    "everything_saveable",
+    "dots_saveable",
+    "dots_with_no_batch_dims_saveable",
+    "nothing_saveable",
+)
+_IN_WORDS: Mapping[Place, str] = {
+    "checkpoint": "what the factory wraps with `checkpoint`",
+    "gradient": "what jax.grad, jax.value_and_grad and jax.vjp differentiate",
+    "scan": "the bodies of jax.lax.scan",
+}
+_IN_NAMES: Mapping[Place, str] = {"checkpoint": "", "gradient": ", whole", "scan": ", scan"}
+_WRAPPED: Mapping[Place, str] = {
+    "checkpoint": "layer = jax.checkpoint(layer, policy=policy)  # what `checkpoint` wraps",
+    "gradient": "loss = jax.checkpoint(loss, policy=policy)  # what is differentiated",
+    "scan": "body = jax.checkpoint(body, policy=policy, prevent_cse=False)  # of the scan",
+}
+_NOTHING_SEEN = (
+    "nothing was seen to be differentiated; a factory's parameter `checkpoint` can say what to wrap"
+)
+
+
+class TriedPolicies(NamedTuple):
+    """The policies of which there is a plan, and words on the others."""
+
+    points: tuple[FrontPoint, ...]
+    notes: tuple[str, ...]
+
+
+def try_policies(
+    job: Job, given: FrontPoint, timeout: float, on_progress: Callable[[str], None] = lambda _: None
+) -> TriedPolicies:
+    """Plan a factory's program under each policy, at each place it can be put around.
+
+    A factory with a parameter `checkpoint` says itself what is wrapped; else the function that is
+    differentiated is, and then the bodies of scans.
+    """
+    search = _Search(job, given, timeout, on_progress)
+    first = search.try_all("gradient")
+    if any(places.wrapped == "gradient" and places.gradients * places.scans for places in first):
+        search.try_all("scan")
+    return TriedPolicies(tuple(search.points), tuple(dict.fromkeys(search.notes)))
+
+
+class _Search:
+    def __init__(
+        self, job: Job, given: FrontPoint, timeout: float, on_progress: Callable[[str], None]
+    ) -> None:
+        self._job = job
+        self._given = given
+        self._timeout = timeout
+        self._on_progress = on_progress
+        self.points: list[FrontPoint] = []
+        self.notes: list[str] = []
+
+    def try_all(self, place: Place) -> list[Places]:
+        """Try every policy at a place; what was seen of the program's places."""
+        seen = []
+        for policy in POLICIES:
+            self._on_progress(f"tries {policy} on")
+            try:
+                point, places = self._try(policy, place)
+            except HlomemError as error:
+                problem = str(error).partition("\n")[0]
+                self.notes.append(f"{_legend(place)}: {problem}")
+                continue
+            seen.append(places)
+            if places.wrapped == "gradient" and not places.gradients:
+                self.notes.append(f"jax.checkpoint was not tried: {_NOTHING_SEEN}")
+                break
+            self.points.append(point)
+            self.notes.append(f"{_legend(places.wrapped)}, as XLA plans it")
+        return seen
+
+    def _try(self, policy: str, place: Place) -> tuple[FrontPoint, Places]:
+        with TemporaryDirectory(prefix="hlomem-") as folder:
+            file = Path(folder) / "module.pb"
+            checkpoint = {"policy": policy, "place": place}
+            planned, proto = capture_into(
+                file, self._job, self._timeout, lambda _: None, checkpoint
+            )
+            found = Path(f"{file}{PLACES}").read_bytes()
+        places = msgspec.json.decode(found, type=Places)
+        options = compiler_options(planned.target.family, planned.target.machine.chip_name)
+        stages = start_text(read_module(proto), options)
+        given = self._given
+        assert planned.dump.assignment is not None
+        point = replace(
+            given,
+            name=f"{policy}{_IN_NAMES[places.wrapped]}",
+            kind="policy",
+            temporaries=temporaries_of(planned.dump),
+            total=footprint(planned.dump.assignment.allocations),
+            flops=program_flops(stages) - given.program_flops,
+            time=model_time(stages, {}).before - given.program_time,
+            code=f"policy = jax.checkpoint_policies.{policy}\n{_WRAPPED[places.wrapped]}",
+        )
+        return point, places
+
+
+def _legend(place: Place) -> str:
+    return f"`…_saveable{_IN_NAMES[place]}`: jax.checkpoint around {_IN_WORDS[place]}"

@@ -79,7 +79,7 @@ class Forecasts:
         """Note the bytes of a plan, made now or known from before."""
         self._points.append(_Point(value, fingerprint, size))
 
-    def foretell(self, limit: int, step: int) -> int | None:
+    def predict(self, limit: int, step: int) -> int | None:
         """The largest value by the nearest programs that tell it; None where it is unknown."""
         nearest = sorted(self._points, key=lambda point: abs(point.size - limit))
         pairs = sorted(combinations(range(len(nearest)), 2), key=sum)
@@ -96,12 +96,12 @@ class Forecasts:
         try:
             return msgspec.json.decode(file.read_bytes(), type=KnownForecast).largest
         except (OSError, msgspec.MsgspecError):
-            largest = self._foretell(one, other, third, limit, step)
+            largest = self._predict(one, other, third, limit, step)
         if largest is not None:
             _keep(file, KnownForecast(largest))
         return largest
 
-    def _foretell(
+    def _predict(
         self, one: _Point, other: _Point, third: _Point, limit: int, step: int
     ) -> int | None:
         if (one, other) not in self._grown:
@@ -117,7 +117,7 @@ class Forecasts:
             return None
 
     def _grow(self, one: _Point, other: _Point) -> ScaledProgram | None:
-        """The program that two values have; None where it is not at hand, or not the same."""
+        """The program that two values have; None where it is not known, or not the same."""
         first, second = (self._programs.get(point.fingerprint) for point in (one, other))
         if first is None or second is None:
             return None
@@ -288,8 +288,8 @@ def _search(
     planner.forecasts.begin()
     while len(plans) < MAX_PLANS:
         seen = {plan.value: Planned(plan.size, plan.fits) for plan in plans}
-        foretell = partial(planner.forecasts.foretell, planner.limit.size, step)
-        value = next_value(seen, planner.limit.size, step, start, foretell)
+        predict = partial(planner.forecasts.predict, planner.limit.size, step)
+        value = next_value(seen, planner.limit.size, step, start, predict)
         if value is None:
             break
         words = ", ".join(f"{name}={chosen}" for name, chosen in own.items())

@@ -14,22 +14,20 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from hlomem.api.explain import explain
+from hlomem.api.explain import MemoryExplanation, explain
 from hlomem.api.load import load
 from hlomem.api.opening import machine_of
 from hlomem.api.protos import open_chosen, programs_in
 from hlomem.base.errors import CommandError, InputError
 from hlomem.dump.dump import Dump
 from hlomem.jax.compile.programs import lower, module_name, result_names, write_dump
-from hlomem.jax.target_kinds import MissingSoftwareError, parse_target
+from hlomem.jax.target_kinds import MissingSoftwareError, Target, parse_target
 from hlomem.machines.capacity import capacity_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hlomem.api.explain import MemoryExplanation
     from hlomem.hlo.ir import HloModule
-    from hlomem.jax.target_kinds import Target
     from hlomem.machines.machine import Machine
 
 
@@ -68,7 +66,7 @@ def memory_of_lowered(lowered: Any, target: Target | None = None) -> MemoryExpla
 
 
 def memory_of_compiled(compiled: Any) -> MemoryExplanation:
-    """The memory of a Compiled: XLA's plan in its executable, or else its text planned anew."""
+    """The memory of a Compiled: XLA's plan in its executable, or else its text, planned again."""
     machine = machine_of(compiled)
     dump = dump_of(compiled)
     if dump is None:
@@ -86,7 +84,6 @@ def read_dump(folder: Path, module: str) -> Dump:
 def explained(
     dump: Dump, machine: Machine | None, results: tuple[str, ...] = ()
 ) -> MemoryExplanation:
-    """The explanation of a program's memory, on its machine, with the paths of its results."""
     found = explain(dump, machine=machine, results=results)
     found.capacity = capacity_of(machine.chip_name) if machine is not None else None
     return found

@@ -7,7 +7,7 @@
     hlomem.jax.install_excepthook()  # or for the whole process
 
 In: an exception on its way out. Out: the same exception, with a note (`add_note`) on what the
-memory of its program is for, and a page beside it. The program is found among those loaded in this
+memory of its program is for, and with a page. The program is found among those loaded in this
 process, whose executables hold XLA's plan, and among those that a compiler was at work on
 (`hlomem.jax.pass_.hook`), which TPU's refuses before it runs; see `hlomem.report.oom.matching`.
 Nothing here raises: where no explanation can be had, the exception is as it was.
@@ -219,7 +219,7 @@ def install_excepthook(*, page: str | Path | None = PAGE) -> ExceptHook:
 
 
 class ExceptHook:
-    """The hooks of a process for exceptions nobody caught, until they are removed."""
+    """The hooks of a process for uncaught exceptions, until they are removed."""
 
     def __init__(self, page: str | Path | None) -> None:
         self._page = page
@@ -231,7 +231,7 @@ class ExceptHook:
         self._is_in = True
 
     def remove(self) -> None:
-        """Put the hooks back that were there, unless somebody has put in others since."""
+        """Restore the former hooks, unless other code has set its own since."""
         if not self._is_in:
             return
         self._is_in = False

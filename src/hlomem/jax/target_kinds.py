@@ -1,7 +1,4 @@
-"""Machines to compile for that are not here: `tpu-v5e:2x2`, `cuda-h100:8`, `cpu`.
-
-`jax.experimental.topologies` makes their compile-only devices without the hardware.
-"""
+"""Targets (`tpu-v5e:2x2`, `cpu`), by `jax.experimental.topologies` without the hardware."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ from msgspec import Struct
 from hlomem.base.errors import CommandError, HlomemError
 from hlomem.base.sizes import format_bytes
 from hlomem.base.source import visible
-from hlomem.machines.capacity import capacity_of
+from hlomem.machines.capacity import Capacity, capacity_of
 from hlomem.machines.gpu_facts import GPUS, target_config
 from hlomem.machines.registry import find_machine, machines_of
 from hlomem.report.data.health import TargetHealth
@@ -29,7 +26,6 @@ from hlomem.report.data.health import TargetHealth
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hlomem.machines.capacity import Capacity
     from hlomem.machines.machine import Machine
 
 _TPUS = {
@@ -71,8 +67,7 @@ class Target(Struct, frozen=True, dict=True):
     environment: ClassVar[dict[str, str]] = {}
     """Variables its compiler must find in the environment when it is loaded."""
     plan_mark: ClassVar[str] = ""
-    """How the name of the file ends that the compiler writes next after those of the plan; empty
-    where the rest of a compile is short."""
+    """The ending of the file written right after the plan's; empty if little follows."""
     chips: ClassVar[dict[str, str]] = {}
     """The chips there are, each with its smallest topology."""
     form: ClassVar[re.Pattern[str]] = re.compile("")
@@ -95,7 +90,6 @@ class Target(Struct, frozen=True, dict=True):
 
     @property
     def _chip_name(self) -> str:
-        """The chip as hlomem's machines call it."""
         return self.chip
 
     @property
@@ -220,7 +214,6 @@ class HostTarget(Target, frozen=True, dict=True):
 
     @property
     def name(self) -> str:
-        """There is only one."""
         return self.family
 
     def _find_devices(self) -> list[Any]:
@@ -299,7 +292,6 @@ def targets() -> KnownTargets:
 
 
 def _install_jax() -> str:
-    """The command that installs JAX where it is missing."""
     return "" if version_of("jax") else "pip install 'hlomem[jax]'"
 
 

@@ -1,7 +1,4 @@
-"""The memory capacity of a device, given as a size (`16GiB`) or a chip (`v5e`).
-
-A chip's capacity is what the runtime gives to programs or, where unknown, the nominal size.
-"""
+"""The memory of a device: a size (`16GiB`), or what the runtime of a chip (`v5e`) gives."""
 
 from __future__ import annotations
 
@@ -17,8 +14,6 @@ _SMALLEST = 1 << 20
 
 
 class Capacity(Struct, frozen=True, kw_only=True):
-    """The memory of a device."""
-
     size: int
     name: str = ""
     """The chip; empty if a size was given."""
@@ -33,7 +28,6 @@ class Capacity(Struct, frozen=True, kw_only=True):
 
 
 def capacity_of(chip: str) -> Capacity | None:
-    """The capacity of a chip; None for an unknown chip."""
     found = CHIPS.get(chip.strip().lower())
     if found is None:
         return None

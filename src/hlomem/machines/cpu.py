@@ -1,8 +1,4 @@
-"""The CPU.
-
-Sizes follow `CpuExecutable::ShapeSizeBytes` (`xla/service/cpu/cpu_executable.cc`), the alignment
-`xla/backends/cpu/alignment.h`.
-"""
+"""The CPU (`CpuExecutable::ShapeSizeBytes`; alignment: `xla/backends/cpu/alignment.h`)."""
 
 from __future__ import annotations
 
@@ -12,10 +8,9 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from hlomem.machines.machine import DYNAMIC_SIZE_BYTES, Machine, Mark, Marks
-from hlomem.machines.options import jaxlib_options
+from hlomem.machines.options import Options, jaxlib_options
 
 if TYPE_CHECKING:
-    from hlomem.machines.options import Options
     from hlomem.machines.releases import Release
 
 _ALIGNS_TO_64_FROM = (0, 4, 35)  # jaxlib 0.4.34 and older aligned to 16

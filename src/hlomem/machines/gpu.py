@@ -1,8 +1,4 @@
-"""GPUs.
-
-Sizes follow CPU's rule, the alignment `kXlaAllocatedBufferAlignBytes` of
-`xla/service/gpu/gpu_constants.h`. All NVIDIA GPUs plan alike; no dump of an AMD GPU was seen.
-"""
+"""NVIDIA's GPUs, which plan alike (alignment: `xla/service/gpu/gpu_constants.h`)."""
 
 from __future__ import annotations
 

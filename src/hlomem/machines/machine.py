@@ -1,7 +1,4 @@
-"""The type of a machine: the differences between CPU, GPU and TPU chips, as data.
-
-The machines are in `cpu.py`, `gpu.py` and `tpu.py`; `registry.py` finds one by name.
-"""
+"""The type of a machine: the differences between CPU, GPU and TPU chips, as data."""
 
 from __future__ import annotations
 
@@ -10,21 +7,14 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct, field
 
-from hlomem.hlo.padding import (
-    element_count,
-    padded_size,
-    round_up,
-    size_of_elements,
-    unpadded_size,
-)
-from hlomem.machines.releases import JAXLIB
+from hlomem.hlo.padding import element_count, padded_size, round_up, size_of_elements, unpadded_size
+from hlomem.machines.releases import JAXLIB, Release
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from hlomem.hlo.shape import Shape
     from hlomem.machines.options import Options
-    from hlomem.machines.releases import Release
 
 DYNAMIC_SIZE_BYTES = 4
 """One int32 per dimension, after the data of a dynamic array; on CPU and GPU."""
@@ -36,7 +26,6 @@ host on TPU and GPU. Reports use `Machine.memory_spaces`."""
 
 
 def xla_space_name(color: int) -> str:
-    """The name of a color in XLA's usage report."""
     return XLA_SPACE_NAMES.get(color, f"color_{color}")
 
 
@@ -48,7 +37,6 @@ class Chip(Struct, frozen=True):
     is_nominal: bool = True
     """Whether `gibibytes` is the data sheet's figure, not what the runtime gives to programs."""
     note: str = ""
-    """A remark on its memory."""
     device_kind: str = ""
     """JAX's `Device.device_kind`; empty if irrelevant to plans."""
     one_host: str = ""
@@ -71,13 +59,10 @@ class Mark(Struct, frozen=True):
     """The exact mark, if the needle could also be in a name or a path."""
 
     def is_in(self, text: str) -> bool:
-        """Whether a text has the mark."""
         return self.needle in text and (not self.pattern or bool(re.search(self.pattern, text)))
 
 
 class Marks(Struct, frozen=True):
-    """The marks of programs compiled for a platform."""
-
     texts: tuple[Mark, ...] = ()
     """Marks in modules, and in the instructions and shapes of dumps; the surest first."""
     file_names: str = ""
@@ -131,23 +116,19 @@ class Machine(Struct, frozen=True, kw_only=True):
     package: str = JAXLIB
     """The package of its XLA, whose versions are its releases."""
     known_releases: tuple[tuple[int, ...], ...] = ()
-    """Versions whose dumps its rules were checked against, the oldest first. In between, XLA's
-    history says when a rule begins."""
+    """Versions whose dumps its rules were checked against, the oldest first."""
     make_options: Callable[[Machine, Release], Options]
     """The options of a release of its own package; `options_for` takes any."""
     alias_rules: Literal["", "gpu_alias", "tpu_alias"] = ""
     """The module of `hlomem.analysis` with its own alias rules."""
 
     flops_per_byte: int = 200
-    """Floating-point operations of dots in the time of moving a byte, roughly; the default is that
-    of current accelerators."""
+    """Operations of dots in the time of moving a byte, as of current accelerators."""
     changed_after_hook: ChangedAfterHook = "fusions"
     """Changes by its compiler after the hook of scheduled modules."""
     scheduler: Scheduler = "unknown"
-    """The instruction scheduler of its compiler."""
 
     marks: Marks = Marks()
-    """The marks of its platform."""
     not_marks: tuple[Mark, ...] = ()
     """Marks of its platform that this chip's modules never have."""
     is_host: bool = False

@@ -32,8 +32,7 @@ class Options(Struct, frozen=True):
     """Whether XLA keeps its computations sorted as they are created (`online_topsort.h`, since
     jaxlib 0.5.3) instead of sorting them on demand. Determines the order of value ids."""
     sorts_computations_by_content: bool = False
-    """Whether values are numbered from small computations to large ones
-    (`content_aware_computation_sorting`; TPU until January 2025)."""
+    """Values by size of computation (`content_aware_computation_sorting`; TPU to January 2025)."""
     rewrites_reductions_last: bool = False
     """Whether the reduction rewriters clone computations after all other passes (until jaxlib
     0.9.0.1). Determines the order of value ids."""
@@ -44,8 +43,7 @@ class Options(Struct, frozen=True):
     """Whether a value may overwrite an operand at any position that it reads (since jaxlib 0.11.1),
     or only at the operand's last one (`LiveRangeInterferes`)."""
     sorts_thread_local_buffers: bool = False
-    """Whether thread-local buffers are assigned by decreasing size, like others (until jaxlib
-    0.11), or by id."""
+    """Whether thread-local buffers are assigned by decreasing size (until jaxlib 0.11), not id."""
     calls_extend_operands: bool = False
     """Whether a call keeps its operands alive until it returns (until jaxlib 0.4.23), or only their
     uses in the callee do (`HloLiveRange::GetLastUsageTime`)."""
@@ -56,21 +54,17 @@ class Options(Struct, frozen=True):
     """Whether the result of an async-start's computation is live from the start (libtpu 0.0.51), or
     from its definition, which is earlier."""
     fast_merge: bool = False
-    """Whether buffers are assigned by start of live range (`FAST_MERGE`; TPU since libtpu 0.0.51),
-    or by decreasing size."""
+    """Whether buffers are assigned by start (`FAST_MERGE`; since libtpu 0.0.51), not size."""
     fast_merge_colors: frozenset[int] = frozenset()
     """The colors whose heaps are packed in that order as well."""
     schedules_breadth_first: bool = True
-    """Whether unscheduled programs run breadth first (`BFScheduler`; CPU since jaxlib 0.5.1), or
-    depth first."""
+    """Whether unscheduled programs run breadth first (`BFScheduler`; CPU since jaxlib 0.5.1)."""
 
     def plans_like(self, other: Options) -> bool:
-        """Whether both give the same plans."""
         return replace(self, release=None) == replace(other, release=None)
 
 
 def jaxlib_options(machine: Machine, release: Release) -> Options:
-    """The options of a jaxlib's XLA."""
     jaxlib = release.version
     return Options(
         machine=machine,
@@ -90,7 +84,6 @@ def options_for(machine: Machine, release: Release) -> Options:
 
 
 def own_release(machine: Machine, release: Release) -> Release:
-    """The release of the package of a machine's XLA."""
     if machine.package == LIBTPU:
         return nearest_libtpu(release)
     if release.package != machine.package:

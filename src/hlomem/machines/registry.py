@@ -57,7 +57,6 @@ def find_machine(platform: str, chip: str = "") -> Machine:
 
 
 def find_chip(chip: str) -> Machine:
-    """The machine of a chip."""
     for machine in MACHINES.values():
         if machine.chip_name and machine.chip_name == chip.lower():
             return machine
@@ -76,7 +75,6 @@ def given_machine(backend: str | Machine, chip: str = "") -> Machine | None:
 
 
 def platform_of(chip: str) -> str:
-    """The platform of a chip of known capacity."""
     for platform, chips in _CHIPS_OF.items():
         if any(other.name == chip for other in chips):
             return platform

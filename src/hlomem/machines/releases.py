@@ -29,13 +29,10 @@ class Release(Struct, frozen=True, order=True):
 
 
 class EraReleases(Struct, frozen=True):
-    """The releases that write one era of the dump format."""
-
     letter: str
     jaxlib: tuple[str, str]
     """The first and the last."""
     libtpu: tuple[str, ...] = ()
-    """The releases seen."""
 
 
 ERA_RELEASES = (
@@ -62,10 +59,7 @@ def parse_version(text: str) -> tuple[int, ...]:
 
 
 def find_release(name: str, package: str = JAXLIB) -> Release:
-    """The release of a version (`jaxlib-0.7.2`, `0.7.2`), or the last of an era (`K`).
-
-    `package` is the default; an era without releases of it gives jaxlib's.
-    """
+    """The release of a version (`jaxlib-0.7.2`, `0.7.2`), or the last of an era (`K`)."""
     for era in ERA_RELEASES:
         if name.upper() == era.letter:
             return releases_of_era(era, package)[0]

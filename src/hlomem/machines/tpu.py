@@ -1,20 +1,12 @@
-"""TPUs.
-
-The compiler is not public: the numbers are inferred from dumps of libtpu 0.0.2 to 0.0.51, all of
-which they reproduce (docs/tpu-rules.md).
-"""
+"""TPUs: not public, inferred from libtpu 0.0.2 to 0.0.51, all reproduced (docs/tpu-rules.md)."""
 
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from hlomem.machines.machine import Chip, Machine, Mark, Marks
 from hlomem.machines.options import Options
-from hlomem.machines.releases import LIBTPU
-
-if TYPE_CHECKING:
-    from hlomem.machines.releases import Release
+from hlomem.machines.releases import LIBTPU, Release
 
 _SIZED_SPACES = frozenset({0, 6})
 _NEWEST_CHIP = "tpu7x"
@@ -44,7 +36,7 @@ _MARKS = Marks(
         Mark(":T(", "its layouts are tiled", pattern=_TILED),
         Mark('custom_call_target="tpu_custom_call"', "it calls Mosaic"),
         Mark("used_scoped_memory_configs", "its fusions are configured for a TPU"),
-    ),
+    )
 )
 _IN_CMEM = Mark("S(3)", "values lie in CMEM", pattern=r"\{[0-9,]*:[^\s{}]*S\(3\)")
 _IN_VMEM = Mark("S(1)", "values lie in VMEM", pattern=r"\{[0-9,]*:[^\s{}]*S\(1\)")

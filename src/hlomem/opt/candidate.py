@@ -14,14 +14,9 @@ from hlomem.hlo.rewrite import Rewriter
 from hlomem.hlo.schedule import running_computations
 from hlomem.opt.constants import CHEAP
 from hlomem.opt.orders.cost import model_time, module_time, program_flops
-from hlomem.opt.orders.planned_orders import (
-    in_orders,
-    needed_bytes,
-    other_bytes,
-    temporary_bytes,
-)
+from hlomem.opt.orders.planned_orders import in_orders, needed_bytes, other_bytes, temporary_bytes
 from hlomem.opt.remat.edit import Edit, apply_edit, orders_by_name
-from hlomem.pipeline import in_text_order, start_stages
+from hlomem.pipeline import Stages, in_text_order, start_stages
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +27,6 @@ if TYPE_CHECKING:
     from hlomem.opt.goal import Rules
     from hlomem.opt.orders.search import Improvement, Orders
     from hlomem.opt.remat.offload import Move
-    from hlomem.pipeline import Stages
 
 
 class Program(Struct, frozen=True, dict=True, eq=False):
@@ -47,7 +41,6 @@ class Program(Struct, frozen=True, dict=True, eq=False):
 
     @cached_property
     def flops(self) -> int:
-        """Its operations, by our count."""
         return program_flops(self.stages)
 
     @cached_property
@@ -56,7 +49,6 @@ class Program(Struct, frozen=True, dict=True, eq=False):
         return model_time(self.stages, {}).before
 
     def start(self) -> Candidate:
-        """The program itself."""
         return planned(self, self.stages)
 
 
@@ -89,9 +81,9 @@ class Candidate(Struct, frozen=True, dict=True, eq=False, kw_only=True):
     flops: int = 0
     """Operations more than in the given program."""
     stacks: int = 0
-    """Stacks of loops that are gone, those that came in their place taken off."""
+    """Stacks of loops that are gone, less those that replaced them."""
     clones: int = 0
-    """Other instructions that are computed a second time."""
+    """Other instructions that are recomputed."""
     moves: tuple[Move, ...] = ()
     """Values that wait in the memory of the host."""
     method: str = "as given"
@@ -115,7 +107,6 @@ class Candidate(Struct, frozen=True, dict=True, eq=False, kw_only=True):
 
     @cached_property
     def plan(self) -> Stages:
-        """The stages of its plan."""
         if self.stages is not None:
             return self.stages
         if self.orders:
@@ -124,7 +115,6 @@ class Candidate(Struct, frozen=True, dict=True, eq=False, kw_only=True):
 
     @property
     def options(self) -> Options:
-        """How it is planned."""
         return self.given.stages.options
 
     @cached_property
@@ -141,12 +131,11 @@ class Candidate(Struct, frozen=True, dict=True, eq=False, kw_only=True):
 
     @property
     def is_cheap(self) -> bool:
-        """Whether next to nothing is computed a second time."""
+        """Whether next to nothing is recomputed."""
         return self.flops <= CHEAP * self.given.flops
 
 
 def planned(given: Program, stages: Stages) -> Candidate:
-    """A candidate whose plan is kept."""
     size, total = temporary_bytes(stages), needed_bytes(stages)
     return Candidate(given=given, temporaries=size, total=total, stages=stages)
 

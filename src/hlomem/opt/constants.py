@@ -22,7 +22,7 @@ MAX_KICK = 3
 MAX_IDLE = 24
 """Buffers in the way of a peak, the largest, that moves are made for."""
 MOVE_COST = 8
-"""The cost of making a move, in nodes, beside those that it is made of and that are counted."""
+"""The cost of making a move, in nodes, in addition to those it is made of, which are counted."""
 MAX_MET = 5
 """Other orders with the same peak that are kept."""
 MIN_PATIENCE = 120
@@ -36,13 +36,11 @@ MAX_BORROWING = 3
 MAX_BORROWING_ROUNDS = 3
 """How often that is done again with the better one."""
 MAX_CONSTRUCTED = 3
-"""Constructions that are planned in such a round, beside what moves lead to."""
+"""Constructions that are planned in such a round, in addition to what moves lead to."""
 MAX_CLIMBED = 2
-"""How many of the best plans of the entry are climbed from, beside that of the given order; and how
-many of what it runs, those that need most."""
+"""The number of the entry's best plans to climb from, and of those of what it runs."""
 TRANSFER_FACTOR = 10
-"""How much longer a byte takes between devices than within one. Figures of current accelerators, to
-within a factor of two."""
+"""How much longer a byte takes between devices, within a factor of two."""
 HOST_FACTOR = 64
 """How much longer it takes to the host, or from it. The same."""
 MAX_BOUND_NODES = 12_000
@@ -54,7 +52,7 @@ SMALL_SHARE = 16
 MOVES_PER_NODE = 100
 """Moves of local search for every node of an order to be tried."""
 MAX_MOVED = 2
-"""Constructions that moves are made from, beside the given order."""
+"""Constructions that moves are made from, in addition to the given order."""
 MAX_TRIPS = 4096
 """Iterations of a loop that is run through."""
 MIN_TRIPS = 2
@@ -65,7 +63,7 @@ MIN_TRIPS = 2
 MAX_PRUNED = 400
 """Clones that are tried to be taken back."""
 MAX_CHAIN = 48
-"""Instructions that may be computed again for one value."""
+"""Instructions that may be recomputed for one value."""
 LEAST_SHARE = 0.002
 """Of the peak; smaller values are looked at when no larger one helps."""
 NEAR_PEAK = (0.9, 0.97, 0.995)
@@ -73,9 +71,9 @@ NEAR_PEAK = (0.9, 0.97, 0.995)
 MAX_STEPS_TRIED = 10
 """Steps whose effect on the whole program is counted, of those that promise most."""
 STEPS_AT_ONCE = 4
-"""Steps that are looked at beside the best without looking for offers anew."""
+"""Steps that are tried in addition to the best before offers are searched for again."""
 KEPT_SHARES = (0.0, 0.25, 1.0)
-"""Operands up to these shares of what is freed are kept alive rather than computed again."""
+"""Operands up to these shares of what is freed are kept alive rather than recomputed."""
 MAX_STEPS = 64
 """Values that are dropped at the peak, at most."""
 MAX_CHOICES = 24_000
@@ -85,7 +83,7 @@ NEXT_PEAK = 0.95
 MAX_CUT_NODES = 6000
 """Instructions of an entry that is cut, for the time it takes."""
 MAX_CUT_RETRIES = 40
-"""Nodes found one by one that cannot be computed again."""
+"""Nodes found one by one that cannot be recomputed."""
 LEAST_LOWERED = 0.05
 """The share of what is above the number that another order must do without."""
 PLANS_OF_ORDER = 4
@@ -123,7 +121,7 @@ CHEAP = 0.01
 MAX_CUTS = 3
 """Cuts of one program for a price, one at the peak that another left."""
 MAX_REJECTED = 3
-"""Programs with values computed again that checkers are asked about."""
+"""Programs with values recomputed that checkers are asked about."""
 NEAR = 1.3
 """How much more than the budget a plan may take for more to be looked for at once: another order,
 single values of a changed program, orders that a compiler plans. With 1.2 for the first and 1.4 for
@@ -135,7 +133,7 @@ MARGIN = 0.98
 LEAST_RATIO = 0.94
 """How much less is asked for at once: a plan may be far off for one program, not for the next."""
 MAX_OTHERS = 2
-"""Programs tried in the place of one that misses before more is asked for."""
+"""Programs tried instead of one that misses before more is asked for."""
 SAME = 0.995
 """The share of another's bytes above which a program for as many operations is the same."""
 CLOSE = 0.97

@@ -1,7 +1,4 @@
-"""The goals of the optimiser, the rules it keeps, and the work that an effort allows.
-
-All limits count steps, plans or nodes, never seconds: answers are the same on every machine.
-"""
+"""Goals, rules and limits of the optimiser, which count steps, never seconds: reproducible."""
 
 from __future__ import annotations
 
@@ -25,11 +22,9 @@ class Rules(NamedTuple):
     may_reorder_collectives: bool = False
     """For programs of which every device runs the same, and gets the same order."""
     max_slowdown: float = 0.0
-    """The share of the program's time, by the model of `orders/cost.py`, that what runs in the
-    background may no longer be hidden for."""
+    """The share of the modelled time (`orders/cost.py`) that may no longer be hidden."""
     recompute: float = 0.0
-    """The share of a program's operations, and of its modelled time, that computing values again
-    may add; nothing is computed again for 0."""
+    """The share of operations and modelled time that recomputation may add."""
 
     def allowed(self, host_color: int | None = None) -> Allowed:
         """The rules as checkers know them."""
@@ -78,8 +73,6 @@ class Budget(NamedTuple):
 
 
 class Front(NamedTuple):
-    """Memory against operations."""
-
     price: int = 0
 
 
@@ -96,8 +89,6 @@ Goal: TypeAlias = Order | Share | Budget | Front | Offload
 
 
 class OrderWork(NamedTuple):
-    """The work on orders that an effort allows."""
-
     moves_per_node: int
     """Nodes that local search evaluates, for every node of a computation."""
     moved_nodes: int
@@ -105,7 +96,7 @@ class OrderWork(NamedTuple):
     steps_per_node: int
     """Steps of branch and bound, for every node of a computation."""
     planned_nodes: int
-    """Nodes of the programs that are planned to judge orders."""
+    """Nodes of the programs that are planned to compare orders."""
     max_plans: int
 
 
@@ -115,12 +106,10 @@ ORDER_WORK: Mapping[Effort, OrderWork] = {
     "high": OrderWork(10_000, 25_000_000, 2_000, 1_000_000, 4_000),
 }
 AS_IS = -1
-"""In the place of a price: nothing is cut to begin with."""
+"""Instead of a price: nothing is cut to begin with."""
 
 
 class Start(NamedTuple):
-    """A program to begin with."""
-
     price: int
     """For which it is cut at its peak, or `AS_IS`."""
     is_lowered: bool = False
@@ -128,15 +117,13 @@ class Start(NamedTuple):
 
 
 class Work(NamedTuple):
-    """The work on recomputation that an effort allows."""
-
     starts: tuple[Start, ...]
     rounds: int
     """Plans of what comes of a start, each with what the last was wrong by."""
     detours: tuple[float, ...]
     """How much more than the number is allowed on the way to something cheaper."""
     steps: int
-    """Values that are computed again at most, or several at once, over all starts."""
+    """Values that are recomputed at most, or several at once, over all starts."""
     plans: int
     """Exact plans, and searches for an order, which are several."""
 
@@ -168,7 +155,6 @@ class WorkLeft:
 
     @property
     def is_spent(self) -> bool:
-        """Whether nothing more is looked for."""
         return self.steps <= 0 or self.plans <= 0
 
 

@@ -27,9 +27,9 @@ from hlomem.opt.candidate import (
     start_text,
     with_schedule,
 )
-from hlomem.opt.checks import Change, find_problems
+from hlomem.opt.checks import Allowed, Change, find_problems
 from hlomem.opt.constants import MAX_REJECTED, NEAR, PRICES
-from hlomem.opt.goal import Budget, Front, Order, WorkLeft
+from hlomem.opt.goal import Budget, Effort, Front, Goal, Order, WorkLeft
 from hlomem.opt.orders.planned_orders import temporary_bytes
 from hlomem.opt.strategies import propose, propose_priced, strategies_for
 from hlomem.write.build import build_contents
@@ -40,10 +40,8 @@ if TYPE_CHECKING:
     from hlomem.hlo.ir import HloModule
     from hlomem.machines.options import Options
     from hlomem.opt.candidate import Candidate
-    from hlomem.opt.checks import Allowed
-    from hlomem.opt.goal import Effort, Goal
 
-REJECTED = "values computed again were rejected"
+REJECTED = "recomputation was found and rejected"
 REJECTED_ORDER = "an order was found and rejected"
 
 
@@ -245,7 +243,6 @@ class _Fits:
             yield self._note(made)
 
     def _is_dear(self, made: Candidate) -> bool:
-        """Whether a candidate costs no less than something that fits."""
         return self._cheapest is not None and made.flops >= self._cheapest
 
     def _note(self, made: Candidate) -> Candidate:
@@ -261,15 +258,10 @@ class _Fits:
 
 
 def find_front(start: Candidate, compiler: Compiler = OURS) -> list[Candidate]:
-    """The given program, in its order, and changed for all prices, the cheapest first.
-
-    Where a compiler plans, those on the front alone. Changes that checkers reject are left out.
-    """
+    """The program, in its order and changed for all prices, the cheapest first, as accepted."""
     given = start.given.start()
     with collector_off():
-        changed = [
-            reorder(made) for price in PRICES for made in propose_priced(start, Front(price))
-        ]
+        changed = [reorder(one) for price in PRICES for one in propose_priced(start, Front(price))]
     found = [given, *([start] if start.orders else []), *changed]
     kept: list[Candidate] = []
     for one in sorted(found, key=_size):

@@ -30,7 +30,6 @@ class Strategy(NamedTuple):
 
     name: str
     goals: tuple[type[Goal], ...]
-    """The goals it serves."""
     propose: Callable[[Candidate, Any], Iterable[Candidate]]
     is_priced: bool = False
     """Whether it is tried for every price, going on from what the row above it came to."""
@@ -39,7 +38,6 @@ class Strategy(NamedTuple):
 
 
 def _order(candidate: Candidate, goal: Order) -> Iterator[Candidate]:
-    """The given program in the best order that is found."""
     given = candidate.given
     found = improve(given.stages, given.rules._replace(effort=goal.effort))
     yield replace(
@@ -61,7 +59,7 @@ def _cheap(candidate: Candidate, goal: Share) -> Iterator[Candidate]:
 
 
 def _loops(candidate: Candidate, goal: Budget | Front) -> Iterator[Candidate]:
-    """Loops that stack less, and compute it again in the loop that reads it."""
+    """Loops that stack less, and recompute it in the loop that reads it."""
     made = change_loops(candidate, goal.price)
     yield from [] if made is None else [made]
 
@@ -121,5 +119,4 @@ def propose_priced(candidate: Candidate, goal: Goal) -> Iterator[Candidate]:
 
 
 def strategies_for(goal: Goal, *, is_priced: bool) -> list[Strategy]:
-    """The rows that serve a goal."""
     return [one for one in STRATEGIES if isinstance(goal, one.goals) and one.is_priced == is_priced]

@@ -16,10 +16,10 @@ from msgspec.structs import replace
 from hlomem.base.errors import HlomemError
 from hlomem.base.gc_pause import collector_off
 from hlomem.opt import constants
-from hlomem.opt.candidate import Program, choose_cheapest, planned, start_text
+from hlomem.opt.candidate import Candidate, Program, Written, choose_cheapest, planned, start_text
 from hlomem.opt.constants import LEAST_SIZES, MAX_MOVED, MOVES_PER_NODE, SMALL_SHARE
-from hlomem.opt.goal import MAX_FITS, MAX_OFFLOADS, MAX_ORDERS, Offload
-from hlomem.opt.orders.flow import FlowBuilder
+from hlomem.opt.goal import MAX_FITS, MAX_OFFLOADS, MAX_ORDERS, Offload, Rules
+from hlomem.opt.orders.flow import Flow, FlowBuilder
 from hlomem.opt.orders.local_search import MovesLeft, improve_order
 from hlomem.opt.orders.model import peak_of
 from hlomem.opt.orders.one_computation import iter_constructions
@@ -38,18 +38,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hlomem.hlo.ir import HloComputation, HloInstruction
-    from hlomem.opt.candidate import Candidate, Written
-    from hlomem.opt.goal import Rules
-    from hlomem.opt.orders.flow import Flow
     from hlomem.opt.search import Compiler
 
 
-_REJECTED_MOVES = "values in the host's memory were rejected"
+_REJECTED_MOVES = "offloading was found and rejected"
 
 
 class Tried(NamedTuple):
-    """The outcome of trying."""
-
     best: Candidate | None
     """None where the given program stays."""
     before: int
@@ -73,7 +68,6 @@ def _plan_of(compiler: Compiler, data: bytes) -> int | str:
 
 
 def _with_size(candidate: Candidate, size: int) -> Candidate:
-    """The candidate with the bytes of temporaries that a compiler plans."""
     rest = other_bytes(candidate.given.stages)
     return replace(candidate, temporaries=size, total=rest + size)
 

@@ -1,4 +1,1 @@
-"""Offsets for buffers with lifetimes: small heaps, and proofs that none is smaller.
-
-Independent of XLA; `hlomem.api.pack` adds XLA's own heap.
-"""
+"""Small heaps for buffers with lifetimes, and proofs that none is smaller; independent of XLA."""

@@ -43,8 +43,6 @@ class Buffer(Struct, frozen=True):
 
 
 class Packing(Struct, frozen=True):
-    """The offset of every buffer, and a statement of quality."""
-
     status: Status
     """Without a capacity: "at the bound" (no higher than the most live bytes), "proven optimal"
     (nothing lower exists) or "unknown within effort". With one: "fits", "proven not to fit" or

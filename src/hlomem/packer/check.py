@@ -1,7 +1,4 @@
-"""An independent check of packings.
-
-At each time at which a buffer begins, the live buffers are compared by address: slow and obvious.
-"""
+"""An independent check of packings: as each buffer begins, all live ones are compared."""
 
 from __future__ import annotations
 
@@ -17,13 +14,9 @@ def find_problems(
     buffers: Sequence[Buffer], offset_of: Mapping[int | str, int], height: int
 ) -> list[str]:
     """Buffers without an offset, misaligned ones, those above `height`, and overlapping pairs."""
-    problems = [
-        problem for buffer in buffers if (problem := _problem_of(buffer, offset_of, height))
-    ]
+    problems = [found for buffer in buffers if (found := _problem_of(buffer, offset_of, height))]
     strangers = set(offset_of) - {buffer.id for buffer in buffers}
-    problems += [
-        f"{name} has an offset, but is not a buffer" for name in sorted(map(str, strangers))
-    ]
+    problems += [f"{one} has an offset, but is not a buffer" for one in sorted(map(str, strangers))]
     placed = [buffer for buffer in buffers if buffer.id in offset_of and buffer.size > 0]
     return problems + list(dict.fromkeys(_collisions(placed, offset_of)))
 

@@ -9,18 +9,15 @@ from __future__ import annotations
 from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
-from hlomem.packer.search import Search, decision_steps
+from hlomem.packer.search import Outcome, Search, decision_steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from hlomem.packer.instance import Instance
-    from hlomem.packer.search import Outcome
 
 
 class Decision(NamedTuple):
-    """An answer and its steps."""
-
     outcome: Outcome
     offsets: Sequence[int]
     """In units, by number; complete if the outcome is "fits"."""
@@ -64,8 +61,6 @@ KEYS = ("load width area", "width area load", "neighbours width area")
 
 
 class Strategy(NamedTuple):
-    """One order of preference."""
-
     keys: str
     follows_conflicts: bool
     """Whether buffers of the section that failed last are decided next, not the lowest of all."""
@@ -91,7 +86,6 @@ def schedule() -> Iterator[tuple[Strategy, int]]:
 
 
 def rank(instance: Instance, strategy: Strategy, conflicts: Sequence[int] | None) -> list[int]:
-    """The buffers, preferred ones first."""
     keys = [_key(instance, word) for word in strategy.keys.split()]
     ranking = sorted(range(instance.count), key=lambda b: (*(-key(b) for key in keys), b))
     if conflicts is not None and strategy.learns is not None:

@@ -41,7 +41,6 @@ class Instance:
             [(bisect_left(moments, begin), bisect_left(moments, end)) for begin, end in b.lives]
             for b in buffers
         ]
-        """The sections of each buffer, as ranges."""
 
     @cached_property
     def lower_bound(self) -> int:
@@ -77,7 +76,6 @@ class Instance:
 
     @cached_property
     def sections(self) -> list[list[int]]:
-        """The buffers of each section."""
         sections: list[list[int]] = [[] for _ in range(self.section_count)]
         for b, ranges in enumerate(self.ranges):
             for first, end in ranges:
@@ -110,7 +108,6 @@ class Instance:
         return [sorted(others - {b}) for b, others in enumerate(found)]
 
     def next_height(self, height: int) -> int:
-        """The next possible height of a packing."""
         unit = self.unit
         return min(b.size + ((height - b.size) // unit + 1) * unit for b in self.buffers)
 
@@ -135,7 +132,6 @@ def _unit(sizes: Sequence[int], alignments: set[int]) -> int:
 
 
 def _moments(buffers: Sequence[Buffer]) -> list[int]:
-    """One time of each section."""
     begins, ends = set[int](), set[int]()
     for buffer in buffers:
         for lower, upper in buffer.lives:

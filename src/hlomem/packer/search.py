@@ -25,7 +25,6 @@ _STEP_WORK = 1 << 14
 
 
 def decision_steps(unplaced: int, sections: int) -> int:
-    """The number of steps of a decision."""
     return 1 + unplaced * sections // _STEP_WORK
 
 
@@ -59,7 +58,6 @@ def _key_of(state: _State) -> _Key:
 
 
 def _part_of(state: _State, members: set[int]) -> _State:
-    """The state of some of the buffers."""
     return state._replace(
         unplaced=[b for b in state.unplaced if b in members],
         delayed={b: height for b, height in state.delayed.items() if b in members},
@@ -76,7 +74,6 @@ class _Choice(NamedTuple):
     """The number of buffers placed before."""
     goals: _Goals | None
     key: _Key
-    """The key of the remaining state."""
     group: tuple[_Key, int]
     """The key of the buffer's group, and the number of choices before it."""
 
@@ -92,8 +89,6 @@ class _Goals(NamedTuple):
 
 
 class Search:
-    """One capacity, one order of preference, one number of steps."""
-
     def __init__(
         self, instance: Instance, capacity: int, ranking: Sequence[int], follows_conflicts: bool
     ) -> None:
@@ -133,9 +128,7 @@ class Search:
         self._lanes = [
             sum(sum(lane[first:end]) for first, end in ranges) for ranges in instance.ranges
         ]
-        self._weights = [
-            size * lanes for size, lanes in zip(instance.size, self._lanes, strict=True)
-        ]
+        self._weights = [size * lane for size, lane in zip(instance.size, self._lanes, strict=True)]
         ones = sum(lane)
         self._overflow = ones << (bits - 1)
         self._spare = ones * ((1 << (bits - 1)) - 1 - units)
@@ -158,7 +151,6 @@ class Search:
             newest[key] = b
 
     def run(self, max_steps: int) -> Outcome:
-        """Search until there is an answer or the steps are exhausted."""
         if not self._instance.count:
             return "fits"
         self._begin()
@@ -211,7 +203,6 @@ class Search:
             self._group = key, choices
 
     def _take_back(self) -> None:
-        """Backtrack to the alternative of the last choice."""
         group_key, choices = self._group
         is_group_done = choices == len(self._choices)
         state, b, placed, self._goals, key, self._group = self._choices.pop()
@@ -286,7 +277,6 @@ class Search:
         return [self._lower_twin[b]] if offset > state.support[b] else []
 
     def _place(self, state: _State, b: int) -> _State | None:
-        """The state after placing the buffer on its support; None if that is infeasible."""
         offset = state.support[b]
         if self._could_trade(b, offset):
             return None

@@ -1,7 +1,4 @@
-"""An independent solution by CP-SAT of OR-tools (`pip install hlomem[solver]`).
-
-One worker and CP-SAT's deterministic clock make the result independent of the machine.
-"""
+"""CP-SAT's solution (`hlomem[solver]`); one worker and its own clock make it reproducible."""
 
 from __future__ import annotations
 

@@ -6,27 +6,20 @@ the exact search follows, then optionally CP-SAT.
 
 from __future__ import annotations
 
+from heapq import heapify, heappop, heapreplace
 from typing import TYPE_CHECKING
 
-from hlomem.packer.buffers import Packing, height_of, in_order
-from hlomem.packer.decide import decide
+from hlomem.packer.buffers import Buffer, Packing, Status, height_of, in_order
+from hlomem.packer.decide import Decision, decide
 from hlomem.packer.instance import Instance
 from hlomem.packer.second_opinion import ask_cp_sat
-from hlomem.packer.skyline import (
-    best_fit_keys,
-    place_by_best_fit,
-    place_by_skyline,
-    skyline_keys,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from hlomem.packer.buffers import Buffer, Status
-    from hlomem.packer.decide import Decision
-
     Offsets = Mapping[int | str, int]
     Heap = Callable[[Sequence[Buffer]], Offsets]
+    Key = Callable[[int], int]
 
 DEFAULT_EFFORT = 200_000
 MAX_MEETINGS = 4_000_000
@@ -58,8 +51,6 @@ def solve(
 
 
 class _Solver:
-    """The best packing and bound so far."""
-
     def __init__(self, buffers: Sequence[Buffer], effort: int) -> None:
         self._buffers = buffers
         self._instance = Instance([buffer for buffer in buffers if buffer.size])
@@ -127,20 +118,17 @@ class _Solver:
             capacity = (open_from + self.height - 1) // 2
 
     def ask(self, capacity: int | None) -> None:
-        """Ask CP-SAT."""
         opinion = ask_cp_sat(self._instance, capacity, self.lower_bound, self.height, self._effort)
         if opinion.offsets:
             self._offer(self._named(opinion.offsets), "CP-SAT")
         self.lower_bound = max(self.lower_bound, opinion.lower_bound)
 
     def is_settled(self, capacity: int | None) -> bool:
-        """Whether the question is answered."""
         if capacity is None:
             return self.height <= self.lower_bound
         return self.height <= capacity or capacity < self.lower_bound
 
     def result(self, capacity: int | None) -> Packing:
-        """The best packing, with its status."""
         status: Status = "at the bound" if self.height <= self.load else "proven optimal"
         if capacity is not None:
             status = "fits" if self.height <= capacity else "proven not to fit"
@@ -148,3 +136,69 @@ class _Solver:
             status = "unknown within effort"
         bound, offset_of = self.lower_bound, self._offset_of
         return Packing(status, self.height, bound, offset_of, self._method, self._steps)
+
+
+def skyline_keys(instance: Instance) -> dict[str, Key]:
+    """Orders among buffers with equal offsets."""
+    size, width, ranges = instance.size, instance.width, instance.ranges
+    return {
+        "area": lambda b: -size[b] * width(b),
+        "size": lambda b: -size[b],
+        "width": lambda b: -width(b),
+        "start": lambda b: ranges[b][0][0],
+        "end": lambda b: -ranges[b][-1][1],
+    }
+
+
+def best_fit_keys(instance: Instance) -> dict[str, Key]:
+    keys = skyline_keys(instance)
+    return {name: keys[name] for name in ("size", "area", "width", "start")}
+
+
+def place_by_skyline(instance: Instance, key: Key) -> list[int]:
+    """The lowest possible buffer first; of several, the smallest by `key`."""
+    size, alignment, ranges = instance.size, instance.alignment, instance.ranges
+    offsets = [0] * instance.count
+    floors = [0] * instance.section_count
+    # Entries may be outdated, since floors rise.
+    waiting = [(0, key(b), b) for b in range(instance.count)]
+    heapify(waiting)
+    while waiting:
+        believed, rank, b = waiting[0]
+        offset = max(max(floors[first:end]) for first, end in ranges[b])
+        offset = -(-offset // alignment[b]) * alignment[b]
+        if offset > believed:
+            heapreplace(waiting, (offset, rank, b))
+            continue
+        heappop(waiting)
+        offsets[b] = offset
+        for first, end in ranges[b]:
+            floors[first:end] = [offset + size[b]] * (end - first)
+    return offsets
+
+
+def place_by_best_fit(instance: Instance, key: Key) -> list[int]:
+    """In the order of `key`, each into the smallest sufficient gap, the lowest of equal ones."""
+    size, neighbours = instance.size, instance.neighbours
+    offsets = [-1] * instance.count
+    for b in sorted(range(instance.count), key=lambda b: (key(b), b)):
+        taken = sorted((offsets[d], offsets[d] + size[d]) for d in neighbours[b] if offsets[d] >= 0)
+        fitting = [
+            (room, begin)
+            for begin, room in _gaps(taken, instance.alignment[b])
+            if room is None or room >= size[b]
+        ]
+        bounded = [(room, begin) for room, begin in fitting if room is not None]
+        offsets[b] = min(bounded)[1] if bounded else fitting[-1][1]
+    return offsets
+
+
+def _gaps(taken: list[tuple[int, int]], alignment: int) -> Iterator[tuple[int, int | None]]:
+    """The possible offsets of a buffer, each with its room; the last gap is unbounded."""
+    top = 0
+    for begin, end in taken:
+        first = -(-top // alignment) * alignment
+        if begin > first:
+            yield first, begin - first
+        top = max(top, end)
+    yield -(-top // alignment) * alignment, None

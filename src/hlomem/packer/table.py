@@ -10,13 +10,12 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.base.errors import ParseError
-from hlomem.base.source import Span
+from hlomem.base.source import Source, Span
 from hlomem.packer.buffers import Buffer, problem_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from hlomem.base.source import Source
 
 NEEDED = ("id", "lower", "upper", "size")
 KNOWN = (*NEEDED, "alignment")
@@ -26,8 +25,6 @@ _FIELD = r'"(?:[^"\n]|"")*+"|[^",\n]*+'
 
 
 class Row(NamedTuple):
-    """A line of the table."""
-
     start: int
     text: str
     """Without the line end."""
@@ -36,8 +33,6 @@ class Row(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """A parsed table, with a buffer per row."""
-
     header: Row
     rows: list[Row]
     buffers: list[Buffer]
@@ -119,7 +114,6 @@ def _text(row: Row, field: Span) -> str:
 
 
 def _columns(source: Source, header: Row) -> dict[str, int]:
-    """The indices of columns by name."""
     columns: dict[str, int] = {}
     for index, field in enumerate(header.fields):
         name = _text(header, field)

@@ -29,7 +29,7 @@ def generic_attributes(proto: Any, payloads: Sequence[bytes]) -> Iterator[Item]:
     if proto.HasField("frontend_attributes"):
         yield from frontend_attributes(proto.frontend_attributes)
     if proto.control_predecessor_ids:
-        yield CONTROL_PREDECESSORS, "{}"  # the place; the builder writes the names
+        yield CONTROL_PREDECESSORS, "{}"  # a placeholder; the builder writes the names
     if proto.HasField("result_accuracy"):
         yield from _result_accuracy(proto.result_accuracy)
     if proto.HasField("metadata") and (text := format_metadata(proto.metadata)):

@@ -1,7 +1,4 @@
-"""The body of one computation, linked (`HloComputation::CreateFromProto`).
-
-Only the fields that link instructions are decoded; attributes stay bytes until they are read.
-"""
+"""One linked body (`HloComputation::CreateFromProto`); attributes stay bytes until read."""
 
 from __future__ import annotations
 
@@ -17,8 +14,8 @@ from hlomem.hlo.builder import (
     link_attributes,
     numbered_parameters,
 )
-from hlomem.hlo.ir import BodyCall, HloInstruction
-from hlomem.hlo.opcodes import ASYNC_OPCODES, KNOWN_OPCODES, as_opcode, traits_of
+from hlomem.hlo.ir import BodyCall, HloComputation, HloInstruction
+from hlomem.hlo.opcodes import ASYNC_OPCODES, KNOWN_OPCODES, Opcode, as_opcode, traits_of
 from hlomem.proto.attributes import generic_attributes
 from hlomem.proto.literal import UNSAID, format_literal
 from hlomem.proto.opcode_attributes import own_attributes
@@ -28,8 +25,6 @@ from hlomem.proto.shape import make_shape
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from hlomem.hlo.ir import HloComputation
-    from hlomem.hlo.opcodes import Opcode
     from hlomem.hlo.shape import Shape
 
 
@@ -58,7 +53,6 @@ class BodyLinks:
         return found
 
     def body_call(self, caller: HloComputation, proto: Any, data: bytes) -> BodyCall:
-        """An instruction that calls computations, which is not linked to others."""
         opcode = _OPCODES[proto.opcode]
         called = tuple([self.callee(caller, number) for number in called_ids(proto)])
         shape = self.shapes[proto.shape]
@@ -67,7 +61,7 @@ class BodyLinks:
         return BodyCall(opcode, called, alone.attribute_text)
 
     def error(self, problem: Exception) -> InputError:
-        """A problem with the place it was found in."""
+        """A problem with the location it was found in."""
         if isinstance(problem, EditError):
             problem = InputError(f"not a program XLA could have: {problem}")
         return InputError(f"{visible(self.where)}: {problem}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from hlomem.analysis.values import HloPosition
+from hlomem.analysis.values import HloPosition, HloValue
 from hlomem.assign.allocation import BufferAllocation, BufferAssignment, EntryParameter, OffsetSize
 from hlomem.base.errors import InputError
 from hlomem.base.gc_pause import collector_off
@@ -18,23 +18,19 @@ from hlomem.base.quantities import ValueId
 from hlomem.base.source import visible
 from hlomem.dump.dump import Dump, Note
 from hlomem.dump.eras import NEWEST
-from hlomem.dump.file_names import FILE_NAMES, author_name
-from hlomem.dump.parts import Part, Wrapping
+from hlomem.dump.file_names import FILE_NAMES, Kind, author_name
+from hlomem.dump.parts import Contents, Part, Wrapping
 from hlomem.hlo.schedule import schedule_of
 from hlomem.hlo.shape import ShapeIndex
-from hlomem.machines.options import options_for
+from hlomem.machines.options import Options, options_for
 from hlomem.machines.releases import NEWEST_LETTER, find_release
 from hlomem.pipeline import Stages
 from hlomem.view.guess_machine import guess_for_module
 from hlomem.write.build import build_contents
 
 if TYPE_CHECKING:
-    from hlomem.analysis.values import HloValue
     from hlomem.assign.colors import ColorOf
-    from hlomem.dump.file_names import Kind
-    from hlomem.dump.parts import Contents
     from hlomem.hlo.ir import HloInstruction, HloModule
-    from hlomem.machines.options import Options
 
 _KINDS: tuple[Kind, ...] = ("assignment", "values", "live-range", "report")
 _NOTES = (
@@ -44,7 +40,7 @@ _NOTES = (
 
 
 def make_dump(module: HloModule, assignment: Any) -> Dump:
-    """The dump XLA would have written of a plan beside its proto."""
+    """The dump XLA would have written of a plan next to its proto."""
     schedule = schedule_of(module)
     if schedule is None:
         raise InputError(f"`{visible(module.name)}` has a plan but no schedule, so no live ranges")
@@ -167,7 +163,6 @@ class _Finder:
         return self._by_id.get(proto.instruction_id)
 
     def position(self, proto: Any) -> HloPosition:
-        """The part of a result that a location means."""
         found = self._find(proto)
         if found is None:
             self._module.open_all()

@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hlomem.base.errors import InputError
 from hlomem.proto.schema import parse_message, parser_of
-from hlomem.proto.wire import BYTES, VARINT, WireError, iter_fields
+from hlomem.proto.wire import BYTES, VARINT, Field, WireError, iter_fields
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from hlomem.proto.wire import Field
 
 _MAX_DEPTH = 12
 _MAX_LEAD = 10

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from hlomem.hlo.text.stack_frames import NO_TABLES, TABLE_NAMES, StackFrameTables
+from hlomem.hlo.text.stack_frames import NO_TABLES, TABLE_NAMES, Row, StackFrameTables
 from hlomem.proto.strings import escape
-
-if TYPE_CHECKING:
-    from hlomem.hlo.text.stack_frames import Row
-
 
 _LOCATION = ("file_name_id", "function_name_id", "line", "end_line", "column", "end_column")
 

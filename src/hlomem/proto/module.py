@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from hlomem.base.errors import EditError, InputError
 from hlomem.base.gc_pause import collector_off
-from hlomem.base.source import visible
+from hlomem.base.source import Source, Span, visible
 from hlomem.hlo.builder import check_attribute_texts, check_name, verified
-from hlomem.hlo.ir import MAIN_THREAD, BodyCall, Creation, HloComputation, HloModule
-from hlomem.hlo.opcodes import as_opcode
-from hlomem.hlo.shape import ShapeIndex
+from hlomem.hlo.ir import MAIN_THREAD, BodyCall, Creation, HloComputation, HloInstruction, HloModule
+from hlomem.hlo.opcodes import Opcode, as_opcode
+from hlomem.hlo.shape import Shape, ShapeIndex
 from hlomem.hlo.text.attributes import (
     BufferDonor,
     InputOutputAlias,
@@ -26,17 +26,12 @@ from hlomem.proto.attributes import frontend_attributes
 from hlomem.proto.body import BodyLinks, called_ids, instruction_heads, link_body
 from hlomem.proto.frames import make_tables
 from hlomem.proto.names import MUST_ALIAS
-from hlomem.proto.print_order import printed_order
+from hlomem.proto.print_order import Calls, printed_order
 from hlomem.proto.schema import parse_message, parser_of
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Mapping
 
-    from hlomem.base.source import Source, Span
-    from hlomem.hlo.ir import HloInstruction
-    from hlomem.hlo.opcodes import Opcode
-    from hlomem.hlo.shape import Shape
-    from hlomem.proto.print_order import Calls
 
 _MAY_CALL = (b"\xb2\x02", b"\xb0\x02")
 """First bytes of `called_computation_ids`, packed or not; other fields may hold them, too."""
@@ -115,7 +110,6 @@ class ModuleReader:
 
     @property
     def source(self) -> Source:
-        """The text that would be printed of the module."""
         return self._module.source
 
     def locate(self, computation: HloComputation, name: str) -> Span:

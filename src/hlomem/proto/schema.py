@@ -199,7 +199,7 @@ def message_types() -> Mapping[str, Any]:
 
 @cache
 def parser_of(name: str) -> Callable[[bytes], Any]:
-    """A function from bytes to a message of that name; `InputError` where they are none."""
+    """A function from bytes to a message of that name; `InputError` if they are not one."""
     from google.protobuf.message import DecodeError  # noqa: PLC0415
 
     decode = message_types()[name].FromString
@@ -214,5 +214,5 @@ def parser_of(name: str) -> Callable[[bytes], Any]:
 
 
 def parse_message(name: str, data: bytes) -> Any:
-    """A message of that name; `InputError` where the bytes are none."""
+    """A message of that name; `InputError` if the bytes are not one."""
     return parser_of(name)(data)

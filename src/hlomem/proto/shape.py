@@ -1,7 +1,4 @@
-"""ShapeProto → `Shape` and back (`xla/shape.cc`, `xla/layout.cc`).
-
-Recursion is bounded: protobuf rejects messages nested more than a hundred deep.
-"""
+"""ShapeProto ⇄ `Shape` (`xla/shape.cc`, `xla/layout.cc`); protobuf bounds the recursion."""
 
 from __future__ import annotations
 
@@ -113,7 +110,7 @@ def _make_layout(proto: Any, rank: int) -> Layout:
 
 
 def _sparse_type(number: int) -> ElementType | None:
-    """The type of the indices of a sparse array; 0 where it is none."""
+    """The type of the indices of a sparse array; None for 0."""
     return element_type_of(number) if number else None
 
 

@@ -1,7 +1,4 @@
-"""The texts of OpSharding and of lists of devices (`HloSharding::Print`, `ReplicaGroupsToString`).
-
-Recursion is bounded: protobuf rejects messages nested more than a hundred deep.
-"""
+"""OpSharding and device lists as text (`HloSharding::Print`, `ReplicaGroupsToString`)."""
 
 from __future__ import annotations
 

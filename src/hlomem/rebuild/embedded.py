@@ -1,7 +1,4 @@
-"""Names for the computations inside operations, which a dump does not show.
-
-Types of parameters and the creation order of values decide; callees are found by their results.
-"""
+"""Names for computations inside operations, by parameter types and creation order."""
 
 from __future__ import annotations
 
@@ -9,14 +6,13 @@ from typing import TYPE_CHECKING
 
 from hlomem.hlo.opcodes import communicates
 from hlomem.rebuild.listing import natural_key
-from hlomem.view.computations import Computation
+from hlomem.view.computations import CallNest, Computation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from hlomem.dump.records import ShapeIndex
     from hlomem.rebuild.shapes import Shapes
-    from hlomem.view.computations import CallNest
     from hlomem.view.drafts import Draft
     from hlomem.view.joined import JoinedDump
 

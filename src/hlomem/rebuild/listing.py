@@ -1,7 +1,4 @@
-"""XLA's order of computations, which breaks ties between buffers and is not in the text.
-
-Up to jaxlib 0.5.0 it is that of ids, since then that of the creation of calls.
-"""
+"""XLA's order of computations, which breaks ties: of ids until jaxlib 0.5.0, then of calls."""
 
 from __future__ import annotations
 

@@ -67,10 +67,7 @@ def run_child(
 
 
 def _start(
-    command: Sequence[str],
-    environment: Mapping[str, str],
-    errors: int,
-    inherited: Sequence[int],
+    command: Sequence[str], environment: Mapping[str, str], errors: int, inherited: Sequence[int]
 ) -> subprocess.Popen[bytes]:
     try:
         return subprocess.Popen(  # noqa: S603 - the command is the user's own
@@ -144,10 +141,7 @@ class _Tail:
 
 @contextmanager
 def _forwarding() -> Iterator[Callable[[subprocess.Popen[bytes]], None]]:
-    """Forward signals to the command that is passed to the yielded function.
-
-    Signals received before are sent then.
-    """
+    """Forward signals, also earlier ones, to the command passed to the yielded function."""
     children: list[subprocess.Popen[bytes]] = []
     early: list[int] = []
 

@@ -141,5 +141,4 @@ def _remove(path: Path) -> None:
 
 
 def _escape(name: str) -> str:
-    """A name with the special characters of `glob` escaped."""
     return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in name)

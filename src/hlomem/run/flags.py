@@ -39,7 +39,6 @@ def read_flags(environment: Mapping[str, str]) -> str:
 
 
 def users_folder(flags: str) -> Path | None:
-    """The user's dump folder, if any."""
     found = _DUMP_TO.findall(flags)
     if not found:
         return None

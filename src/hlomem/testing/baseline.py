@@ -154,7 +154,6 @@ def folder_of(folder: Path, key: str) -> Path:
 
 
 def save_program(folder: Path, key: str, memory: MemoryExplanation) -> None:
-    """Save a program's dump, reproducibly."""
     dump, module = memory.memory.dump, memory.memory.module
     texts = {FILE_NAMES[part.kind].short: dump.part_text(part) for part in dump.parts}
     if module is not None:
@@ -167,6 +166,5 @@ def save_program(folder: Path, key: str, memory: MemoryExplanation) -> None:
 
 
 def open_program(folder: Path, key: str) -> MemoryView | None:
-    """A program of the baseline; None if it was not saved."""
     path = folder_of(folder, key)
     return open_memory(path) if path.is_dir() else None

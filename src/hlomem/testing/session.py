@@ -48,15 +48,11 @@ class Settings(NamedTuple):
 
 
 class SourceLine(NamedTuple):
-    """A line to annotate."""
-
     file: str
     line: int
 
 
 class Session:
-    """The measurements of a run."""
-
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.entries: dict[str, Entry] = {}
@@ -117,7 +113,6 @@ class Session:
         return replace(verdict, problems=(*others, text))
 
     def add(self, data: dict[str, Any]) -> None:
-        """Add an entry from this or another process."""
         entry = msgspec.convert(data, Entry)
         self.entries[entry.key] = entry
 
@@ -148,8 +143,6 @@ def _place_of(line: str, root: Path) -> SourceLine | None:
 
 
 class Entry(Struct, frozen=True, kw_only=True):
-    """One program of one test."""
-
     key: str
     """The test, and the program's name if there are several."""
     measurement: Measurement
@@ -225,7 +218,6 @@ def compare(
     before: Measurement | None = None,
     tolerance: str = "1%",
 ) -> LimitVerdict:
-    """Compare a measurement with its limit and the baseline."""
     problems = []
     if limit is not None and now.bytes > limit:
         problems.append("\n".join(_over(now, limit)))
@@ -289,7 +281,6 @@ def _differences(now: dict[str, int], before: dict[str, int]) -> list[tuple[str,
 
 
 def _line_of(now: Measurement, before: Measurement | None) -> str:
-    """The line that has grown most, or else the largest."""
     grown = [] if before is None else _differences(now.lines, before.lines)
     if grown and grown[0][1] > 0:
         return grown[0][0]

@@ -3,7 +3,7 @@
  *     find_sharing(stays, limit) -> list[tuple[Residency, Residency]] | None
  *
  * In: a list of tuples (first, last, number, start, end, who), in the order in which they come. Out:
- * every pair that shares bytes at some moment, in the order in which the Python beside this finds
+ * every pair that shares bytes at some moment, in the order in which the Python module finds
  * them; None where there are more than `limit`, or numbers that need more than 62 bits.
  */
 

@@ -11,19 +11,16 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import Struct, field
 
 from hlomem.base.disjoint_sets import DisjointSets
-from hlomem.view.drafts import draft_instructions
+from hlomem.view.drafts import Draft, draft_instructions
 from hlomem.view.operands import find_operands
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hlomem.view.drafts import Draft
     from hlomem.view.joined import JoinedDump
 
 
 class Computation(Struct, eq=False):
-    """Names of instructions, in execution order."""
-
     name: str
     instructions: list[str] = field(default_factory=list)
     caller: str = ""

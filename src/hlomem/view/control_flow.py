@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from hlomem.base.quantities import Step
-from hlomem.view.computations import find_computations
+from hlomem.view.computations import CallNest, Computation, find_computations
 
 if TYPE_CHECKING:
-    from hlomem.view.computations import CallNest, Computation
     from hlomem.view.joined import JoinedDump
 
 

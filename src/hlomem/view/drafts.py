@@ -1,7 +1,4 @@
-"""The opcode and callees of every instruction of a dump, also of unprinted ones.
-
-The values an unprinted one holds tell: all of its operand's, those of one element, or others.
-"""
+"""Opcode and callees of every instruction; of unprinted ones, by the values they hold."""
 
 from __future__ import annotations
 
@@ -9,10 +6,9 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from hlomem.hlo.opcodes import RUN_IN_PLACE, as_opcode
+from hlomem.hlo.opcodes import RUN_IN_PLACE, Opcode, as_opcode
 
 if TYPE_CHECKING:
-    from hlomem.hlo.opcodes import Opcode
     from hlomem.hlo.shape import Shape
     from hlomem.view.instruction_line import PrintedInstruction
     from hlomem.view.joined import JoinedDump, Parts, Read
@@ -57,11 +53,7 @@ def draft_instructions(joined: JoinedDump, operands: dict[str, list[str]]) -> di
 def _bind(
     draft: Draft, line: PrintedInstruction, joined: JoinedDump, drafts: dict[str, Draft]
 ) -> None:
-    """Set the bound operands and the runner of an asynchronous operation.
-
-    The runner is the first of its chain with all operands (`IsFirstFullyBound` of
-    `hlo/ir/hlo_instruction_utils.cc`).
-    """
+    """Set bound operands and runner (`IsFirstFullyBound` of hlo_instruction_utils.cc)."""
     suffix = _suffix(line)
     if not suffix:
         return

@@ -1,7 +1,4 @@
-"""Families of values that must share one slice: XLA's HloBuffers, found in a dump.
-
-Loops, conditionals and declared aliases join values (`HloAliasAnalysis`).
-"""
+"""Families of values that share one slice: HloBuffers, found in a dump (`HloAliasAnalysis`)."""
 
 from __future__ import annotations
 
@@ -39,7 +36,6 @@ class AliasClasses:
             self._sets.unite(placed, first)
 
     def are_together(self, one: PlacedValue, two: PlacedValue) -> bool:
-        """Whether two values must share storage."""
         return self._sets.are_together(one, two)
 
     def members(self, values: Iterable[PlacedValue]) -> dict[PlacedValue, list[PlacedValue]]:

@@ -1,7 +1,4 @@
-"""The machine of a dump or module: given, or inferred with a reason from marks in its text.
-
-Sizes of values tell the chip of a dump, marks that of a module.
-"""
+"""The machine of a dump or module: given, or inferred from marks and sizes, with a reason."""
 
 from __future__ import annotations
 
@@ -131,7 +128,6 @@ def _printed_text(dump: Dump) -> str:
 
 
 def _program_text(dump: Dump) -> str:
-    """The text of a dump's program; empty if it cannot be read."""
     try:
         return "" if dump.module is None else dump.module.searchable_text
     except HlomemError:

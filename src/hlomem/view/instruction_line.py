@@ -131,7 +131,6 @@ class PrintedInstruction(Struct, eq=False, dict=True):
 
 
 def parse_instruction_line(text: str) -> PrintedInstruction | None:
-    """The parts of a printed line; None if it is not an instruction."""
     match = _LINE.match(text)
     if match is None:
         return None

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
-from hlomem.base.quantities import Offset, Step, steps
+from hlomem.base.quantities import AllocationIndex, ByteCount, Offset, Step, ValueId, steps
 from hlomem.view.instruction_line import PrintedInstruction, parse_instruction_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hlomem.base.quantities import AllocationIndex, ByteCount, ValueId
     from hlomem.dump.dump import Dump
     from hlomem.dump.records import (
         Allocation,
@@ -61,12 +60,10 @@ class PlacedValue(Struct, eq=False, gc=False):
 
     @property
     def uses(self) -> Sequence[Use]:
-        """Its listed uses."""
         return (self.used.uses if self.used else None) or ()
 
     @property
     def positions(self) -> Sequence[Position]:
-        """Its listed positions."""
         return self.used.positions if self.used else ()
 
     @property
@@ -204,7 +201,6 @@ class JoinedDump(Struct, eq=False, dict=True):
 
     @cached_property
     def values_at(self) -> dict[tuple[str, ShapeIndex], list[PlacedValue]]:
-        """The values at a position: an instruction and an index of its result."""
         found: dict[tuple[str, ShapeIndex], list[PlacedValue]] = {}
         for placed in self.placed:
             for position in placed.used.positions if placed.used else ():

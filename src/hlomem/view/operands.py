@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hlomem.base.quantities import NEVER
+from hlomem.base.quantities import NEVER, Step
 
 if TYPE_CHECKING:
     from hlomem.base.disjoint_sets import DisjointSets
-    from hlomem.base.quantities import Step
     from hlomem.view.joined import JoinedDump, Read
 
 

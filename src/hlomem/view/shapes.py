@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 @lru_cache(maxsize=4096)
 def parse_shape_or_none(text: str) -> Shape | None:
-    """A printed shape; None if it is malformed."""
     try:
         return parse_shape_text(text)
     except HlomemError:

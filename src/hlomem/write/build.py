@@ -62,7 +62,6 @@ _by_id = attrgetter("id")
 
 
 def build_contents(stages: Stages, features: Features) -> Contents:
-    """The records of all files."""
     from hlomem.dump.parts import Contents  # noqa: PLC0415 - not needed for texts
 
     stages.check_written()
@@ -78,7 +77,6 @@ def build_contents(stages: Stages, features: Features) -> Contents:
 
 
 def build_assignment(stages: Stages) -> Assignment:
-    """The allocations with their values."""
     return Assignment(
         allocations=tuple(
             [
@@ -94,7 +92,6 @@ def build_assignment(stages: Stages) -> Assignment:
 def build_allocation(
     stages: Stages, allocation: BufferAllocation, values: tuple[AssignedValue, ...] = ()
 ) -> Allocation:
-    """The record of an allocation."""
     entry = stages.module.entry
     parameter, output_shape = None, None
     if allocation.parameter is not None:
@@ -137,7 +134,6 @@ def _build_assigned_values(
 
 
 def values_in(allocation: BufferAllocation) -> Collection[HloValue]:
-    """The values in an allocation, in the order of the dump."""
     slices = allocation.slices
     return slices if len(slices) == 1 else sorted(slices, key=_by_id)
 
@@ -170,7 +166,6 @@ def build_values(stages: Stages, features: Features) -> Values:
 
 
 def instruction_texts(module: HloModule, features: Features) -> InstructionTexts:
-    """The instructions as printed with their values."""
     style = TextStyle(
         operand_shapes=bool(features.operand_shapes),
         async_sugar=True,
@@ -216,7 +211,6 @@ def _build_value(
 
 
 def build_live_ranges(stages: Stages, features: Features) -> LiveRanges:
-    """The schedule, the live ranges and the peak."""
     live_ranges = stages.live_ranges
     return LiveRanges(
         end=live_ranges.end,

@@ -1,7 +1,4 @@
-"""The text of instructions after `from instruction:`.
-
-If the module is printed in the same style, as by newer XLA, its own lines are reused.
-"""
+"""The text after `from instruction:`, reused from a module printed in the same style."""
 
 from __future__ import annotations
 
@@ -20,8 +17,6 @@ _BEFORE_CONFIG = len(_CONFIG) - 1
 
 
 class InstructionTexts:
-    """Instruction → text."""
-
     def __init__(self, module: HloModule, style: TextStyle) -> None:
         self._style = style
         self._lines: dict[HloComputation, list[str]] = {}
@@ -60,7 +55,6 @@ class InstructionTexts:
         return line if ordered == config else line[:start] + ordered
 
     def _cut(self, computation: HloComputation) -> list[str] | None:
-        """The lines of a computation, if there is one for each instruction."""
         body = computation.body_text
         if body is None:
             return None

@@ -43,13 +43,11 @@ class PlanText:
         self._attributes: dict[tuple[int, bool, bool], str] = {}
 
     def pieces(self, kind: Kind) -> Iterator[str]:
-        """The text of one of the files, in pieces."""
         lines = chain.from_iterable(self._sections(kind))
         while piece := "".join(islice(lines, _LINES_AT_ONCE)):
             yield piece
 
     def _sections(self, kind: Kind) -> Iterator[Iterable[str]]:
-        """The sections of one of the files in order, each as lines."""
         if kind in {"combined", "assignment"}:
             yield self._format_assignment()
         if kind in {"combined", "values"}:
@@ -65,7 +63,6 @@ class PlanText:
 
     @cached_property
     def _names(self) -> dict[HloValue, str]:
-        """The names of the allocated values, by id."""
         color_of, format_name = self._stages.colors, assignment.format_name
         return {
             value: format_name(

@@ -79,7 +79,6 @@ def _flatten(root: _Node) -> Iterator[TraceNode]:
 
 
 def _in_order(node: _Node) -> list[_Node]:
-    """The children with bytes, the largest first."""
     children = [child for child in node.children.values() if child.total]
     return sorted(children, key=lambda child: (-child.total, child.name))
 
@@ -87,10 +86,7 @@ def _in_order(node: _Node) -> list[_Node]:
 def _paths(
     instruction: HloInstruction, call_graph: CallGraph, room: int
 ) -> tuple[list[list[str]], int]:
-    """Every path from the entry computation to an instruction, as names, and the room left.
-
-    n computations that call each other twice make 2^n paths, which are refused.
-    """
+    """Every path to an instruction, as names, and the room left: 2^n paths are refused."""
     paths: list[list[str]] = []
     pending: list[tuple[HloInstruction, list[str]]] = [(instruction, [])]
     while pending:

@@ -50,7 +50,7 @@ def test_functions_with_keywords_and_programs_are_lowered() -> None:
         ("no_such_module_here:step", "no module `no_such_module_here` here or on PYTHONPATH"),
         ("nowhere/train.py:step", "nowhere/train.py: no such file"),
         (f"{HERE}:nobody", "has no `nobody`; its functions are import_module, step"),
-        (f"{HERE}:NO_FUNCTION", "is no function, but a int"),
+        (f"{HERE}:NO_FUNCTION", "is not a function, but a int"),
     ],
 )
 def test_what_names_no_factory_is_refused(spec: str, said: str) -> None:

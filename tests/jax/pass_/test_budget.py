@@ -97,7 +97,7 @@ def test_a_training_step_fits_half_of_its_temporaries_with_the_same_bits() -> No
     assert outcome.clones
     assert outcome.missing == 0
     assert outcome.flops < outcome.program_flops // 5
-    assert "instructions computed again" in str(outcome)
+    assert "instructions recomputed" in str(outcome)
     assert fitted.memory_analysis().temp_size_in_bytes == outcome.after
     assert outcome.after <= plain.memory_analysis().temp_size_in_bytes // 2 + 4096
     expected, found = _run(plain, arguments), _run(fitted, arguments)
@@ -125,7 +125,7 @@ def test_an_edit_that_is_written_wrongly_never_reaches_xla(
         fitted = _compile(step, arguments, ())
     [outcome] = [one for one in log.report().outcomes if one.program == "jit_step"]
     assert outcome.clones == 0
-    assert "rejected" in outcome.reason or "nothing was computed again" in outcome.reason
+    assert "rejected" in outcome.reason or "nothing was recomputed" in outcome.reason
     assert ".remat" not in fitted.as_text()
 
 
@@ -153,7 +153,7 @@ def test_a_scanned_step_fits_half_of_its_temporaries_with_the_same_bits() -> Non
     [outcome] = [one for one in log.report().outcomes if one.program == "jit_scanned"]
     assert outcome.stacks
     assert outcome.missing == 0
-    assert "stacks of loops computed again" in str(outcome)
+    assert "stacks of loops recomputed" in str(outcome)
     line = getsourcelines(scanned)[1] + 3  # that of the gelu
     assert f"test_budget.py:{line} (tanh)" in " ".join(outcome.again)
     assert fitted.memory_analysis().temp_size_in_bytes == outcome.after

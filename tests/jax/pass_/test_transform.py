@@ -138,7 +138,7 @@ FREELY = Rules("low", recompute=0.02)
 
 
 def _freely(text: str, fit: int | None = None) -> tuple[bytes | None, log.Outcome]:
-    """What becomes of a program of which a little may be computed again."""
+    """What becomes of a program of which a little may be recomputed."""
     limits = Limits(0, 50_000, fit=fit)
     answer = Transform("cpu", compiler_options("cpu"), FREELY, limits)(_proto(text))
     [outcome] = log.report().outcomes
@@ -152,7 +152,7 @@ def test_what_is_almost_free_is_computed_again_and_told() -> None:
     assert outcome.after < outcome.ordered <= outcome.before
     assert 0 < outcome.flops <= 0.02 * outcome.program_flops
     assert 1 < outcome.time_ratio <= 1.02
-    assert "1 instructions computed again" in str(outcome)
+    assert "1 instructions recomputed" in str(outcome)
     stages = start_stages(read_module(answer), compiler_options("cpu"))
     assert temporary_bytes(stages) == outcome.after
 
@@ -181,7 +181,7 @@ def test_what_goes_wrong_while_computing_again_leaves_the_order(
     assert outcome.kind in ("improved", "kept")
     assert outcome.after == outcome.ordered
     assert not outcome.clones
-    assert outcome.reason.endswith("nothing was computed again: RuntimeError: no way")
+    assert outcome.reason.endswith("nothing was recomputed: RuntimeError: no way")
 
 
 def test_values_that_a_judge_objects_to_never_reach_xla(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,7 +215,7 @@ def test_a_number_below_what_one_instruction_needs_is_said_to_be_out_of_reach() 
     [outcome] = log.report().outcomes
     assert outcome.hungriest == "wide"
     assert outcome.floor == outcome.total
-    assert "nothing computed again goes below" in str(outcome)
+    assert "recomputation cannot go below" in str(outcome)
     assert "for wide alone" in str(outcome)
 
 
@@ -241,7 +241,7 @@ def test_the_pass_moves_what_cannot_be_computed_again(offload: bool) -> None:
     assert (answer is None) != offload
     assert bool(outcome.moves) == offload
     assert bool(outcome.missing) != offload
-    assert ("kept by the host meanwhile" in str(outcome)) == offload
+    assert ("offloaded to the host" in str(outcome)) == offload
     if answer is not None:
         assert outcome.after == _compiler(stages)(answer)
         assert outcome.total <= limit

@@ -87,4 +87,4 @@ def test_a_program_too_long_to_go_through_is_not_let_pass(
     given, text = _edited(SCANNED[0])
     monkeypatch.setattr(meaning, "MAX_OPERATIONS", 100)
     [problem] = find_meaning_problems(given, hlo.parse(text))
-    assert "too long" in problem
+    assert "too many iterations" in problem

@@ -88,20 +88,20 @@ OTHER = {
     "the header": (
         "replica_count=1",
         "input_output_alias={ {0}: (0, {}, may-alias) }",
-        "the header says another input_output_alias",
+        "the header has a different input_output_alias",
     ),
-    "one iteration less": ("constant(4)", "constant(3)", "result 0 is another value"),
-    "another operation": ("negate(%row)", "abs(%row)", "result 0 is another value"),
-    "another result": ("tuple(%all, %q)", "tuple(%p, %q)", "result 0 is another value"),
+    "one iteration less": ("constant(4)", "constant(3)", "result 0 is a different value"),
+    "another operation": ("negate(%row)", "abs(%row)", "result 0 is a different value"),
+    "another result": ("tuple(%all, %q)", "tuple(%p, %q)", "result 0 is a different value"),
     "a loop whose end is not known": (
         "%n = s32[] constant(4)",
         "%n = s32[] custom-call(), custom_call_target=\"many\"",
-        "how often loop runs is not known",
+        "the trip count of loop is unknown",
     ),
     "an effect on another value": (
         "custom-call(%say)",
         "custom-call(%q)",
-        "what has effects does not happen to the same values in the same order",
+        "side effects do not see the same values in the same order",
     ),
 }  # fmt: skip
 

@@ -163,7 +163,7 @@ def _with_writer(writer: str, result: str = "f32[64]{0}", before: str = "") -> t
         (
             (module_of(f"%x = () {EFFECT}", f"%y = () {EFFECT}", "ROOT %r = () tuple()"), "x"),
             "y",
-            "y happens where others saw x happen",
+            "y takes effect where x did",
         ),
     ],
     ids=["update", "scatter", "ragged", "declared", "in a fusion", "overlap", "effects"],

@@ -1,4 +1,4 @@
-"""Values computed again for next to nothing: within the share, smaller, and the same results."""
+"""Values recomputed for next to nothing: within the share, smaller, and the same results."""
 
 from __future__ import annotations
 

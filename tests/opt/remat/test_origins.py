@@ -1,4 +1,4 @@
-"""Lines of a user's code whose values are computed again, and those that are kept for it."""
+"""Lines of a user's code whose values are recomputed, and those that are kept for it."""
 
 from __future__ import annotations
 

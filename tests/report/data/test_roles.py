@@ -12,7 +12,7 @@ import hlomem
 from hlomem.report.data import roles
 from hlomem.report.data.memory import build_memory
 from hlomem.report.data.occupancy import build_role_shares
-from hlomem.report.page.bundle import TEMPLATES
+from hlomem.report.page.html import TEMPLATES
 from hlomem.view.instruction_line import parse_instruction_line
 from tests.places import ROOT
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from hlomem.report.page import bundle as report_bundle
-from hlomem.report.page.bundle import EXPORT, IMPORT, TEMPLATES, bundle
+from hlomem.report.page import html as report_bundle
+from hlomem.report.page.html import EXPORT, IMPORT, TEMPLATES, bundle
 
 MODULES = sorted(TEMPLATES.glob("*.js"))
 _COLUMNS = 100

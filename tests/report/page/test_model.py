@@ -21,7 +21,7 @@ from hlomem.report.data.occupancy import ownership_key
 from hlomem.report.data.peak import Key, group
 from hlomem.report.data.timeline import Layer, build_skyline
 from hlomem.report.json import encode
-from hlomem.report.page.bundle import TEMPLATES, bundle
+from hlomem.report.page.html import TEMPLATES, bundle
 from hlomem.report.page.page import build_page
 from tests.places import ROOT
 from tests.report.data.test_front import REST, point

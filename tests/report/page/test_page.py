@@ -18,8 +18,7 @@ from hlomem.report.data.bands import build_bands
 from hlomem.report.data.diff import build_diff
 from hlomem.report.data.memory import MemoryView, build_memory
 from hlomem.report.page import page as report_page
-from hlomem.report.page.bundle import bundle
-from hlomem.report.page.html import format_page
+from hlomem.report.page.html import bundle, format_page
 from hlomem.report.page.page import Columns, Page, build_page
 from hlomem.report.page.waterfall import build_waterfall
 from tests.places import GOLDENS

@@ -1,7 +1,4 @@
-"""`donate`: let results reuse the memory of arguments.
-
-The program is planned with the donations, without copies that only preserve such an argument.
-"""
+"""`donate`: results reuse arguments' memory, planned without copies that only preserve those."""
 
 from __future__ import annotations
 

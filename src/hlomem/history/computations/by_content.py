@@ -164,14 +164,7 @@ _Pair = tuple[int, int]
 
 
 def _mix(
-    words: tuple[int, ...],
-    x: int,
-    y: int,
-    z: int,
-    v: _Pair,
-    w: _Pair,
-    multiplier: int,
-    weight: int,
+    words: tuple[int, ...], x: int, y: int, z: int, v: _Pair, w: _Pair, multiplier: int, weight: int
 ) -> tuple[int, int, int, _Pair, _Pair]:
     """One round over 64 bytes; x and z change places in it."""
     x = _rotate(x + y + v[0] + words[1], 37) * multiplier & _MASK
@@ -221,7 +214,6 @@ _MAY_MOVE = 8  # elements an attempt at insertion may move before it gives up
 
 
 def introsort(items: list[Item], less: Less[Item]) -> None:
-    """Sort a list in place."""
     _Sorter(items, less).sort(0, len(items), is_leftmost=True)
 
 
@@ -231,7 +223,6 @@ class _Sorter:
         self._less = less
 
     def sort(self, first: int, last: int, *, is_leftmost: bool) -> None:
-        """Sort a part of the list."""
         items, less = self._items, self._less
         while last - first >= _SHORT:
             self._choose_pivot(first, last)
@@ -300,7 +291,7 @@ class _Sorter:
             self._insert(first, i)
 
     def _insert(self, first: int, i: int) -> bool:
-        """Move an element to its place among those before it; whether it had to move."""
+        """Insert an element among the sorted ones before it; whether it had to move."""
         items, less = self._items, self._less
         item = items[i]
         j = i
@@ -324,7 +315,7 @@ class _Sorter:
         return True
 
     def _partition_equals_right(self, begin: int, end: int) -> tuple[int, bool]:
-        """Smaller ones before the pivot, all others behind; where it is, and if nothing moved."""
+        """Smaller ones before the pivot, all others after; its index, and if nothing moved."""
         items, less = self._items, self._less
         pivot = items[begin]
         first = begin + 1

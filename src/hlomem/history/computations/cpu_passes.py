@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from hlomem.history.computations import engine, marks
 from hlomem.history.computations.engine import Claims, Mark, Pass, Priority, stage, when_met, where
 from hlomem.history.computations.partitioner import is_cloned_for_partitions, when_partitioned
-from hlomem.history.evidence import place_by_name
+from hlomem.history.evidence import Trace, Traces, place_by_name
 from hlomem.history.names import CLONE, SUNK, WIDENED, flow_name, number_of
 from hlomem.history.rules import cited, observed
 from hlomem.history.tables import LostCalls, Tables
@@ -20,7 +20,6 @@ from hlomem.history.tables import LostCalls, Tables
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from hlomem.history.evidence import Trace, Traces
 
 _CALLS_OF_FUNCTION = 2
 """Into a function, and out of it: what it calls is called again where it was inlined."""
@@ -46,7 +45,7 @@ def count_lost_calls(traces: Traces) -> int:
 
 
 def _lost_by_loop(trace: Trace) -> int:
-    """The calls of a loop's computation, once for each time it was made anew."""
+    """The calls of a loop's computation, once for each time it was rebuilt."""
     times = sum(trace.name.count(mark) for mark in (CLONE, SUNK, WIDENED))
     return times * (1 + len(trace.callees))
 
@@ -87,10 +86,7 @@ def _when_flattened(clone: Trace, claims: Claims) -> Priority:
 
 
 def _functions(claims: Claims) -> dict[str, tuple[int, int]]:
-    """The beginning of the function that calls each of the program's own computations.
-
-    What one function calls was cloned as often, so that the clones end alike.
-    """
+    """The beginning of the function that calls each: what it calls was cloned as often."""
     ends: dict[str, set[str]] = {}
     for trace in claims.made_by(_FIRST_FLATTENING):
         own, _, end = trace.name.partition(CLONE)
@@ -102,10 +98,7 @@ def _functions(claims: Claims) -> dict[str, tuple[int, int]]:
 
 
 def _places_in_functions(claims: Claims) -> dict[str, int]:
-    """The order in which the pass copies what a function calls: of what is left, the last first.
-
-    All that a computation calls is copied before any of that is looked into.
-    """
+    """The order in which the pass copies a function's callees, breadth first, the last first."""
     called: dict[str, dict[str, None]] = {}
     for trace in claims.made_by(_FIRST_FLATTENING):
         caller = flow_name(trace.site_in_flow[0].name).partition(CLONE)[0]
@@ -124,10 +117,7 @@ def _places_in_functions(claims: Claims) -> dict[str, int]:
 
 
 def _is_normalized(trace: Trace) -> bool:
-    """True if it is a first clone that converts, or was made to convert.
-
-    Of those for collectives the original stays.
-    """
+    """True if it is a first clone that converts, or was made to; collectives keep the original."""
     if not trace.is_clone or CLONE in trace.original_name:
         return False
     is_replaced = trace.module.is_partitioned and trace.original is None
@@ -179,10 +169,7 @@ def _is_doubled(clone: Trace) -> bool:
 
 
 def _is_rewritten(clone: Trace) -> bool:
-    """True if a rewriter put both callers, the first of them a window, in the place of one.
-
-    What was cloned again is older.
-    """
+    """True if a rewriter put both callers, the first a window, instead of one."""
     original = clone.original
     if original is None or clone.is_cloned_again or original.application is None:
         return False

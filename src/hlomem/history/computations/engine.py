@@ -48,8 +48,6 @@ class Mark(NamedTuple):
 
 
 class Pass(Rule, frozen=True, kw_only=True):
-    """A pass that makes computations."""
-
     mark: Mark
 
 
@@ -71,8 +69,6 @@ def where(made: Callable[[Trace], bool]) -> Find:
 
 
 class Claims:
-    """The passes that made computations, as far as they are known."""
-
     def __init__(self, traces: Traces, stages: Sequence[Stage]) -> None:
         self.traces = traces
         self.free: dict[Trace, None] = dict.fromkeys(traces.values())
@@ -85,7 +81,7 @@ class Claims:
         self._facts: dict[Callable[[Claims], object], Any] = {}
 
     def claim_all(self) -> None:
-        """Ask every pass what it made; what nobody claims, the program came with."""
+        """Ask every pass what it made; what no pass claims, the program came with."""
         ranked = sorted(enumerate(self._passes), key=lambda entry: entry[1].mark.precedence)
         for rank, maker in ranked:
             found = dict.fromkeys(filter(self.free.__contains__, maker.mark.find(self)), rank)
@@ -101,7 +97,6 @@ class Claims:
         return self._made.get(name, [])
 
     def made_in(self, stage: Stage) -> list[Trace]:
-        """The computations of a stage, pass by pass."""
         return [trace for maker in stage.passes for trace in self.made_by(maker.name)]
 
     def once(self, find_out: Callable[[Claims], T]) -> T:

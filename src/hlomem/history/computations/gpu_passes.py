@@ -19,7 +19,7 @@ from hlomem.history.computations.gpu_since_fusion import (
     synchronized_collectives,
 )
 from hlomem.history.computations.marks import calls_with_fusions
-from hlomem.history.evidence import channel_of
+from hlomem.history.evidence import Trace, channel_of
 from hlomem.history.names import CLONE
 from hlomem.history.rules import cited, observed
 from hlomem.history.tables import Tables, Vanishing
@@ -29,7 +29,6 @@ from hlomem.hlo.shape import ElementType
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from hlomem.history.evidence import Trace
 
 _SPLIT_SUM = re.compile(r"dot(?:\.[0-9]+)?\.reduce_sub_computation", re.ASCII)
 _REGION = re.compile(r"(?:region_([0-9]+)|[a-z_]+)\.([0-9]+)", re.ASCII)
@@ -93,7 +92,7 @@ def _channel(trace: Trace) -> int | None:
 
 
 def _is_stable_comparator(trace: Trace) -> bool:
-    """True if `StableSortExpander` made a comparator anew and dropped the old one."""
+    """True if `StableSortExpander` rebuilt a comparator and dropped the old one."""
     is_new = trace.is_clone and trace.original is None
     return is_new and trace.computation.root.shape.element_type is ElementType.PRED
 

@@ -23,10 +23,7 @@ class OnlineTopologicalSort:
     """
 
     def __init__(self, delta: int = 0, edge_count: int = 0) -> None:
-        """`delta` is how far a search went already, because of nodes that are gone.
-
-        `edge_count` is how many edges they had.
-        """
+        """`delta` is how far a search went for nodes that are gone, `edge_count` their edges."""
         self._level: list[int] = []
         self._index: list[int] = []  # within the level
         self._predecessors: dict[int, set[int]] = {}  # of those that have any
@@ -83,7 +80,6 @@ class OnlineTopologicalSort:
         self._predecessors.get(end, set()).discard(start)
 
     def reverse_order(self) -> list[int]:
-        """The nodes, last first."""
         places = sorted(zip(self._level, self._index, range(len(self._level)), strict=True))
         return [node for _, _, node in reversed(places)]
 
@@ -152,7 +148,6 @@ class Vanished(NamedTuple):
     older_count: int
     """The number of others that had been made before."""
     callers: Sequence[HloComputation]
-    """The caller of each."""
 
 
 NONE_VANISHED = Vanished(0, ())

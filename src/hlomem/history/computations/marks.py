@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hlomem.history.names import PARTITIONED, TOP_K_COMPARATOR
-from hlomem.hlo.ir import HloInstruction
+from hlomem.hlo.ir import HloComputation, HloInstruction
 from hlomem.hlo.opcodes import RUN_IN_PLACE
 
 if TYPE_CHECKING:
     from hlomem.history.computations.engine import Claims
     from hlomem.history.evidence import Trace, Traces
-    from hlomem.hlo.ir import HloComputation
 
 _CUT_OUT = frozenset({"fusion", "async-start"})
 _CALLING = RUN_IN_PLACE | {"fusion"}
@@ -82,7 +81,6 @@ def is_partitioned(trace: Trace) -> bool:
 
 
 def is_fused(trace: Trace) -> bool:
-    """True if it is the body of a fusion."""
     return trace.is_fused
 
 
@@ -92,7 +90,7 @@ def is_clone(trace: Trace) -> bool:
 
 
 def is_derived(trace: Trace) -> bool:
-    """True if a pass made it, of another one or anew."""
+    """True if a pass made it, of another one or from scratch."""
     return trace.is_derived
 
 

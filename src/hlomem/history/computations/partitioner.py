@@ -2,17 +2,16 @@
 
 In: claims. Out: the key of a clone. The partitioner (`service/spmd/spmd_partitioner.cc`) goes
 through a computation at a time, callees first, and counts the channels of the collectives it makes;
-of a scatter, which has none, the place in the program tells when it was met.
+of a scatter, which has none, the position in the program tells when it was met.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from hlomem.history.computations.engine import when_met
+from hlomem.history.computations.engine import Claims, Priority, when_met
 
 if TYPE_CHECKING:
-    from hlomem.history.computations.engine import Claims, Priority
     from hlomem.history.evidence import Trace
 
 APPLIED_ACROSS_DEVICES = ("all-reduce", "all-reduce-start", "reduce-scatter")
@@ -25,7 +24,7 @@ class _Clone(NamedTuple):
     trace: Trace
     channel: int | None
     region: int
-    """The place of the original in the program; -1 if the partitioner made that, too."""
+    """The position of the original in the program; -1 if the partitioner made that, too."""
     position: int
     """In a walk through the caller."""
 
@@ -41,7 +40,7 @@ def is_cloned_for_partitions(trace: Trace) -> bool:
 
 
 def when_partitioned(trace: Trace, claims: Claims) -> Priority:
-    """The key of a clone: its caller, the channel, then the place in the program."""
+    """The key of a clone: its caller, the channel, then the position in the program."""
     return *claims.once(_places_of_clones)[trace], *when_met(trace, claims)
 
 
@@ -59,10 +58,7 @@ def _places_of_clones(claims: Claims) -> dict[Trace, Priority]:
 
 
 def _first_channels(clones: list[Trace]) -> dict[Trace, int | None]:
-    """The channels that clones were made for; of one kind, a younger has no smaller one.
-
-    Later passes put collectives in the place of others, and give them channels anew.
-    """
+    """The channels that clones were made for; later passes give collectives others."""
     last_of: dict[str, int] = {}
     channels: dict[Trace, int | None] = {}
     for clone in sorted(clones, key=lambda trace: trace.parameter_number):

@@ -9,22 +9,17 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from hlomem.history.computations.engine import (
-    in_text_order,
-    sort_by_parameter_numbers,
-    when_met,
-)
+from hlomem.history.computations.engine import in_text_order, sort_by_parameter_numbers, when_met
 from hlomem.history.computations.marks import is_fused
 from hlomem.history.computations.partitioner import is_cloned_for_partitions
 from hlomem.history.computations.tpu_late import BITCAST_FUSION, is_flattened_clone
-from hlomem.history.evidence import place_by_name
+from hlomem.history.evidence import Trace, place_by_name
 from hlomem.history.names import CLONE, split_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hlomem.history.computations.engine import Claims, Priority
-    from hlomem.history.evidence import Trace
 
 _FIRST_CLONE = re.compile(r"[^.]*(?:\.(?!clone)[^.]*)*\.clone")
 _BUILT = re.compile(r"(?:add|mul|ge|max|min|and|or)_[A-Z0-9]+|and|or|compare-less-than")
@@ -40,10 +35,7 @@ def place_in_program(trace: Trace, _claims: Claims) -> Priority:
 
 
 def is_made_for_complex(trace: Trace) -> bool:
-    """True if it was cloned for both parts of complex numbers, in a module rewritten for them.
-
-    Its computations have been made anew then, without numbers.
-    """
+    """True if it was cloned for both parts of complex numbers, in a module rewritten for them."""
     if trace.module.entry.number != 0 or not _FIRST_CLONE.fullmatch(trace.name):
         return False
     shape = trace.computation.root.shape
@@ -62,7 +54,7 @@ _PARTS = 2
 
 
 def sort_program(made: list[Trace], claims: Claims) -> list[Trace]:
-    """By number; a partitioned module was read anew, and lost those that were taken."""
+    """By number; a partitioned module was read again, and lost those that were taken."""
     if claims.traces.is_partitioned:
         return sorted(made, key=lambda trace: trace.time_by_regions)
     return sorted(made, key=lambda trace: claims.priority(trace)[1:])
@@ -88,7 +80,7 @@ def is_built(trace: Trace) -> bool:
 
 
 def by_expansion(made: list[Trace], claims: Claims) -> list[Trace]:
-    """Expander by expander, those of one expansion by number: each builder counts anew."""
+    """Expander by expander, those of one expansion by number: each builder has its own counter."""
     met: dict[str, int] = {}
     for trace in made:
         (place,) = when_met(trace, claims)
@@ -110,7 +102,7 @@ def _expanded(trace: Trace) -> str:
 
 _EXPANDED = ("cholesky", "geqrf", "householder_product", "lu", "eigh", "triangular_solve")
 _EXPANDERS = {operation: place for place, operation in enumerate(_EXPANDED)}
-"""The places of the expanders in the pipeline."""
+"""The positions of the expanders in the pipeline."""
 
 
 def _checks_indices(trace: Trace) -> bool:
@@ -131,10 +123,7 @@ def when_rewritten(trace: Trace, claims: Claims) -> Priority:
 
 
 def find_strided(claims: Claims) -> Iterator[Trace]:
-    """Reducers that add up indices times strides, each with the check that is made after it.
-
-    The program knows no `multiply`; parameters are numbered as they are made.
-    """
+    """Reducers that add up indices times strides, each with the check that is made after it."""
     checks = {trace.parameter_number: trace for trace in claims.free if _checks_indices(trace)}
     for trace in claims.free:
         if SPLIT_REDUCER in trace.name and trace.name.startswith(_STRIDED_INDICES):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from hlomem.history.computations.incremental_order import NONE_VANISHED, Vanished
 from hlomem.history.computations.partitioner import is_cloned_for_partitions
 from hlomem.history.names import CLONE, SUNK, WIDENED, flow_name, number_of, split_number
-from hlomem.hlo.ir import MAIN_THREAD
+from hlomem.hlo.ir import MAIN_THREAD, HloComputation, HloInstruction
 from hlomem.hlo.opcodes import RUN_IN_PLACE
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from hlomem.history.computations.engine import Claims
     from hlomem.history.evidence import Trace, Traces
-    from hlomem.hlo.ir import HloComputation, HloInstruction
 
 _COPY_FUSION = "copy_fusion"
 BITCAST_FUSION = "bitcast_fusion"
@@ -30,9 +29,9 @@ BITCAST_FUSION = "bitcast_fusion"
 
 
 def find_widened(claims: Claims) -> Iterator[Trace]:
-    """Loops in the order in which they were widened: conditions are made anew, and numbered so.
+    """Loops in the order in which they were widened: conditions are rebuilt, and numbered so.
 
-    A loop whose condition reads nothing of its state keeps its place after those inside it.
+    A loop whose condition reads nothing of its state stays after those inside it.
     """
     loops = [
         loop
@@ -48,10 +47,7 @@ def find_widened(claims: Claims) -> Iterator[Trace]:
 
 
 def find_sunk(claims: Claims) -> Iterator[Trace]:
-    """Bodies of loops into which constants were sunk, outer ones first.
-
-    Those in a computation are sunk into before any of what it calls is looked at, the last first.
-    """
+    """Bodies of loops into which constants were sunk, outer ones first, the last first."""
     agenda = [claims.traces.entry]
     visited: set[Trace] = set()
     while agenda:
@@ -185,7 +181,7 @@ def _applying(applied: Trace) -> HloInstruction | None:
 def _is_copied(one: HloInstruction | None, other: HloInstruction | None, claims: Claims) -> bool:
     """True if one operation is a copy of the other.
 
-    Both come from the same place in the program then, but a line of the program may also make the
+    Both come from the same line of the program then, but a line of the program may also make the
     same operation several times. Passes copy it to another computation; only a reduce-window, which
     fusion makes of a reduction, may be copied within one.
     """
@@ -211,7 +207,6 @@ def _flow_of(trace: Trace) -> Trace:
 
 
 def is_copy_fusion(trace: Trace) -> bool:
-    """True if it is the body of a fusion around a copy."""
     return trace.name.startswith(_COPY_FUSION)
 
 
@@ -230,7 +225,7 @@ def _number_inside(trace: Trace) -> tuple[int, int]:
     """The number of the parameter of what runs asynchronously, then its own.
 
     Parameters are numbered as they are made; what runs on a sparse core is more than one
-    instruction, and was made anew after the computation around it.
+    instruction, and was rebuilt after the computation around it.
     """
     inside = [callee for callee in trace.callees if not callee.is_fused]
     made = inside[0] if inside else trace
@@ -238,10 +233,7 @@ def _number_inside(trace: Trace) -> tuple[int, int]:
 
 
 def _with_all_callees(trace: Trace) -> Iterator[Trace]:
-    """An asynchronous computation after all that it calls.
-
-    What runs on a sparse core was moved into a module of its own and back: its reducers are copies.
-    """
+    """An asynchronous computation after its callees; reducers on a sparse core are copies."""
     for callee in trace.callees:
         is_copy = callee.computation.execution_thread != MAIN_THREAD
         if not trace.is_fused or callee.is_fused or is_copy:
@@ -256,7 +248,7 @@ def _with_all_callees(trace: Trace) -> Iterator[Trace]:
 def merged_fusions(created: list[HloComputation], traces: Traces) -> Vanished:
     """The copies of producers' bodies, by the numbers of the fusions that took them in.
 
-    Only loops and branches that no later pass made anew can have been moved by them for good.
+    Only loops and branches that no later pass rebuilt can have been moved by them for good.
     """
     older_count = _main_fusion_end([traces[computation] for computation in created])
     merged: list[tuple[int, HloComputation]] = []

@@ -10,13 +10,7 @@ Mirrors `hlo/ir/hlo_module.h`, `hlo_computation.h` and `hlo_instruction.h`, a fi
 
 from __future__ import annotations
 
-from hlomem.hlo.ir.computation import (
-    MAIN_THREAD,
-    BodyCall,
-    BodyPlace,
-    BodyReader,
-    HloComputation,
-)
+from hlomem.hlo.ir.computation import MAIN_THREAD, BodyCall, BodyPlace, BodyReader, HloComputation
 from hlomem.hlo.ir.instruction import CalledComputation, HloInstruction, UnreadAttributes
 from hlomem.hlo.ir.module import Creation, HloModule, Origins, TextReader
 

@@ -1,7 +1,4 @@
-"""A computation: instructions with parameters and a root, read on demand.
-
-Mirrors `hlo/ir/hlo_computation.h`.
-"""
+"""Instructions with parameters and a root, read on demand (`hlo/ir/hlo_computation.h`)."""
 
 from __future__ import annotations
 
@@ -57,8 +54,6 @@ class BodyReader(Protocol):
 
 
 class HloComputation(Struct, eq=False):
-    """A list of instructions with parameters and a root."""
-
     module: HloModule
     name: str
     index: int
@@ -118,7 +113,6 @@ class HloComputation(Struct, eq=False):
 
     @property
     def root(self) -> HloInstruction:
-        """The instruction that the computation returns."""
         if self._root is None:
             self.ensure_read()
         assert self._root is not None
@@ -132,10 +126,7 @@ class HloComputation(Struct, eq=False):
 
     @property
     def body_text(self) -> str | None:
-        """The lines between its braces, each after a line break.
-
-        None if it has no text, was edited, or is not formatted as by XLA.
-        """
+        """The lines between its braces; None if edited or not formatted as by XLA."""
         place = self.body_place
         return None if place is None else place[0][place[1] : place[2]]
 
@@ -188,5 +179,4 @@ class HloComputation(Struct, eq=False):
         return parse(self.source.text).computation_by_name[self.name].locate(name)
 
     def find(self, name: str) -> HloInstruction | None:
-        """The instruction of that name, if any."""
         return next((found for found in self.instructions if found.name == name), None)

@@ -1,7 +1,4 @@
-"""An instruction: shape, operands, users, callees, and attributes that are parsed on demand.
-
-Mirrors `hlo/ir/hlo_instruction.h`.
-"""
+"""An instruction, with attributes that are parsed on demand (`hlo/ir/hlo_instruction.h`)."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from msgspec import Struct
 
 from hlomem.base.errors import ParseError
-from hlomem.hlo.opcodes import ASYNC_OPCODES, call_role
+from hlomem.hlo.opcodes import ASYNC_OPCODES, Opcode, call_role
 from hlomem.hlo.text import attributes as attr
 
 if TYPE_CHECKING:
@@ -18,7 +15,6 @@ if TYPE_CHECKING:
 
     from hlomem.base.source import Span
     from hlomem.hlo.ir.computation import HloComputation
-    from hlomem.hlo.opcodes import Opcode
     from hlomem.hlo.shape import Shape
     from hlomem.hlo.text.stack_frames import StackFrame
     from hlomem.hlo.traits import CallRole
@@ -27,8 +23,6 @@ T = TypeVar("T")
 
 
 class CalledComputation(Struct, frozen=True):
-    """A callee and its role."""
-
     role: CallRole
     computation: HloComputation
 
@@ -54,8 +48,7 @@ class HloInstruction(Struct, eq=False):
     """Known or not."""
     operands: tuple[HloInstruction, ...]
     payload: str
-    """The text in the parentheses instead of operands: a parameter's number, a constant's
-    literal."""
+    """The text instead of operands: a parameter's number, a constant's literal."""
     _attributes: str | dict[str, str] | UnreadAttributes
     parent: HloComputation
     index: int
@@ -71,7 +64,6 @@ class HloInstruction(Struct, eq=False):
 
     @property
     def attributes(self) -> dict[str, str]:
-        """The attributes as text, in order."""
         attributes = self._attributes
         if isinstance(attributes, dict):
             return attributes
@@ -150,7 +142,6 @@ class HloInstruction(Struct, eq=False):
 
     @property
     def tuple_index(self) -> int:
-        """The element of a get-tuple-element."""
         attributes = self._attributes
         if isinstance(attributes, str):  # XLA prints it first, which spares parsing the rest
             match = attr.FIRST_INDEX.match(attributes)
@@ -162,12 +153,10 @@ class HloInstruction(Struct, eq=False):
 
     @property
     def parameter_number(self) -> int:
-        """The number of a parameter."""
         return int(self.payload)
 
     @property
     def custom_call_target(self) -> str | None:
-        """The target of a custom call."""
         return self.string("custom_call_target")
 
     @property
@@ -198,7 +187,6 @@ class HloInstruction(Struct, eq=False):
 
     @property
     def is_root(self) -> bool:
-        """Whether it is the root of its computation."""
         return self.parent.root is self
 
     @property
@@ -214,7 +202,6 @@ class HloInstruction(Struct, eq=False):
     def error(
         self, problem: str, hint: str = "", kind: type[ParseError] = ParseError
     ) -> ParseError:
-        """An error that points at this instruction."""
         return kind(self.parent.source, self.span, problem, hint)
 
     def _read(self, parse: Callable[[str], T], text: str) -> T:

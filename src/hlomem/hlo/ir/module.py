@@ -1,7 +1,4 @@
-"""A module: its computations in the order of the text, and its header.
-
-Mirrors `hlo/ir/hlo_module.h`.
-"""
+"""Computations in the order of the text, and a header (`hlo/ir/hlo_module.h`)."""
 
 from __future__ import annotations
 
@@ -11,14 +8,13 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from msgspec import Struct
 
 from hlomem.base.source import Source
-from hlomem.hlo.ir.computation import BodyReader
+from hlomem.hlo.ir.computation import BodyReader, HloComputation
 from hlomem.hlo.text import attributes as attr
 from hlomem.hlo.text.style import TextStyle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from hlomem.hlo.ir.computation import HloComputation
     from hlomem.hlo.ir.instruction import HloInstruction
     from hlomem.hlo.text.stack_frames import StackFrameTables
 
@@ -46,20 +42,15 @@ class Creation(Struct, frozen=True):
     instructions: dict[HloInstruction, int]
     """Ids of instructions that were read, which sort the lists of computations."""
     encoded: bytes
-    """The message."""
     tells_lines: Callable[[], bool]
     """True if any instruction has a source line."""
 
 
 class Origins(Struct, frozen=True):
-    """The message of an edited module, and the origins of its parts in it.
-
-    A computation that still has its reader is unchanged.
-    """
+    """The message of an edited module, and the origins of its parts in it."""
 
     encoded: bytes
     header: dict[str, str]
-    """The original attributes of the header."""
     computations: dict[HloComputation, int]
     """The ids of computations in the message."""
     instructions: dict[HloInstruction, tuple[int, str]]
@@ -78,10 +69,7 @@ class HloModule:
         reader: TextReader | None = None,
         style: Callable[[], TextStyle] = TextStyle,
     ) -> None:
-        """`header` is the text after the name, or attributes.
-
-        `reader` reads the module's text; without one, `style` is that of its printed text.
-        """
+        """`header` is text or attributes; without a `reader`, `style` is that of printing."""
         self.name = name
         self.stack_frame_tables = tables
         self.computations: list[HloComputation] = []
@@ -108,11 +96,7 @@ class HloModule:
 
     @cached_property
     def searchable_text(self) -> str:
-        """The text to search for marks of machines.
-
-        Without a text, it is the header and the shapes and attributes outside fusions, since
-        printing would read everything.
-        """
+        """The text to search for marks; without one, what is outside fusions, to read less."""
         if self.reader is not None:
             return self.reader.source.text
         instructions = list(self.iter_outer_instructions())
@@ -179,17 +163,14 @@ class HloModule:
 
     @property
     def replica_count(self) -> int:
-        """The number of replicas."""
         return self._read(attr.parse_integer, self.attributes.get("replica_count", "1"))
 
     @property
     def num_partitions(self) -> int:
-        """The number of partitions."""
         return self._read(attr.parse_integer, self.attributes.get("num_partitions", "1"))
 
     @cached_property
     def computation_by_name(self) -> dict[str, HloComputation]:
-        """Every computation by its name, in the order of the text."""
         return {computation.name: computation for computation in self.computations}
 
     @cached_property
@@ -242,13 +223,11 @@ class HloModule:
             yield from computation.instructions
 
     def iter_outer_instructions(self) -> Iterator[HloInstruction]:
-        """Every instruction outside fusions."""
         for computation in self.outer_computations:
             yield from computation.instructions
 
     @cached_property
     def outer_instruction_by_name(self) -> dict[str, HloInstruction]:
-        """The instructions outside fusions."""
         return {instruction.name: instruction for instruction in self.iter_outer_instructions()}
 
     def validate(self) -> None:

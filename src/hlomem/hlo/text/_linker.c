@@ -184,10 +184,10 @@ read_operands(Linker *linker, Part inner)
             return -1;
         place += 2;
     }
-    return count == 0 ? 0 : -1; /* nothing stands behind the last comma */
+    return count == 0 ? 0 : -1; /* nothing follows the last comma */
 }
 
-/* Whether ` = ` stands in a part with the beginning of an instruction behind it, perhaps. */
+/* Whether ` = ` stands in a part and is perhaps followed by an instruction. */
 static int
 may_hide_instruction(const char *text, Py_ssize_t place, Py_ssize_t end)
 {

@@ -9,19 +9,16 @@ slices, sizes of windows), in literals, and in what is said about an instruction
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from hlomem.base.errors import UnsupportedError
 from hlomem.base.patterns import lazy_pattern
-from hlomem.base.source import Span
+from hlomem.base.source import Source, Span
 from hlomem.hlo.text.attributes import TextProblem, split_attributes
 from hlomem.hlo.text.scanner import NAME, SHAPE_AND_OPCODE, TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import TypeAlias
-
-    from hlomem.base.source import Source
 
     Piece: TypeAlias = "str | tuple[int, int]"
     """A text that both have, or the number of each."""
@@ -76,7 +73,7 @@ def align_texts(one: Source, other: Source) -> Iterator[Piece]:
 
 
 def _parts(text: str) -> tuple[str, int]:
-    """The first line, and the place at which the computations begin."""
+    """The first line, and the offset at which the computations begin."""
     header = _HEADER.match(text)
     start = header.end() if header is not None else 0
     tables = TABLES.match(text, start)

@@ -21,7 +21,7 @@ _COPIED = frozenset({"metadata", "backend_config", "frontend_attributes", "origi
 
 
 def is_sugared(opcode: str) -> bool:
-    """Whether an opcode is that of a wrapped instruction with a stage behind it."""
+    """Whether an opcode is that of a wrapped instruction, followed by a stage."""
     if opcode in KNOWN_OPCODES:
         return False
     return any(

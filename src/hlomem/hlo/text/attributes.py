@@ -1,6 +1,6 @@
 """The attribute grammar: a list of `name=value`, and one small parse function per kind of value.
 
-In: the text behind an instruction's operands or behind a module's name. Out: the values' texts by
+In: the text after an instruction's operands or after a module's name. Out: the values' texts by
 name (`split_attributes`), and values. Mirrors `HloParserImpl::ParseAttributes` and the `Parse...`
 functions it calls in `hlo/parser/hlo_parser.cc`.
 
@@ -315,10 +315,7 @@ def _read_field(match: re.Match[str], fields: dict[str, str | int]) -> None:
 
 
 def read_metadata(line: str) -> Metadata:
-    """The metadata in a printed line, up to the first item that is not metadata.
-
-    Dumps and messages print lines that may be cut off; the items before the cut still count.
-    """
+    """The metadata in a printed line, also a cut one, up to the first item of another kind."""
     position = line.find(METADATA)
     while position > 0 and line[position - 1] == "_":  # as in `kernel_metadata={}`
         position = line.find(METADATA, position + 1)
@@ -344,10 +341,7 @@ def read_op_name(text: str, start: int = 0) -> str:
 
 
 def parse_backend_config(text: str) -> Json:
-    """JSON as it stands or inside a string; any other config is the string it is.
-
-    Custom calls of the typed FFI print `{name = 1 : i64}`, which is not JSON either.
-    """
+    """JSON, plain or in a string; any other config, as of the typed FFI, is a string."""
     string = parse_string(text)
     if string[:1] != "{":
         return string

@@ -1,7 +1,7 @@
 """The body of one computation: rows of text in, linked instructions out.
 
 In: the rows the scanner cut a body into, the shapes seen so far, the computations by name. Out:
-the computation, filled. The loop of `_link_rows` runs once per instruction that anybody looks at,
+the computation, filled. The loop of `_link_rows` runs once per instruction that is read,
 so it handles the common form of each thing in line and leaves the rest to functions. No positions
 are kept: a `RowProblem` says which part of which row, and the reader cuts the body again.
 
@@ -17,15 +17,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import IntEnum
 from sys import intern
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from hlomem.base.errors import ParseError
 from hlomem.base.native import kernel
 from hlomem.base.patterns import lazy_pattern
-from hlomem.hlo.ir import HloInstruction
-from hlomem.hlo.opcodes import CALL_ATTRIBUTE_NAMES, KNOWN_OPCODES, as_opcode, traits_of
+from hlomem.hlo.ir import HloComputation, HloInstruction
+from hlomem.hlo.opcodes import CALL_ATTRIBUTE_NAMES, KNOWN_OPCODES, Opcode, as_opcode, traits_of
 from hlomem.hlo.text.async_sugar import desugar, is_sugared
 from hlomem.hlo.text.attributes import (
     FIRST_INDEX,
@@ -35,14 +34,8 @@ from hlomem.hlo.text.attributes import (
     split_attributes,
 )
 from hlomem.hlo.text.operands import OperandScope
-from hlomem.hlo.text.scanner import RowPart
-from hlomem.hlo.text.shape_parser import INDEX_COMMENT
-
-if TYPE_CHECKING:
-    from hlomem.hlo.ir import HloComputation
-    from hlomem.hlo.opcodes import Opcode
-    from hlomem.hlo.text.scanner import InstructionRow
-    from hlomem.hlo.text.shape_parser import ShapeTable
+from hlomem.hlo.text.scanner import InstructionRow, RowPart
+from hlomem.hlo.text.shape_parser import INDEX_COMMENT, ShapeTable
 
 CONTROL_PREDECESSORS = "control-predecessors"
 
@@ -151,10 +144,7 @@ def link_body(
     *,
     has_control: bool,
 ) -> list[HloComputation]:
-    """Make instructions of rows and hand them to the computation; raises `RowProblem`.
-
-    Returns the computations called other than by fusions, some maybe more than once.
-    """
+    """Fill a computation from rows, or raise `RowProblem`; returns callees other than fusions'."""
     body = _Body(OperandScope(computation, shapes), callees)
     try:
         root = _link_rows(body, rows, shapes, has_control)
@@ -344,7 +334,7 @@ def _finish_fusion(body: _Body, instruction: HloInstruction, attributes: str) ->
 
 def _finish_sugared(body: _Body, instruction: HloInstruction, attributes: str) -> None:
     try:
-        split_attributes(attributes)  # which are read below, where nobody knows their place
+        split_attributes(attributes)  # which are read below, where their offset is unknown
     except TextProblem as problem:
         raise RowProblem.of(RowPart.ATTRIBUTES, problem) from None
     wrapped = desugar(instruction)

@@ -1,8 +1,8 @@
 """The instructions of a body that say where they come from, found without linking any.
 
 In: the text of a body, laid out as XLA prints it. Out: shape, opcode and metadata of each
-instruction that has metadata, as texts; None where that takes more than looking at lines. Whoever
-compares programs asks for nothing else of all the instructions inside of fusions.
+instruction that has metadata, as texts; None where that takes more than looking at lines. The
+comparison of programs needs nothing else of the instructions inside of fusions.
 """
 
 from __future__ import annotations

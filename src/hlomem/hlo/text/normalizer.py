@@ -51,7 +51,7 @@ class OffsetMap:
         self._old.append(old)
 
     def span(self, span: Span) -> Span:
-        """The place in the original of a span of the rewritten text."""
+        """The span of the original that a span of the rewritten text comes from."""
         start = self._original(span.start)
         return Span(start, max(start + 1, self._original(max(span.start, span.end - 1)) + 1))
 
@@ -63,8 +63,8 @@ class OffsetMap:
 class _State(Enum):
     HEADER = "the line of HloModule"
     HEAD = "a computation before its brace"
-    BODY = "a computation behind its brace"
-    AFTER = "behind a computation"
+    BODY = "a computation after its brace"
+    AFTER = "after a computation"
 
 
 def normalize(source: Source, *, has_header: bool = True) -> tuple[str, OffsetMap]:
@@ -100,10 +100,10 @@ class _Normalizer:
         self.length = 0
         self.offsets = OffsetMap()
         self.state = _State.HEADER
-        self.open_brackets: list[int] = []  # their places in the source
+        self.open_brackets: list[int] = []  # their offsets in the source
         self.previous = ""  # the last token that is neither blank nor comment
         self.before_previous = ""
-        self.blank = False  # whether a blank or comment came behind it
+        self.blank = False  # whether a blank or comment followed it
 
     def add_header(self) -> None:
         """Write the first line that the source does not have."""
@@ -154,7 +154,7 @@ class _Normalizer:
         match = TABLES.match(self.text, start)
         assert match is not None, "matches the empty text, too"
         self._emit("\n", start)
-        self._emit("\n", start)  # on its own: the tables begin with it, and their place is kept
+        self._emit("\n", start)  # on its own: the tables begin with it, and their offset is kept
         self._emit(match[0], start)
         self.state, self.previous = _State.AFTER, "}"
         return match.end()
@@ -223,7 +223,7 @@ class _Normalizer:
         return follows_shape and symbol[0].islower() and self.text.startswith("(", end)
 
     def _is_definition(self) -> bool:
-        """Whether an equal sign behind `previous` defines an instruction."""
+        """Whether an equal sign after `previous` defines an instruction."""
         return self.before_previous != ","
 
     def _is_call(self, symbol: str) -> bool:

@@ -17,16 +17,14 @@ from msgspec import Struct
 
 from hlomem.base.errors import ParseError
 from hlomem.base.patterns import repeated
-from hlomem.hlo.ir import HloInstruction
+from hlomem.hlo.ir import HloComputation, HloInstruction
 from hlomem.hlo.text.attributes import TextProblem, compiled, nested_brackets
-from hlomem.hlo.text.shape_parser import INDEX_COMMENT
+from hlomem.hlo.text.shape_parser import INDEX_COMMENT, ShapeTable
 
 if TYPE_CHECKING:
     import re
 
-    from hlomem.hlo.ir import HloComputation
     from hlomem.hlo.shape import Shape
-    from hlomem.hlo.text.shape_parser import ShapeTable
 
 _SHAPE = nested_brackets(r"\(", 8) + r"|[a-z][a-z0-9]*+\[[^\[\]]*+\](?:\{[^{}]*+\})?"
 _PATH = repeated("#[0-9]{1,9}")

@@ -13,20 +13,14 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from hlomem.hlo.ir import MAIN_THREAD
-from hlomem.hlo.opcodes import (
-    ASYNC_OPCODES,
-    CALL_ATTRIBUTE_NAMES,
-    PAYLOAD_OPCODES,
-    traits_of,
-)
+from hlomem.hlo.ir import MAIN_THREAD, HloComputation, HloInstruction, HloModule
+from hlomem.hlo.opcodes import ASYNC_OPCODES, CALL_ATTRIBUTE_NAMES, PAYLOAD_OPCODES, traits_of
 from hlomem.hlo.text.async_sugar import ASYNC_THREAD
 from hlomem.hlo.text.body import CONTROL_PREDECESSORS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hlomem.hlo.ir import HloComputation, HloInstruction, HloModule
     from hlomem.hlo.text.style import TextStyle
 
 _INDEX_COMMENT_EVERY = 5  # `print_operand_index_annotation_interval`
@@ -150,10 +144,7 @@ def _attribute_texts(instruction: HloInstruction, style: TextStyle) -> dict[str,
 
 
 def _wrapped_instruction(instruction: HloInstruction) -> HloInstruction | None:
-    """The one instruction an async operation runs; None for others, and where it runs more.
-
-    `HloComputation::CanExpandIntoSingleInstruction`.
-    """
+    """The one instruction run (`HloComputation::CanExpandIntoSingleInstruction`), or None."""
     if instruction.opcode not in ASYNC_OPCODES:
         return None
     computation = instruction.async_wrapped_computation
@@ -170,10 +161,7 @@ def _wrapped_instruction(instruction: HloInstruction) -> HloInstruction | None:
 def _sugared_attribute_texts(
     instruction: HloInstruction, wrapped: HloInstruction, style: TextStyle
 ) -> dict[str, str]:
-    """The attributes of an async operation, with the wrapped instruction's in place of `calls`.
-
-    `HloAsyncStartInstruction::PrintExtraAttributesImpl`.
-    """
+    """Attributes of an async operation (`HloAsyncStartInstruction::PrintExtraAttributesImpl`)."""
     attributes = _attribute_texts(instruction, style)
     attributes.pop("calls", None)
     if instruction.opcode != "async-start":

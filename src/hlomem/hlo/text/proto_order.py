@@ -7,7 +7,7 @@ with sorted keys. Out: the same values in field order, byte for byte as they wer
 The orders of CPU and GPU are the field numbers of `service/cpu/backend_config.proto`,
 `service/gpu/backend_configs.proto` and the protos those use; TPU's were read off dumps. A message
 is named by the field that holds it; "" is the whole config, but for TPU's. Fields that are not
-listed follow in the order they have. The entries of a proto map come in an order nobody can know:
+listed follow in the order they have. The entries of a proto map come in an unspecified order:
 left as they are.
 """
 

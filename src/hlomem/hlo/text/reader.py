@@ -16,7 +16,7 @@ from hlomem.base.errors import ParseError
 from hlomem.base.patterns import lazy_pattern
 from hlomem.base.source import Source, Span
 from hlomem.hlo.ir import MAIN_THREAD, BodyCall, HloComputation, HloModule
-from hlomem.hlo.opcodes import PAYLOAD_OPCODES
+from hlomem.hlo.opcodes import PAYLOAD_OPCODES, Opcode
 from hlomem.hlo.text import scanner, validation
 from hlomem.hlo.text.async_sugar import is_sugared
 from hlomem.hlo.text.attributes import TextProblem
@@ -28,7 +28,7 @@ from hlomem.hlo.text.body import (
     link_body,
     link_natively,
 )
-from hlomem.hlo.text.scanner import ComputationText
+from hlomem.hlo.text.scanner import ComputationText, InstructionRow, ModuleText
 from hlomem.hlo.text.shape_parser import ShapeTable
 from hlomem.hlo.text.stack_frames import StackFrameTables
 from hlomem.hlo.text.style import TextStyle
@@ -37,10 +37,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hlomem.hlo.ir import BodyPlace, HloInstruction
-    from hlomem.hlo.opcodes import Opcode
     from hlomem.hlo.shape import Shape
     from hlomem.hlo.text.normalizer import OffsetMap
-    from hlomem.hlo.text.scanner import InstructionRow, ModuleText
 
 NOT_AN_INSTRUCTION = "not an instruction"
 
@@ -109,7 +107,7 @@ class ModuleReader:
         try:
             return [(self._shapes[shape], opcode) for shape, opcode in rows]
         except ParseError:
-            computation.ensure_read()  # raises the error in its place
+            computation.ensure_read()  # raises the error at its location
             raise
 
     def calls(self, computation: HloComputation) -> list[BodyCall]:
@@ -138,7 +136,7 @@ class ModuleReader:
         return calls
 
     def _linked_calls(self, computation: HloComputation) -> list[BodyCall]:
-        """The same of a body that must be read; raises what is wrong with it, in its place."""
+        """The same of a body that must be read; raises what is wrong with it, at its location."""
         computation.ensure_read()
         return computation.calls()
 
@@ -154,7 +152,7 @@ class ModuleReader:
         return computation.first_parameter_name
 
     def body_place(self, computation: HloComputation) -> BodyPlace | None:
-        """The place of the body, unless the text is laid out otherwise than XLA prints it."""
+        """The location of the body, unless the text is laid out otherwise than XLA prints it."""
         if self._offsets is not None:
             return None
         unread: Any = computation.unread  # `_text_of`, without waiting for it
@@ -336,10 +334,7 @@ class ModuleReader:
         return span if body.offsets is None else body.offsets.span(span)
 
     def _check_head(self, computation: HloComputation) -> None:
-        """The first line can be read, and promises the result the root has.
-
-        `HloParserImpl::ParseComputation`, which does not compare the parameters either.
-        """
+        """The first line promises the root's result (`HloParserImpl::ParseComputation`)."""
         span = _text_of(computation)
         head = self._text[span.head_start : span.body[0]]
         if validation.is_usual_head(head, computation):

@@ -1,4 +1,4 @@
-/* The lines of a module's text, for the kernels beside this file: a line in, its parts out.
+/* The lines of a module's text, for the kernels in this folder: a line in, its parts out.
  *
  * Only texts of ASCII characters are read, whose bytes are their characters, and only lines in the
  * plain form in which XLA prints an instruction. Such a line gives what the pattern `_INSTRUCTION`

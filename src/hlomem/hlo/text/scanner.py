@@ -41,7 +41,7 @@ _BOUNDARY = lazy_pattern(
     rf'\n\}}(?:, execution_thread="([^"\n]*+)")?( // [^\n]*+)?\s*+(?:{_HEAD})?', re.ASCII
 )
 
-# Atomic: what stands before the first `(` behind a shape and an opcode is tried once, so that a
+# Atomic: the text before the first `(` after a shape and an opcode is tried once, so that a
 # hostile line costs no more than its length.
 SHAPE_AND_OPCODE = r"(?>(\([^\n]*?\)|[^\s(]\S*+) ([a-z][\w\-]*+)\()"
 
@@ -81,22 +81,22 @@ class RowPart(IntEnum):
 
 
 class ComputationText(Struct, frozen=True, eq=False):
-    """The place of a computation in the text, and the contents of its first and last line."""
+    """The location of a computation in the text, and the contents of its first and last line."""
 
     name: str
     is_entry: bool
     head_start: int
     body: tuple[int, int]
-    """From behind the opening brace to behind the last instruction."""
+    """From the end of the opening brace to the end of the last instruction."""
     execution_thread: str | None
     has_name_after_brace: bool
 
 
 class ModuleText(NamedTuple):
-    """The places of a module's parts in the text."""
+    """The locations of a module's parts in the text."""
 
     name: str
-    header: Span  # the attributes behind the name
+    header: Span  # the attributes after the name
     tables: Span
     computations: list[ComputationText]
 
@@ -115,7 +115,7 @@ def scan_module(text: str) -> ModuleText | None:
 
 
 def scan_computations(text: str, position: int) -> tuple[list[ComputationText], int]:
-    """The computations from `position` on, and where the first text is that is none."""
+    """The computations from `position` on, and the offset of the first other text."""
     if _computations is not None and text.isascii():
         found = _computations(text, position, ComputationText)
         if found is not None:
@@ -180,10 +180,7 @@ def instruction_rows(text: str, start: int, end: int) -> list[InstructionRow] | 
 
 
 def calling_rows(text: str, start: int, end: int) -> list[tuple[Opcode, str]] | None:
-    """Opcode and attributes of each line of a body that seems to call computations.
-
-    None where such a line does not plainly hold an instruction.
-    """
+    """Opcode and attributes of lines that seem to call; None where one is no plain instruction."""
     if _calling_rows is not None and text.isascii():
         rows = _calling_rows(text, start, end)
         if rows is not None:
@@ -231,10 +228,7 @@ def outline_rows(text: str, start: int, end: int) -> list[tuple[str, Opcode]]:
 
 
 def row_part(text: str, start: int, end: int, row: int, part: RowPart | None) -> Span:
-    """The span of a row or a part of it, found by cutting the body again.
-
-    An empty part is the place behind the opcode.
-    """
+    """The span of a row or a part of it; an empty part is the position after the opcode."""
     matches = _INSTRUCTION.finditer(text, start, end)
     match = next(match for position, match in enumerate(matches) if position == row)
     if part is None:

@@ -113,7 +113,7 @@ class ShapeTable(dict[str, Shape]):
         return shape
 
     def _layout(self, text: str, dimensions: tuple[int, ...]) -> Layout | None:
-        """A layout that fits an array; None for one that does not, whose error has no place yet."""
+        """A layout that fits an array; None if it does not, as its error has no location yet."""
         layout = self._layouts.get(text)
         if layout is None:
             cursor = _Cursor(Source("<layout>", text), 0)
@@ -136,7 +136,7 @@ def parse_shape_text(text: str) -> Shape:
 
 
 def parse_shape(source: Source, start: int = 0, table: ShapeTable = _TABLE) -> tuple[Shape, int]:
-    """The shape that begins at an offset, and the offset behind it; `table` holds its arrays."""
+    """The shape that begins at an offset, and the offset past it; `table` holds its arrays."""
     cursor = _Cursor(source, start)
     open_parts: list[tuple[int, list[Shape]]] = []
     while True:
@@ -343,7 +343,7 @@ def _check_order(cursor: _Cursor, start: int, order: tuple[int, ...], rank: int)
 def _parse_properties(
     cursor: _Cursor, order: tuple[int, ...], dimensions: tuple[int, ...], *, in_physical_shape: bool
 ) -> Layout:
-    """The properties behind the colon of a layout, in the order `Layout::Print` writes them."""
+    """The properties after the colon of a layout, in the order `Layout::Print` writes them."""
     dim_level_types = _parse_dim_level_types(cursor) if _eat_letter(cursor, "D") else ()
     tiles = _parse_groups(cursor, _parse_tile) if _eat_letter(cursor, "T") else ()
     tail_padding_alignment = _parse_tail_padding(cursor) if _eat_letter(cursor, "L") else 1

@@ -98,10 +98,7 @@ def unproven_attributes(texts: Iterable[str]) -> set[str]:
 
 
 def _texts_to_search(texts: list[str]) -> Iterable[str]:
-    """The texts to search for repeated names; many are equal up to their metadata.
-
-    A text is given whole unless its metadata comes last.
-    """
+    """The texts to search for repeated names; whole unless the metadata comes last."""
     heads: dict[str, str] = {}
     for text in texts:
         head, _, rest = text.partition(_METADATA)
@@ -173,7 +170,7 @@ def check_head(source: Source, start: int) -> tuple[Shape, Span] | None:
 
 
 def _expect(source: Source, position: int, pattern: str, what: str) -> int:
-    """The position behind a pattern that must come next."""
+    """The position after a pattern that must come next."""
     match = re.compile(pattern).match(source.text, position)
     if match is None:
         hint = "a computation reads `%name (p: f32[]) -> f32[] {`"

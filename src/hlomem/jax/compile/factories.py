@@ -53,7 +53,7 @@ def find_factory(spec: str) -> Callable[..., Any]:
             raise CommandError(f"`{visible(place)}` has no `{visible(part)}`{visible(hint)}")
         found = getattr(found, part)
     if not callable(found):
-        raise CommandError(f"`{visible(spec)}` is no function, but a {type(found).__name__}")
+        raise CommandError(f"`{visible(spec)}` is not a function, but a {type(found).__name__}")
     factory: Callable[..., Any] = found
     return factory
 

@@ -67,7 +67,6 @@ class Outcome(Struct, frozen=True, kw_only=True):
     problem: str = ""
     """A description of the failure; empty where there was none."""
     kind: Literal["", "usage", "factory", "compiler", "missing", "link"] = ""
-    """The source of the problem."""
     trace: tuple[str, ...] = ()
     """The last lines of the user's traceback."""
 

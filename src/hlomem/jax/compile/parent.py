@@ -25,14 +25,13 @@ from hlomem.base.source import visible
 from hlomem.dump.file_names import FILE_NAMES
 from hlomem.jax.compile import messages
 from hlomem.jax.function_memory import explained, read_dump
-from hlomem.jax.target_kinds import MissingSoftwareError, parse_target
+from hlomem.jax.target_kinds import MissingSoftwareError, Target, parse_target
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from hlomem.api.explain import MemoryExplanation
     from hlomem.dump.dump import Dump
-    from hlomem.jax.target_kinds import Target
 
 _START = (
     "import sys; sys.path[:0] = sys.argv[1:]; from hlomem.jax.compile.child import main; main()"
@@ -52,8 +51,6 @@ class CompileError(HlomemError):
 
 
 class PlannedProgram(NamedTuple):
-    """XLA's plan of a job's program."""
-
     dump: Dump
     """Read whole; the folder it lay in may be gone."""
     facts: messages.Facts
@@ -68,7 +65,6 @@ class PlannedProgram(NamedTuple):
 
     @property
     def memory(self) -> MemoryExplanation:
-        """The explanation of the program's memory."""
         return explained(self.dump, self.target.machine, self.facts.results)
 
 
@@ -80,10 +76,7 @@ def plan_in_child(
     is_full: bool = False,
     on_progress: Callable[[str], None] = lambda _: None,
 ) -> PlannedProgram:
-    """Plan a job's program in a child process; `is_full` waits for the whole compile.
-
-    The dump is left in `output`; `on_progress` is told now and then what the child is doing.
-    """
+    """Plan a job in a child, its dump in `output`; `is_full` waits for the whole compile."""
     with _child_of(job, is_full=is_full) as child:
         facts = child.wait(timeout, lambda _: False, on_progress)
         planned = child.result(facts)
@@ -136,8 +129,6 @@ def _child_of(job: messages.Job, *, is_full: bool = False) -> Iterator[_Child]:
 
 
 class _Child:
-    """The process that compiles."""
-
     def __init__(self, job: messages.Job, target: Target, folder: Path, *, is_full: bool) -> None:
         self._job = job
         self._target = target
@@ -236,7 +227,7 @@ class _Child:
         self._output.close()
 
     def result(self, facts: messages.Facts | None) -> PlannedProgram:
-        """The plan, or the error of whoever failed."""
+        """The plan, or the error of the process that failed."""
         outcome = self._outcome()
         assert facts is not None
         return PlannedProgram(
@@ -297,14 +288,13 @@ class _Child:
         return f"the process that {does} `{visible(self._job.factory)}` died ({how}){self._said()}"
 
     def _said(self) -> str:
-        """The last lines the child printed."""
         lines = (self._folder / messages.OUTPUT).read_text(errors="replace").split("\n")
         last = [line for line in lines if line.strip()][-_MAX_OUTPUT:]
         return "".join(f"\n  {visible(line)}" for line in last)
 
 
 def _kill_group(pid: int) -> None:
-    with suppress(ProcessLookupError, PermissionError):  # nobody is left in it
+    with suppress(ProcessLookupError, PermissionError):  # no process is left in it
         os.killpg(pid, signal.SIGKILL)
 
 

@@ -37,7 +37,7 @@ _NAMES |= {f"u{bits}": f"uint{bits}" for bits in (2, 4, 8, 16, 32, 64)}
 
 
 class Interface(NamedTuple):
-    """The outside of a module: the compiler compares it when one takes the place of another."""
+    """The outside of a module: the compiler compares it when one module replaces another."""
 
     parameters: tuple[tuple[tuple[int, ...], str], ...]
     """Dimensions and the name of the elements' type, as NumPy has it."""

@@ -31,7 +31,7 @@ def lower(
         problem = "the function is jitted already: its options are those of its own jax.jit"
         raise CommandError(f"{problem}, not {', '.join(jit)}")
     if not callable(function):
-        problem = f"a `{type(function).__name__}` is no function: give a function, jitted or not"
+        problem = f"a `{type(function).__name__}` is not a function: give a function, jitted or not"
         raise CommandError(f"{problem}, a Lowered or a Compiled")
     options: Mapping[str, Any] = {}
     if target is not None:
@@ -108,8 +108,6 @@ _was_enabled = True
 
 
 class Compile(NamedTuple):
-    """The outcome of a compile."""
-
     compiled: Any
     """The Compiled; None where XLA refused the program."""
     refusal: str = ""

@@ -1,7 +1,4 @@
-"""A factory's program; while it is compiled, the module handed to passes is written to a file.
-
-A policy of `jax.checkpoint` may be put around a part of the program.
-"""
+"""Writes the module handed to passes, maybe with a policy of `jax.checkpoint` in the program."""
 
 from __future__ import annotations
 
@@ -16,20 +13,17 @@ import msgspec
 from msgspec import Struct
 
 from hlomem.base.source import visible
-from hlomem.jax.compile.factories import find_factory, make_program
+from hlomem.jax.compile.factories import FactoryProgram, find_factory, make_program
 from hlomem.jax.compile.messages import Job
-from hlomem.jax.compile.parent import CompileError, plan_in_child
+from hlomem.jax.compile.parent import CompileError, PlannedProgram, plan_in_child
 from hlomem.jax.compile.programs import module_name
 from hlomem.jax.pass_.hook import put_pass
-from hlomem.jax.target_kinds import parse_target
+from hlomem.jax.target_kinds import Target, parse_target
 from hlomem.proto.edit import name_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from hlomem.jax.compile.factories import FactoryProgram
-    from hlomem.jax.compile.parent import PlannedProgram
-    from hlomem.jax.target_kinds import Target
 
 Place: TypeAlias = Literal["checkpoint", "gradient", "scan"]
 PARAMETER = "checkpoint"
@@ -39,7 +33,7 @@ _DIFFERENTIATING = ("grad", "value_and_grad", "vjp")
 
 
 class Places(Struct, frozen=True, kw_only=True):
-    """The places of a program that `jax.checkpoint` can be put around."""
+    """The parts of a program that `jax.checkpoint` can be put around."""
 
     wrapped: Place
     """The one it was put around."""
@@ -65,7 +59,7 @@ class Checkpoints:
         jax.lax.scan = self._scanning(jax.lax.scan)
 
     def settings_of(self, factory: Callable[..., Any]) -> dict[str, Any]:
-        """Settings that a factory gets beside its own: it wraps something itself, if it can."""
+        """Settings that a factory gets in addition: it wraps something itself, if it can."""
         if self._place == "gradient" and has_parameter(factory):
             self._place = "checkpoint"
         if self._place != "checkpoint":
@@ -74,7 +68,7 @@ class Checkpoints:
 
     @property
     def places(self) -> Places:
-        """The places there were, once the factory's program has been traced."""
+        """The parts that were found, once the factory's program has been traced."""
         return Places(wrapped=self._place, gradients=self._gradients, scans=self._scans)
 
     def _found_policy(self) -> Any:
@@ -188,7 +182,7 @@ def capture_into(
     on_progress: Callable[[str], None],
     checkpoint: Mapping[str, str] | None = None,
 ) -> tuple[PlannedProgram, bytes]:
-    """The same by a file; with `policy` and `place` of a `checkpoint` its places lie beside it."""
+    """The same by a file; with a `checkpoint` (`policy`, `place`) a second one has its parts."""
     settings = {
         "factory": job.factory,
         "target": job.target,
@@ -202,6 +196,6 @@ def capture_into(
     except CompileError as error:  # the user's factory is what failed, not ours around it
         raise CompileError(str(error).replace(FACTORY, visible(job.factory))) from error
     if not file.exists():
-        problem = f"the compiler for {job.target} handed its module to no pass"
+        problem = f"the compiler for {job.target} did not hand its module to a pass"
         raise CompileError(f"{problem}; jax 0.10.2 and later do")
     return planned, file.read_bytes()

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from hlomem.api.improve import place_tightly
 from hlomem.api.plan import plan as make_plan
-from hlomem.api.tight_packing import place_tightly
 from hlomem.jax.compile.messages import Linked
 from hlomem.jax.linking.jax_side import Calls, interface_of, program_of, small_program, write_form
 from hlomem.libtpu.partial_program import PhaseError

@@ -31,16 +31,12 @@ _QUICK = 1
 
 
 class Answer(NamedTuple):
-    """The answer to a module."""
-
     proto: bytes | None
     """The module to compile instead; None to leave it as it is."""
     outcome: Outcome
 
 
 class AnswerStore:
-    """The answers of one pass."""
-
     def __init__(self, signature: str) -> None:
         """`signature` says all that answers depend on and that the process can change."""
         versions = [f"{name} {version_of(name)}" for name in _PACKAGES]
@@ -48,7 +44,6 @@ class AnswerStore:
         self._signature = "\n".join([__version__, signature, *versions, *flags]).encode()
 
     def find(self, proto: bytes) -> Answer | None:
-        """The answer that is known."""
         folder = _folder()
         if folder is None:
             return None
@@ -80,7 +75,7 @@ class AnswerStore:
 
 
 def _folder() -> Path | None:
-    """The place to keep answers in; None where JAX has no cache, or one that is not a folder."""
+    """The folder to keep answers in; None where JAX has no cache, or one that is not a folder."""
     config = import_module("jax").config
     place = config.jax_compilation_cache_dir
     if not place or not config.jax_enable_compilation_cache or "://" in str(place):

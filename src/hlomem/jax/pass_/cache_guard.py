@@ -26,7 +26,6 @@ def enter(signature: str) -> None:
 
 
 def leave(signature: str) -> None:
-    """It ends."""
     with _lock:
         _active.remove(signature)
         if not _active:

@@ -49,7 +49,6 @@ def put_pass(extension: Any, callback: Any, name: str, platform: str) -> None:
 
 
 def clear_pass(extension: Any, name: str, platform: str) -> None:
-    """Have it call that function no more."""
     stage = extension.PipelineStage.POST_SCHEDULER
     extension.clear_hlo_module_transformation(name, stage=stage, platforms=platform)
 

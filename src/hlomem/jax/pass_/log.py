@@ -1,7 +1,4 @@
-"""A log of the pass, program by program: kept in this process, shown by `report`.
-
-Programs that JAX takes from its cache on disk pass through no compiler, and are not listed.
-"""
+"""A log of the pass in this process; programs from JAX's cache on disk are not listed."""
 
 from __future__ import annotations
 
@@ -35,9 +32,9 @@ class Outcome(NamedTuple):
     after: int = 0
     """Bytes of temporaries in the program handed back, as planned."""
     ordered: int = 0
-    """Bytes of temporaries in the order alone, as planned, with nothing computed again."""
+    """Bytes of temporaries in the order alone, as planned, without recomputation."""
     bound: int | None = None
-    """Bytes that no order of the given instructions can do without; with values computed again a
+    """Bytes that no order of the given instructions can do without; with recomputation a
     program may need less. None where it is not known."""
     reason: str = ""
     seconds: float = 0.0
@@ -49,29 +46,28 @@ class Outcome(NamedTuple):
     total: int = 0
     """Bytes of all allocations of what was handed back, as planned, where a limit was named."""
     limit: int | None = None
-    """Bytes that they may take; None where no number was named."""
+    """Bytes that they may take; None without a memory budget."""
     clones: int = 0
-    """Instructions outside of loops that are computed again."""
+    """Instructions outside of loops that are recomputed."""
     stacks: int = 0
-    """Stacks of loops that are gone: what they held is computed again in the loop that reads it."""
+    """Stacks of loops that are gone: what they held is recomputed in the loop that reads it."""
     flops: int = 0
     """Operations that are added, by our count."""
     program_flops: int = 0
-    """Operations of the program as it was; nothing where none are computed again."""
+    """Operations of the program as it was; nothing where none are recomputed."""
     moves: int = 0
     """Values that wait in the host's memory while they are not needed."""
     moved_bytes: int = 0
     """Their bytes, which go there and come back in every run."""
     again: tuple[str, ...] = ()
-    """Lines of the user's code whose values are computed again, those with most bytes first."""
+    """Lines of the user's code whose values are recomputed, those with most bytes first."""
     floor: int = 0
-    """Bytes that all allocations take at least, whatever is computed again, as planned: those of
+    """Bytes that all allocations take at least, whatever is recomputed, as planned: those of
     `hungriest` and of what is no temporary. Nothing where the program fits."""
     hungriest: str = ""
     """The instruction that needs most at once."""
     verdict: str = ""
-    """How good the order is known to be, as `hlomem improve` says it: `at the bound`, `proven` or
-    `open`; empty where the compiler was asked instead."""
+    """As `hlomem improve` says: `at the bound`, `proven`, `open`; empty if a compiler was asked."""
 
     @property
     def missing(self) -> int:
@@ -93,18 +89,18 @@ class Outcome(NamedTuple):
 
     def _again(self) -> str:
         share = percent(self.flops, self.program_flops)
-        parts = [f"{self.clones} instructions computed again"] if self.clones else []
-        parts += [f"{self.stacks} stacks of loops computed again"] if self.stacks else []
+        parts = [f"{self.clones} instructions recomputed"] if self.clones else []
+        parts += [f"{self.stacks} stacks of loops recomputed"] if self.stacks else []
         sign = "" if self.flops < 0 else "+"
         lines = f" ({', '.join(self.again[:MAX_LINES])})" if self.again else ""
         return f"{', '.join(parts)}{lines}, {sign}{share} FLOPs"
 
     def _away(self) -> str:
         values = "1 value" if self.moves == 1 else f"{self.moves} values"
-        return f"{values} ({format_bytes(self.moved_bytes)}) kept by the host meanwhile"
+        return f"{values} ({format_bytes(self.moved_bytes)}) offloaded to the host"
 
     def _fitness(self) -> str:
-        """The verdict on a number, if one was named and the program was planned."""
+        """The verdict on a memory budget, if there is one and the program was planned."""
         if self.limit is None or not self.total:
             return ""
         sizes = f"{format_bytes(self.total)} of {format_bytes(self.limit)} in all"
@@ -112,7 +108,7 @@ class Outcome(NamedTuple):
             least = ""
             if self.limit < self.floor:
                 size = format_bytes(self.floor)
-                least = f"; nothing computed again goes below {size}, for {self.hungriest} alone"
+                least = f"; recomputation cannot go below {size}, for {self.hungriest} alone"
             return f", {sizes}: {format_bytes(self.missing)} too much{least}"
         return f", {sizes}: fits"
 

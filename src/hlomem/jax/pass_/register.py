@@ -23,13 +23,13 @@ from hlomem.jax.pass_.answer_cache import AnswerStore
 from hlomem.jax.pass_.hook import clear_pass, put_pass
 from hlomem.jax.pass_.log import logger
 from hlomem.jax.pass_.transform import Limits, Transform
-from hlomem.jax.target_kinds import parse_target, version_of
+from hlomem.jax.target_kinds import Target, parse_target, version_of
 from hlomem.machines.capacity import parse_capacity
-from hlomem.machines.options import options_for
+from hlomem.machines.options import Options, options_for
 from hlomem.machines.registry import find_device, find_machine, machines_of
 from hlomem.machines.releases import Release
 from hlomem.opt.constants import RECOMPUTE
-from hlomem.opt.goal import Rules, check_rules
+from hlomem.opt.goal import Effort, Rules, check_rules
 from hlomem.proto.edit import write_orders
 from hlomem.proto.module import read_module
 
@@ -38,10 +38,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from hlomem.hlo.ir import HloInstruction
-    from hlomem.jax.target_kinds import Target
     from hlomem.machines.machine import ChangedAfterHook
-    from hlomem.machines.options import Options
-    from hlomem.opt.goal import Effort
 
 FIRST_JAX = "0.10.2"
 DEFAULT_PLATFORMS = ("cpu", "cuda")
@@ -83,8 +80,8 @@ def optimize(
     `max_slowdown` are as for `hlomem.improve`; unless it is said, collectives may change places if
     this is the only process: all devices run what is compiled here.
 
-    `recompute` is the share of a program's operations, and of its modelled time, that computing
-    values again may add, where the program needs less then; 0 leaves it at the order. Programs for
+    `recompute` is the share of a program's operations, and of its modelled time, that
+    recomputation may add, where the program needs less then; 0 leaves it at the order. Programs for
     a TPU get another order alone.
 
     `target` names the machine programs are compiled for where it is not here (`tpu-v5e:2x2`,
@@ -93,7 +90,7 @@ def optimize(
     are here.
 
     `fit` is the memory that all allocations of a program may take together: bytes, `"200 MiB"`, or
-    a chip whose memory it is. A program that is larger in the order found has values computed again
+    a chip whose memory it is. A program that is larger in the order found has values recomputed
     until it fits or nothing helps; `report()` says which, and by how much it misses. Where that is
     not enough on a TPU or GPU, values wait in the host's memory, unless `offload` is False.
     """
@@ -155,7 +152,6 @@ def _transform(
 
 
 def _chip_here(platform: str) -> str:
-    """The name of this machine's chips."""
     if platform in _backends():
         kind = import_module("jax").local_devices(backend=platform)[0].device_kind
         machine = find_device(platform, kind)
@@ -244,7 +240,6 @@ def _choose_platforms(platforms: Sequence[str] | str | None) -> list[str]:
 
 
 def _backends() -> list[str]:
-    """The platforms this process has devices of."""
     return list(import_module("jax.extend.backend").backends())
 
 
@@ -314,7 +309,6 @@ def _is_donation_kept(extension: Any, platform: str) -> bool:
 
 
 def _shape_on(jax: Any, platform: str) -> Any:
-    """A small array on the first device of a platform."""
     device = jax.local_devices(backend=platform)[0]
     sharding = jax.sharding.SingleDeviceSharding(device)
     return jax.ShapeDtypeStruct((16,), "float32", sharding=sharding)

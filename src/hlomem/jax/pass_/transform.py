@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.hlo.barriers import has_barriers, without_barriers
 from hlomem.hlo.schedule import running_computations
-from hlomem.jax.pass_.answer_cache import Answer
+from hlomem.jax.pass_.answer_cache import Answer, AnswerStore
 from hlomem.jax.pass_.log import Outcome, logger, record
-from hlomem.opt.candidate import Program, choose_cheapest, start_text
-from hlomem.opt.goal import Share
+from hlomem.opt.candidate import Candidate, Program, choose_cheapest, start_text
+from hlomem.opt.goal import Rules, Share
 from hlomem.opt.orders.bound import find_floor
 from hlomem.opt.orders.cost import model_time, module_time
 from hlomem.opt.orders.planned_orders import needed_bytes, other_bytes, temporary_bytes
@@ -41,10 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hlomem.hlo.ir import HloModule
-    from hlomem.jax.pass_.answer_cache import AnswerStore
     from hlomem.machines.options import Options
-    from hlomem.opt.candidate import Candidate
-    from hlomem.opt.goal import Rules
     from hlomem.pipeline import Stages
 
 MAX_REMEMBERED = 256
@@ -65,20 +62,16 @@ def write_candidate(candidate: Candidate) -> bytes:
 
 
 class Limits(NamedTuple):
-    """Bounds on the programs that are looked at."""
-
     min_bytes: int
     """Temporaries below which a program is not worth it."""
     max_instructions: int
     """Instructions, outside fusions, above which the search would take long."""
     fit: int | None = None
-    """Bytes that all allocations of a program may take together; values are computed again where
-    an order is not enough. None where no number was named."""
+    """Bytes that all allocations may take, with recomputation if orders do not suffice; or None."""
     offload: bool = True
-    """Whether values may wait in the host's memory where computing them again is not enough."""
+    """Whether values may wait in the host's memory where recomputing them is not enough."""
     keeps_donations: bool = True
-    """Whether the compiler keeps what is donated of a module that is handed back; where it does
-    not, a module with donated arguments is left alone."""
+    """Whether the compiler keeps donations of a module handed back; else such are left alone."""
 
 
 class Transform:
@@ -205,7 +198,7 @@ class Transform:
         return found, Answer(write_candidate(found), outcome)
 
     def _recompute(self, found: Candidate, answer: Answer, fits: list[Candidate]) -> Answer:
-        """Fit the budget that was named, if any; else compute again what is almost free."""
+        """Fit the memory budget, if any; else recompute what is almost free."""
         limit = self._limits.fit
         if limit is not None:
             tried = other_bytes(found.given.stages) + answer.outcome.after
@@ -222,7 +215,7 @@ class Transform:
         return _attempt(partial(self._cheapen, found, answer), answer)
 
     def _cheapen(self, found: Candidate, answer: Answer) -> Answer:
-        """Compute again what is almost free, by the share that the rules name."""
+        """Recompute what is almost free, up to the share that the rules name."""
         made, notes = find_accepted(found, Share(self._rules.recompute), self._compiler)
         return noted(answer, *notes) if made is None else _with_values(answer, made)
 
@@ -289,7 +282,7 @@ def _attempt(change: Callable[[], Answer], answer: Answer) -> Answer:
     try:
         return change()
     except Exception as error:  # noqa: BLE001 - the order is right without it
-        reason = f"nothing was computed again: {type(error).__name__}: {error}"
+        reason = f"nothing was recomputed: {type(error).__name__}: {error}"
         reason = reason.partition("\n")[0]
         logger.warning("%s: %s", answer.outcome.program, reason)
         return noted(answer, reason)
@@ -346,7 +339,7 @@ def _without_barriers(module: HloModule, options: Options) -> Stages:
 
 
 def _with_values(answer: Answer, made: Candidate) -> Answer:
-    """The module with values computed again, and the outcome that says what it costs."""
+    """The module with values recomputed, and the outcome that says what it costs."""
     written = made.written
     assert written is not None
     after, total = made.temporaries, made.total

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["STRICT", "Allowed", "Change", "Kind", "find_problems"]
 
 Kind: TypeAlias = Literal["order", "clones", "loops", "offload"]
-"""The order alone is another; instructions of the entry are computed a second time, too; loops
+"""The order alone is another; instructions of the entry are recomputed, too; loops
 stack other values; values wait in the memory of the host."""
 _CHECKERS: Mapping[Kind, Callable[[HloModule, HloModule, Allowed], list[str]]] = {
     "order": find_order_problems,

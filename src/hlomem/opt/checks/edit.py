@@ -11,19 +11,12 @@ import re
 from bisect import bisect_right
 from typing import TYPE_CHECKING, TypeAlias
 
-from hlomem.check.flow import trace
-from hlomem.opt.checks.order import (
-    STRICT,
-    find_families,
-    find_order_problems,
-    run_times,
-    touching,
-)
+from hlomem.check.flow import Flow, Position, trace
+from hlomem.opt.checks.order import STRICT, find_families, find_order_problems, run_times, touching
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hlomem.check.flow import Flow, Position
     from hlomem.hlo.ir import HloComputation, HloInstruction, HloModule
     from hlomem.opt.checks.order import Allowed
 
@@ -51,7 +44,6 @@ OF_CLONE = re.compile(r"\.(?:remat|clone)\d*(?:\.\d+)?$")
 
 
 def find_edit_problems(given: HloModule, edited: HloModule, allowed: Allowed = STRICT) -> list[str]:
-    """Problems of an edited module."""
     problems = [*check_header(given, edited), *_compare(given, edited)]
     problems = problems or find_order_problems(given, edited, allowed)
     return problems or list(_check_new_readers(given, edited))
@@ -61,7 +53,7 @@ def check_header(given: HloModule, edited: HloModule) -> Iterator[str]:
     """Attributes of the module that are others now."""
     for name in HEADER:
         if given.attributes.get(name) != edited.attributes.get(name):
-            yield f"the header says another {name}"
+            yield f"the header has a different {name}"
 
 
 # What is computed.
@@ -94,7 +86,7 @@ class Classes:
         )
 
     def _is_unique(self, instruction: HloInstruction) -> bool:
-        """Whether no other instruction is like it, since something beside its operands counts."""
+        """Whether no other instruction is like it, since more than its operands counts."""
         if instruction.opcode in _SAME_BY_OPERANDS:
             return False
         return not is_pure(instruction) and not instruction.parent.is_fused
@@ -175,7 +167,7 @@ def _check_new_readers(given: HloModule, edited: HloModule) -> Iterator[str]:
     for family in find_families(edited, flow):
         new = [name for name, _ in family if name not in was and name in now]
         if new:
-            yield f"{new[0]} is new, and has to lie where another value lies"
+            yield f"{new[0]} is new, and must share the memory of another value"
             continue
         written = sorted({was[name] for name, _ in family if name in was})
         name_at = {was[name]: name for name, _ in family if name in was}

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from hlomem.hlo.shape import Shape
 from hlomem.opt.checks.edit import Classes, check_header, is_pure, text_of
-from hlomem.opt.checks.order import STRICT
+from hlomem.opt.checks.order import STRICT, Allowed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from hlomem.hlo.ir import HloComputation, HloInstruction, HloModule
     from hlomem.hlo.opcodes import Opcode
-    from hlomem.opt.checks.order import Allowed
 
 Value: TypeAlias = "int | tuple[Value, ...]"
 """A term's number, or the values of a tuple's elements."""
@@ -26,7 +25,7 @@ MAX_OPERATIONS = 4_000_000
 """Operations on terms, beyond which nothing is said for a program."""
 MAX_PASSES = 5000
 """Iterations of one loop, likewise."""
-_TOO_LONG = "the loops are too long to be gone through"
+_TOO_LONG = "the loops have too many iterations to check"
 _OPAQUE = "kCustom"
 """The kind of fusions whose bodies are not all that counts: emitters know them by their names."""
 _EMPTY = '"AllocateBuffer"'
@@ -65,7 +64,7 @@ _MAX_INT32 = (1 << 31) - 1
 
 
 def find_meaning_problems(given: HloModule, edited: HloModule, _: Allowed = STRICT) -> list[str]:
-    """Problems of an edited module; one that is too large to be judged has one, too."""
+    """Problems of an edited module; one that is too large to be checked has one, too."""
     problems = list(check_header(given, edited))
     if problems:
         return problems
@@ -75,16 +74,16 @@ def find_meaning_problems(given: HloModule, edited: HloModule, _: Allowed = STRI
     except _Undecided as reason:
         return [str(reason)]
     if before[1] != after[1]:
-        problems.append("what has effects does not happen to the same values in the same order")
+        problems.append("side effects do not see the same values in the same order")
     problems += [
-        f"result {number} is another value"
+        f"result {number} is a different value"
         for number, (one, other) in enumerate(zip(before[0], after[0], strict=True))
         if one != other
     ]
     return problems
 
 
-class _Undecided(Exception):  # noqa: N818 - nobody outside sees it
+class _Undecided(Exception):  # noqa: N818 - never leaves this module
     """A program of which nothing can be said."""
 
 
@@ -140,7 +139,6 @@ class _Terms:
         self._classes = Classes()
         self._number_of: dict[tuple[object, ...], int] = {}
         self._integer: dict[int, int] = {}
-        """By term the integer it is."""
         self._source: dict[int, int] = {}
         """By term of the same bytes in another shape: whose."""
         self._shape: dict[int, Shape] = {}
@@ -192,10 +190,10 @@ class _Terms:
         if opcode == "get-tuple-element":
             whole = operands[0]
             if not isinstance(whole, tuple) or instruction.tuple_index >= len(whole):
-                raise _Undecided(f"{instruction.name} takes a result that is not there")
+                raise _Undecided(f"{instruction.name} reads a result that does not exist")
             return whole[instruction.tuple_index]
-        is_open = opcode == "fusion" and instruction.attributes.get("kind") != _OPAQUE
-        if is_open or opcode == "call":
+        is_transparent = opcode == "fusion" and instruction.attributes.get("kind") != _OPAQUE
+        if is_transparent or opcode == "call":
             return self._evaluate(instruction.called_computations[0], operands)
         if opcode == "async-start" and _is_still(instruction):
             return tuple(operands), self._evaluate(instruction.called_computations[0], operands)
@@ -215,7 +213,7 @@ class _Terms:
         for _ in range(MAX_PASSES):
             goes_on = self._evaluate(condition, [state])
             if not isinstance(goes_on, int) or goes_on not in self._integer:
-                raise _Undecided(f"how often {loop.name} runs is not known")
+                raise _Undecided(f"the trip count of {loop.name} is unknown")
             if not self._integer[goes_on]:
                 return state
             state = self._evaluate(body, [state])
@@ -339,7 +337,7 @@ class _Terms:
         return self._view(shape, self._term(plain, ("converted", source, tiles)))
 
     def _place(self, whole: Shape, part: Shape, starts: Sequence[int]) -> int | None:
-        """The place of a slice in its stack; None where it is no whole slice, or not known."""
+        """The index of a slice in its stack; None where it is no whole slice, or not known."""
         if not whole.dimensions or part.dimensions != (1, *whole.dimensions[1:]):
             return None
         first, *others = [self._integer.get(start) for start in starts]

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from hlomem.check.flow import trace
 from hlomem.hlo.rewrite import Rewriter
 from hlomem.opt.checks.edit import find_edit_problems
-from hlomem.opt.checks.order import find_families
+from hlomem.opt.checks.order import Allowed, find_families
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hlomem.hlo.ir import HloInstruction, HloModule
-    from hlomem.opt.checks.order import Allowed
 
 _START, _DONE = "copy-start", "copy-done"
 _CHAIN = (_DONE, _START, _DONE, _START)
@@ -32,11 +31,7 @@ class _Trip(NamedTuple):
     copies: tuple[HloInstruction, ...]
 
 
-def find_move_problems(
-    given: HloModule,
-    edited: HloModule,
-    allowed: Allowed,
-) -> list[str]:
+def find_move_problems(given: HloModule, edited: HloModule, allowed: Allowed) -> list[str]:
     """Problems of a module with values in the host's memory."""
     known = {instruction.name for instruction in given.entry.instructions}
     new = [
@@ -78,7 +73,7 @@ def _check_new(new: list[HloInstruction], trips: list[_Trip]) -> Iterator[str]:
             count[copy] = count.get(copy, 0) + 1
     for copy, times in count.items():
         if times != 1:
-            yield f"{copy.name} is new, and no part of one copy to the host and back"
+            yield f"{copy.name} is new, and not part of one copy to the host and back"
 
 
 def _check_trip(trip: _Trip, space: int) -> Iterator[str]:
@@ -88,7 +83,7 @@ def _check_trip(trip: _Trip, space: int) -> Iterator[str]:
         yield f"{name} is not copied to the host and back by {copies[-1].name}"
         return
     if not value.shape.is_array or _space_of(value):
-        yield f"{name} is no array in the device's own memory"
+        yield f"{name} is not an array in the device's own memory"
         return
     start, out, fetch, back = copies
     away = value.shape.text_without_layout
@@ -108,11 +103,11 @@ def _check_trip(trip: _Trip, space: int) -> Iterator[str]:
 
 
 def _check_memory(edited: HloModule, trips: list[_Trip]) -> Iterator[str]:
-    """A value that is being copied is not written over; what comes back is nobody else's."""
+    """A value that is being copied is not written over; what comes back is not shared."""
     moved = {one.name for trip in trips for one in (trip.value, *trip.copies)}
     for family in find_families(edited, trace(edited)):
         for name in sorted({name for name, _ in family} & moved):
-            yield f"{name} has to lie where another value lies"
+            yield f"{name} must share the memory of another value"
 
 
 def _space_of(instruction: HloInstruction) -> int:

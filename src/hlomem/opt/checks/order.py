@@ -10,12 +10,11 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from hlomem.check.flow import Position, iter_running, trace
+from hlomem.check.flow import Flow, Index, Position, iter_running, trace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from hlomem.check.flow import Flow, Index
     from hlomem.hlo.ir import HloComputation, HloInstruction, HloModule
 
 Orders: TypeAlias = "Mapping[HloComputation, Sequence[HloInstruction]]"
@@ -86,7 +85,7 @@ def _check_sequence(computation: HloComputation, order: Sequence[HloInstruction]
     """All instructions once, each after its operands and what it waits for."""
     place_of = {instruction: place for place, instruction in enumerate(order)}
     if len(place_of) != len(order) or place_of.keys() != set(computation.instructions):
-        yield f"the order of {computation.name} is not one of its instructions, each once"
+        yield f"the order of {computation.name} does not list each of its instructions once"
         return
     for instruction, place in place_of.items():
         for operand in instruction.operands:
@@ -101,9 +100,7 @@ def _check_sequence(computation: HloComputation, order: Sequence[HloInstruction]
 
 
 def _check_effects(
-    old: Sequence[HloInstruction],
-    order: Sequence[HloInstruction],
-    may_reorder_collectives: bool,
+    old: Sequence[HloInstruction], order: Sequence[HloInstruction], may_reorder_collectives: bool
 ) -> Iterator[str]:
     counted = _OUTSIDE if may_reorder_collectives else _OUTSIDE | _WITH_OTHERS
     known: dict[HloComputation, bool] = {}
@@ -111,7 +108,7 @@ def _check_effects(
     now = [instruction for instruction in order if _is_seen(instruction, counted, known)]
     for was, comes in zip(seen, now, strict=True):
         if was is not comes:
-            yield f"{comes.name} happens where others saw {was.name} happen"
+            yield f"{comes.name} takes effect where {was.name} did"
             return
 
 

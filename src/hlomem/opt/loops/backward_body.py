@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from hlomem.base.errors import EditError
-from hlomem.hlo.shape import tuple_shape
+from hlomem.hlo.shape import Shape, tuple_shape
 from hlomem.hlo.text.body import CONTROL_PREDECESSORS
-from hlomem.opt.loops.choice import BodyValues, repeated_by
-from hlomem.opt.loops.fusion_edit import fitting_attributes
+from hlomem.opt.loops.choice import BodyValues, LoopPlan, repeated_by
+from hlomem.opt.loops.fusion_edit import FusionEdits, LoopDraft, fitting_attributes
 from hlomem.opt.loops.stacks import fusion_of, narrowed, stacked
 from hlomem.opt.remat.edit import SUFFIX
 
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from hlomem.hlo.body_draft import Draft
     from hlomem.hlo.ir import HloComputation, HloInstruction
     from hlomem.hlo.opcodes import Opcode
-    from hlomem.hlo.shape import Shape
-    from hlomem.opt.loops.choice import LoopPlan
-    from hlomem.opt.loops.fusion_edit import FusionEdits, LoopDraft
     from hlomem.opt.loops.pairs import Loop, Stack
 
 Copies: TypeAlias = "Mapping[HloInstruction, HloInstruction]"
@@ -55,8 +52,6 @@ def _step(numbers: Sequence[int]) -> int | None:
 
 
 class Remaker:
-    """The second body on its way."""
-
     def __init__(
         self,
         plan: LoopPlan,
@@ -140,7 +135,7 @@ class Remaker:
     # Values that are there.
 
     def _add_element(self, name: str, shape: Shape) -> HloInstruction:
-        """An element behind those of the state."""
+        """A further element, after those of the state."""
         parameter = self._draft.instruction(self._second.body.parameters[0])
         index = len(self._second.initial.operands) - len(self._plan.dropped) + len(self.elements)
         element = self._draft.element_of(self._body, name, parameter, shape, index)
@@ -174,7 +169,7 @@ class Remaker:
     # Values that are made.
 
     def _remake(self, stack: Stack) -> HloInstruction:
-        """The slice of a stack, computed again with all that it needs."""
+        """The slice of a stack, recomputed with all that it needs."""
         for value in self._needed(stack.value):
             is_part = value in self._remade and self._values.owner(value) is not None
             if value not in self._made and not is_part:
@@ -193,7 +188,7 @@ class Remaker:
         return self._emit(self._body.make(name, stack.part, "bitcast", [part]))
 
     def _needed(self, wanted: HloInstruction) -> list[HloInstruction]:
-        """Values of the first body behind one, itself included, in their order."""
+        """Values of the first body that one depends on, itself included, in their order."""
         found: set[HloInstruction] = set()
         pending = [wanted]
         while pending:
@@ -227,7 +222,7 @@ class Remaker:
         return instruction
 
     def _clone(self, value: HloInstruction) -> HloInstruction:
-        """The same instruction, on operands of the second body; nobody waits for it."""
+        """The same instruction, on operands of the second body; without control dependencies."""
         made_by = repeated_by(value)
         assert made_by is not None
         attributes = dict(made_by.attributes)
@@ -308,7 +303,7 @@ class Remaker:
         return self._emit(self._body.make(name, value.shape, "bitcast", [read]))
 
     def _place(self, value: HloInstruction) -> HloInstruction:
-        """The place of the slice of a stored value in its stack."""
+        """The index of the slice of a stored value in its stack."""
         kept = self._kept.get(value)
         if kept is None:
             wanted = list(self._pair.counterparts)
@@ -319,7 +314,7 @@ class Remaker:
     # Fusions of which some values are needed.
 
     def _repeat_fusion(self, owner: HloInstruction) -> None:
-        """Compute again what is needed of a fusion, once."""
+        """Recompute what is needed of a fusion, once."""
         roots = self._roots[owner]
         if all(one in self._made or one in self._narrowed for one in roots):
             return
@@ -375,12 +370,7 @@ class Remaker:
                 given[parameter] = inside
         return given
 
-    def _root(
-        self,
-        draft: Draft,
-        root: Root,
-        copy_of: Copies,
-    ) -> HloInstruction:
+    def _root(self, draft: Draft, root: Root, copy_of: Copies) -> HloInstruction:
         """A result of a fusion: a value of its body, or that in the type of a stack."""
         if not isinstance(root, tuple):
             return copy_of[root]
@@ -391,10 +381,7 @@ class Remaker:
         return made
 
     def _take(
-        self,
-        fusion: HloInstruction,
-        roots: Sequence[Root],
-        results: Sequence[HloInstruction],
+        self, fusion: HloInstruction, roots: Sequence[Root], results: Sequence[HloInstruction]
     ) -> None:
         for number, (root, result) in enumerate(zip(roots, results, strict=True)):
             made = fusion

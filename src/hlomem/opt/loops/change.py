@@ -8,13 +8,13 @@ from msgspec.structs import replace
 
 from hlomem.base.errors import EditError
 from hlomem.hlo.shape import ElementType, Shape, default_layout, tuple_shape
-from hlomem.opt.candidate import planned, start_text
+from hlomem.opt.candidate import Candidate, planned, start_text
 from hlomem.opt.checks import Change
 from hlomem.opt.constants import MAX_PAIRS
 from hlomem.opt.loops.backward_body import Remaker, find_counter
-from hlomem.opt.loops.choice import kept_stacks, plan_loops
+from hlomem.opt.loops.choice import LoopPlan, kept_stacks, plan_loops
 from hlomem.opt.loops.fusion_edit import FusionEdits, LoopDraft
-from hlomem.opt.loops.pairs import find_pairs
+from hlomem.opt.loops.pairs import Loop, find_pairs
 from hlomem.opt.loops.stacks import stacked
 from hlomem.opt.orders.cost import Costs, program_flops
 from hlomem.opt.orders.effects import Effects
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 
     from hlomem.hlo.body_draft import Draft
     from hlomem.hlo.ir import HloInstruction, HloModule
-    from hlomem.opt.candidate import Candidate
-    from hlomem.opt.loops.choice import LoopPlan
-    from hlomem.opt.loops.pairs import Loop
     from hlomem.pipeline import Stages
 
 
@@ -80,7 +77,7 @@ _UNREAD = """
     slice
 """
 _FREE_TO_GO = frozenset(_UNREAD.split())
-"""Opcodes of what goes when nobody reads it; any other stays, and does no harm."""
+"""Opcodes of what is removed when unused; any other stays, and does no harm."""
 _EMPTY = '"AllocateBuffer"'
 """The target of custom calls that make room and write nothing to it."""
 
@@ -103,7 +100,7 @@ class _Editor:
 
     def run(self) -> HloModule:
         if self._second.body.index < self._first.body.index:
-            raise EditError("the second loop's body stands before that of the first")
+            raise EditError("the second loop's body comes before that of the first")
         draft, parent = self._draft, self._parent
         first, second = map(draft.body, (self._first.body, self._second.body))
         shapes = [stacked(value.shape, len(self._first.ticks)) for value in self._new]
@@ -169,7 +166,7 @@ class _Editor:
         return writes
 
     def _take_results(self, shapes: Sequence[Shape]) -> list[HloInstruction]:
-        """The new stacks behind the first loop."""
+        """The new stacks after the first loop."""
         loop = self._draft.instruction(self._first.instruction)
         index = len(loop.shape.elements) - len(shapes)
         taken = [
@@ -223,7 +220,7 @@ class _Editor:
         """Take out the writes of dropped stacks; a fusion that does more stays for now."""
         for stack in self._plan.dropped:
             write = stack.write
-            gone = list(write.behind)
+            gone = list(write.forwarding)
             if not any(one.opcode == "get-tuple-element" for one in gone):
                 gone.append(write.runs)
             for instruction in gone:

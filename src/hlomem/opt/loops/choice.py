@@ -28,8 +28,6 @@ _NOT_INSIDE = ("parameter", "tuple", "dynamic-update-slice")
 
 
 class BodyValues:
-    """The values of a first body."""
-
     def __init__(self, pair: LoopPair) -> None:
         self._body = pair.first.body
         writing = {stack.write.runs for stack in pair.stacks}
@@ -60,12 +58,10 @@ class BodyValues:
                 yield instruction
 
     def place(self, value: HloInstruction) -> tuple[int, int]:
-        """The place of a value among all."""
         owner = self.owner(value)
         return (value.index, -1) if owner is None else (owner.index, value.index)
 
     def operands(self, value: HloInstruction) -> list[HloInstruction]:
-        """The values that one is computed from."""
         owner = self.owner(value)
         if owner is not None:
             return [self.resolve(owner, operand) for operand in value.operands]
@@ -104,15 +100,12 @@ def repeated_by(value: HloInstruction) -> HloInstruction | None:
 
 
 class LoopPlan(NamedTuple):
-    """The stacks of a pair of loops as they shall be."""
-
     pair: LoopPair
     dropped: tuple[Stack, ...]
-    """Not stacked any more."""
     stored: tuple[HloInstruction, ...]
     """Values of the first body that are stacked, by a stack that is there or a new one."""
     remade: tuple[HloInstruction, ...]
-    """Values of the first body computed again in the second."""
+    """Values of the first body recomputed in the second."""
     freed: int
     """Bytes of stacks that are freed; new ones are taken off."""
 
@@ -155,7 +148,6 @@ class _Chooser:
                 yield instruction
 
     def choose(self, price: int) -> LoopPlan:
-        """The plan for a price."""
         stacks, count = self._pair.stacks, len(self.nodes)
         source, sink = 2 * (count + len(stacks)), 2 * (count + len(stacks)) + 1
         network = Network(sink + 1)

@@ -1,15 +1,12 @@
-"""Fusions with fewer results, or with a slice where they had read a stack.
-
-A body is changed in place, since only one instruction calls it.
-"""
+"""Fusions with fewer results, or a slice for a stack; only one instruction calls each body."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from hlomem.hlo.draft import ModuleDraft
-from hlomem.hlo.ir import HloInstruction
-from hlomem.hlo.shape import tuple_shape
+from hlomem.hlo.ir import HloComputation, HloInstruction
+from hlomem.hlo.shape import Shape, tuple_shape
 from hlomem.opt.loops.stacks import fusion_of, is_transparent, one_slice
 from hlomem.opt.remat.edit import SUFFIX
 
@@ -17,14 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from hlomem.hlo.body_draft import Draft
-    from hlomem.hlo.ir import HloComputation
     from hlomem.hlo.opcodes import Opcode
-    from hlomem.hlo.shape import Shape
 
 
 class LoopDraft(ModuleDraft):
-    """A module whose loops are being changed."""
-
     _wrapped = 0
     """Bodies of fusions that stand before all others."""
 
@@ -39,7 +32,6 @@ class LoopDraft(ModuleDraft):
     def element_of(
         self, body: Draft, name: str, whole: HloInstruction, shape: Shape, index: int
     ) -> HloInstruction:
-        """An element of a tuple."""
         attributes = {"index": str(index)}
         return body.make(self.new(name), shape, "get-tuple-element", [whole], attributes=attributes)
 
@@ -52,10 +44,7 @@ class LoopDraft(ModuleDraft):
         operands: Sequence[HloInstruction | int],
         attributes: Mapping[str, str] | None = None,
     ) -> HloInstruction:
-        """A fusion of one instruction: compilers take none bare after scheduling.
-
-        An operand that is a number stays inside, as a constant.
-        """
+        """A fusion of one instruction (none is bare after scheduling); a number stays inside."""
         inside = self.new(f"wrapped_{opcode}")
         outer = [operand for operand in operands if isinstance(operand, HloInstruction)]
         index_shape = outer[-1].shape if outer else shape.with_layout(None)
@@ -84,8 +73,6 @@ _PRODUCTS = ("convolution", "dot")
 
 
 class FusionEdits:
-    """The bodies of fusions that are changed."""
-
     def __init__(self, draft: LoopDraft) -> None:
         self._module = draft
         self._changed: dict[HloComputation, Draft] = {}
@@ -95,10 +82,10 @@ class FusionEdits:
         self._changed[draft.computation] = draft
         return draft
 
-    # Results that nobody takes.
+    # Unused results.
 
     def drop_results(self, body: Draft) -> None:
-        """Drop those results of fusions that nobody in a body takes."""
+        """Drop the results of fusions that are unused in a body."""
         takers: dict[HloInstruction, list[HloInstruction]] = {}
         for instruction in body.instructions:
             for operand in dict.fromkeys(instruction.operands):
@@ -212,7 +199,7 @@ class FusionEdits:
 
 
 def shrink(draft: Draft, fusion: HloInstruction) -> None:
-    """Drop what a body computes in vain, and the operands that only that had read."""
+    """Drop the unused values of a body, and the operands that only those had read."""
     parameters = [one for one in draft.instructions if one.opcode == "parameter"]
     draft.drop_dead(lambda _: True)
     left = [one for one in parameters if one in draft.instructions]

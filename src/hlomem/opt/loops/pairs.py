@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Loop(NamedTuple):
-    """A while whose counter is known, and whose state is a tuple that nobody else reads."""
+    """A while with a known counter, and a tuple as state that nothing else reads."""
 
     instruction: HloInstruction
     """The while, or the call of a computation that is nothing else: XLA:CPU makes small ones so."""
@@ -31,7 +31,7 @@ class Loop(NamedTuple):
     elements: Mapping[int, tuple[HloInstruction, ...]]
     """By index of the state: who reads that element in the body."""
     results: Mapping[int, tuple[HloInstruction, ...]]
-    """By index of the state: who reads that element behind the loop."""
+    """By index of the state: the readers of that element after the loop."""
     ticks: Ticks
     """By iteration: the integers of the body."""
 
@@ -42,7 +42,6 @@ class Loop(NamedTuple):
 
     @property
     def condition(self) -> HloComputation:
-        """The computation that asks for another iteration."""
         return self.repeats.called_computations[1]
 
     @property
@@ -89,8 +88,6 @@ class Stack(NamedTuple):
 
 
 class LoopPair(NamedTuple):
-    """Two loops of one computation."""
-
     first: Loop
     second: Loop
     stacks: tuple[Stack, ...]
@@ -204,7 +201,7 @@ def _match(written: Sequence[int], read: Sequence[int]) -> tuple[int, ...] | Non
 
 
 def _find_write(loop: Loop, index: int, callers: Callers) -> tuple[stacks.Write, list[int]] | None:
-    """The write of a stack, and by iteration its place."""
+    """The write of a stack, and by iteration its index."""
     elements = loop.elements.get(index, ())
     if len(elements) != 1:
         return None
@@ -216,7 +213,7 @@ def _find_write(loop: Loop, index: int, callers: Callers) -> tuple[stacks.Write,
 
 
 def _find_reads(loop: Loop, index: int, callers: Callers) -> list[tuple[stacks.Read, list[int]]]:
-    """All reads of a stack with their places by iteration; none where one is not of a slice."""
+    """All reads of a stack with their indices by iteration; none where one is not of a slice."""
     found: list[tuple[stacks.Read, list[int]]] = []
     for element in loop.elements.get(index, ()):
         for user in element.users:

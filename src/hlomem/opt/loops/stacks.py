@@ -30,15 +30,13 @@ _OPAQUE = "kCustom"
 
 
 class Write(NamedTuple):
-    """The writing of one slice in every iteration."""
-
     runs: HloInstruction
     """The instruction of the body that does it."""
     number: int
     """The number of its operand that the stack is."""
     access: HloInstruction
     """The `dynamic-update-slice`."""
-    behind: tuple[HloInstruction, ...]
+    forwarding: tuple[HloInstruction, ...]
     """Instructions of the body that hand the stack on, the last first."""
 
     @property
@@ -74,7 +72,6 @@ def stacked(shape: Shape, count: int) -> Shape:
 
 
 def one_slice(shape: Shape) -> Shape:
-    """The shape of a stack of one slice."""
     return Shape(shape.element_type, (1, *shape.dimensions[1:]), (), shape.layout)
 
 
@@ -132,22 +129,22 @@ def find_write(
     element: HloInstruction, root: HloInstruction, index: int, callers: Callers
 ) -> Write | None:
     """The write that an element of a body's state goes through on its way to the root."""
-    behind = list(_handing_on(root, index))
-    if not behind:
+    forwarding = list(_handing_on(root, index))
+    if not forwarding:
         return None
-    runs = behind.pop()
+    runs = forwarding.pop()
     if element.users != [runs] or runs.operands.count(element) != 1:
         return None
     number = runs.operands.index(element)
     if runs.opcode == _WRITE:
         access: HloInstruction | None = runs if number == 0 else None
     else:
-        is_one_of = behind and behind[-1].opcode == "get-tuple-element"
-        result = behind[-1].tuple_index if is_one_of else None
+        is_one_of = forwarding and forwarding[-1].opcode == "get-tuple-element"
+        result = forwarding[-1].tuple_index if is_one_of else None
         access = _fused_write(runs, number, result, callers)
     if access is None or not _is_whole_slice(access.operands[1].shape, access.operands[0].shape):
         return None
-    return Write(runs, number, access, tuple(behind))
+    return Write(runs, number, access, tuple(forwarding))
 
 
 def _handing_on(root: HloInstruction, index: int) -> Iterator[HloInstruction]:
@@ -200,7 +197,7 @@ def _fused_write(
 
 
 def _begins_at(access: HloInstruction, parameter: HloInstruction) -> bool:
-    """Whether what is written to is a parameter, which nobody else reads."""
+    """Whether what is written to is a parameter, which nothing else reads."""
     later, inside = access, access.operands[0]
     if access.operands.count(inside) != 1:
         return False
@@ -220,7 +217,6 @@ def _is_called_once(runs: HloInstruction, callers: Callers) -> bool:
 
 
 def places_of_write(write: Write, ticks: Ticks) -> list[int] | None:
-    """By iteration the place that is written."""
     fusion = fusion_of(write.runs)
     path = () if fusion is None else (write.runs,) if fusion is write.runs else (write.runs, fusion)
     return _places(_Slice(path, write.access), ticks)
@@ -229,12 +225,8 @@ def places_of_write(write: Write, ticks: Ticks) -> list[int] | None:
 # Reads.
 
 
-def places_of_read(
-    read: Read,
-    ticks: Ticks,
-    callers: Callers,
-) -> list[list[int]] | None:
-    """By slice and iteration the place that is read; None where anything else is done."""
+def places_of_read(read: Read, ticks: Ticks, callers: Callers) -> list[list[int]] | None:
+    """By slice and iteration the index that is read; None where anything else is done."""
     slices = _slices_of(read.instruction, read.number, (), callers)
     if not slices:
         return None
@@ -244,10 +236,7 @@ def places_of_read(
 
 
 def _slices_of(
-    user: HloInstruction,
-    number: int,
-    path: tuple[HloInstruction, ...],
-    callers: Callers,
+    user: HloInstruction, number: int, path: tuple[HloInstruction, ...], callers: Callers
 ) -> list[_Slice]:
     """The slices that an instruction takes of an operand; none where it does anything else."""
     if user.opcode == _READ:
@@ -288,7 +277,7 @@ def _is_whole_slice(part: Shape, whole: Shape) -> bool:
 
 
 def _places(part: _Slice, ticks: Ticks) -> list[int] | None:
-    """By iteration the place of a slice in its stack; None where it is not known."""
+    """By iteration the index of a slice in its stack; None where it is not known."""
     access = part.access
     first, *others = access.operands[_OPERANDS_BEFORE_PLACES[access.opcode] :]
     places: list[int] = []

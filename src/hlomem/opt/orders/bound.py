@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from hlomem.hlo.opcodes import RUN_IN_PLACE
 from hlomem.opt.constants import MAX_BOUND_NODES
 from hlomem.opt.orders.effects import takes_time
-from hlomem.opt.orders.flow import FlowBuilder
+from hlomem.opt.orders.flow import Flow, FlowBuilder, FlowValue
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from hlomem.opt.orders.flow import Flow, FlowValue
     from hlomem.pipeline import Stages
 
 
@@ -58,7 +57,7 @@ def find_moment(
 
 
 def _less_borrowed(loans: _Loans, alive: _Alive) -> int:
-    """The most that a node needs beside what may lie in borrowed memory."""
+    """The most that a node needs outside of borrowed memory."""
     most = 0
     for node, buffers in alive.in_turn():
         if alive.sizes[node] <= most:
@@ -90,7 +89,6 @@ class _Alive:
         """Bytes by node, with what it calls, without what may be written over something else."""
 
     def at(self, nodes: Sequence[int]) -> dict[int, list[int]]:
-        """The buffers that are alive at some nodes."""
         wanted = sum(1 << node for node in nodes)
         found: dict[int, list[int]] = {node: [] for node in nodes}
         for buffer, alive in self._nodes_of.items():
@@ -218,7 +216,7 @@ class _Reach:
         return made & needed | maker
 
     def alive_around(self, value: FlowValue) -> int:
-        """The nodes before and after which it is alive, so that nothing takes its place there."""
+        """The nodes before and after which it is alive, so that nothing reuses its memory there."""
         made = self._below[value.made_by] if value.made_by >= 0 else self.all
         needed = self.all if value.lives_on else 0
         for reader in value.readers:
@@ -239,10 +237,7 @@ def _members(nodes: int) -> Iterator[int]:
 def _written_over(flow: Flow, node: int) -> int:
     """The most bytes a node's results can take over from what it reads."""
     return sum(
-        min(
-            flow.size(value),
-            max(flow.size(candidate) for candidate in candidates),
-        )
+        min(flow.size(value), max(flow.size(candidate) for candidate in candidates))
         for value, candidates in flow.shares.get(node, ())
     )
 
@@ -288,9 +283,7 @@ def find_floor(stages: Stages) -> Floor:
     for node, instruction in enumerate(flow.nodes):
         if instruction.opcode in RUN_IN_PLACE or not takes_time(instruction):
             continue
-        touched = {
-            flow.values[value].buffer for value in (*flow.made_by[node], *flow.read_by[node])
-        }
+        touched = {flow.values[one].buffer for one in (*flow.made_by[node], *flow.read_by[node])}
         shared = {flow.values[value].buffer for value, _ in flow.shares.get(node, ())}
         needed = touched - shared - handed_on
         size = sum(flow.sizes[buffer] for buffer in needed)

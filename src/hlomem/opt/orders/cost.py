@@ -115,7 +115,6 @@ class Times:
         return own if first is None else own + self._bytes(first)
 
     def _read(self, value: HloInstruction) -> int:
-        """Bytes of a parameter that a fusion reads."""
         whole, parts = self._bytes(value), 0
         for user in value.users:
             is_first = user.operands[0] is value and value not in user.operands[1:]
@@ -128,7 +127,6 @@ class Times:
         return min(whole, parts)
 
     def _written(self, root: HloInstruction) -> int:
-        """Bytes that a fusion writes."""
         if root.opcode == "tuple":
             return sum(map(self._written, root.operands))
         if root.opcode == "bitcast":
@@ -159,7 +157,6 @@ def _bytes_of(instruction: HloInstruction, size_of: Callable[[Shape], int]) -> i
 
 
 def _products_in(body: HloComputation) -> int:
-    """Operations of the products in a fusion, and in fusions within it."""
     return sum(
         product_flops(instruction)
         if instruction.opcode != "fusion"
@@ -184,7 +181,7 @@ def _products(convolution: HloInstruction) -> int:
     """Products that count: those of a window's places that lie on elements, not on what is between.
 
     As `HloCostAnalysis::HandleConvolution` counts them; TPUs write dots as convolutions whose
-    windows lie beside their operands but for one place.
+    windows lie outside of their operands but for one position.
     """
     labels = _LABELS.fullmatch(convolution.attributes.get("dim_labels", ""))
     left, kernel = (operand.shape.dimensions for operand in convolution.operands[:2])
@@ -205,8 +202,6 @@ def _products(convolution: HloInstruction) -> int:
 
 
 class _Side:
-    """A window in one dimension."""
-
     def __init__(self, window: dict[str, str], number: int) -> None:
         def part(name: str, default: str) -> str:
             return window[name].split("x")[number] if name in window else default
@@ -247,12 +242,10 @@ class ModelledTime(NamedTuple):
 
     @property
     def before(self) -> int:
-        """All in the given order."""
         return self.work + self.waits_before
 
     @property
     def after(self) -> int:
-        """All in the new order."""
         return self.work + self.waits_after
 
     @property
@@ -262,7 +255,6 @@ class ModelledTime(NamedTuple):
 
 
 def model_time(stages: Stages, orders: Orders) -> ModelledTime:
-    """The time another order takes, by the model."""
     module, machine = stages.module, stages.options.machine
     given = stages.schedule.sequence
     before = _Waits(machine, given)
@@ -284,9 +276,7 @@ class _Waits:
     """The time for which computations wait in the order they have, all that they run included."""
 
     def __init__(
-        self,
-        machine: Machine,
-        order_of: Callable[[HloComputation], Sequence[HloInstruction]],
+        self, machine: Machine, order_of: Callable[[HloComputation], Sequence[HloInstruction]]
     ) -> None:
         self._machine = machine
         self._order_of = order_of
@@ -343,7 +333,6 @@ class Costs:
         return _elements(instruction.shape)
 
     def bytes_touched(self, instruction: HloInstruction) -> int:
-        """Bytes of what one instruction reads and makes."""
         if not takes_time(instruction):
             return 0
         known = self._touched.get(instruction)
@@ -356,7 +345,6 @@ class Costs:
         return known
 
     def total(self, instructions: Iterable[HloInstruction]) -> int:
-        """Operations of several."""
         return sum(map(self.flops, instructions))
 
     def _flops_in(self, body: HloComputation) -> int:

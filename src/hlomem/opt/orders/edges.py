@@ -39,8 +39,6 @@ class Place(NamedTuple):
 
 
 class Places:
-    """The places of all values of a module, by computation."""
-
     def __init__(self, stages: Stages) -> None:
         self._callsites = stages.call_graph.callsites
         self._flow = stages.live_ranges.span_of
@@ -59,7 +57,6 @@ class Places:
                 self._add(value, readers)
 
     def of(self, computation: HloComputation) -> dict[HloValue, Place]:
-        """The values that are seen in a computation, by id."""
         return self._in[computation]
 
     def _add(self, value: HloValue, readers: list[HloInstruction]) -> None:
@@ -92,8 +89,6 @@ class Places:
 
 
 class Edges:
-    """The edges of a module's computations."""
-
     def __init__(
         self,
         stages: Stages,

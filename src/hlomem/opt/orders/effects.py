@@ -32,7 +32,7 @@ _EFFECT = "custom_call_has_side_effect"
 
 
 def takes_time(instruction: HloInstruction) -> bool:
-    """Whether a device works on it, so that something else may hide behind it."""
+    """Whether a device works on it, so that it may hide a transfer."""
     return instruction.opcode not in _FREE
 
 

@@ -110,7 +110,6 @@ class _State:
         return peak, after
 
     def run(self, node: int) -> None:
-        """Let a node run."""
         self._before.append((self.level, self.ready))
         self._enter(node)
         self._leave(node)
@@ -123,7 +122,6 @@ class _State:
                 insort(self.ready, follower)
 
     def take_back(self) -> None:
-        """Undo the last that has run."""
         node = self.order.pop()
         self.has_run ^= 1 << node
         for follower in self._flow.after[node]:
@@ -132,7 +130,7 @@ class _State:
         self.level, self.ready = self._before.pop()
 
     def _enter(self, node: int) -> int:
-        """A node begins to run: what is alive meanwhile."""
+        """Start a node; the bytes alive while it runs."""
         flow, alive, level = self._flow, self._alive, self.level
         saved = shared_bytes(flow, node, self._unread) if node in flow.shares else 0
         for value in flow.made_by[node]:

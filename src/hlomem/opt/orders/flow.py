@@ -48,7 +48,7 @@ class Flow(Struct, frozen=True, eq=False):
 
     computation: HloComputation
     nodes: Sequence[HloInstruction]
-    """In XLA's order; a node is its place here."""
+    """In XLA's order; a node is its index here."""
     before: Sequence[Sequence[int]]
     """The nodes that each node must come after, without duplicates."""
     after: Sequence[Sequence[int]]
@@ -74,7 +74,6 @@ class Flow(Struct, frozen=True, eq=False):
     """The analysis's value of each."""
 
     def size(self, value: int) -> int:
-        """Bytes of the buffer of a value."""
         return self.sizes[self.values[value].buffer]
 
 
@@ -106,7 +105,7 @@ class FlowBuilder:
 
     @property
     def places(self) -> Places:
-        """The places where the values of the computations are made and read."""
+        """The positions where the values of the computations are made and read."""
         return self._places
 
     def computations(self) -> list[HloComputation]:
@@ -228,7 +227,6 @@ class FlowBuilder:
         peaks: Mapping[HloComputation, int],
         buffers: Mapping[HloBuffer, int],
     ) -> tuple[dict[int, int], dict[int, frozenset[int]]]:
-        """The memory called computations need, and the buffers of this one that it counts."""
         inner: dict[int, int] = {}
         counted: dict[int, frozenset[int]] = {}
         for node, instruction in enumerate(nodes):
@@ -240,7 +238,6 @@ class FlowBuilder:
         return inner, counted
 
     def _buffers_below(self, computation: HloComputation) -> set[HloBuffer]:
-        """The buffers of values made in a computation or in what it calls."""
         known = self._buffers_in.get(computation)
         if known is None:
             known = {

@@ -52,7 +52,7 @@ class Move(NamedTuple):
     """A stretch of an order, and its nodes in another order."""
 
     first: int
-    """The place where the stretch begins."""
+    """The position where the stretch begins."""
     stretch: list[int]
 
 
@@ -121,7 +121,6 @@ class _LocalSearch:
         return found
 
     def _score_with(self, move: Move, levels: list[int]) -> Score:
-        """The score once a move is made."""
         all_levels = self._line.levels
         end = move.first + len(levels)
         return _score(all_levels[: move.first] + levels + all_levels[end:])
@@ -185,7 +184,7 @@ def _is_alive(value: FlowValue, place: int, place_of: Sequence[int]) -> bool:
 
 
 def _delay(line: Timeline, value: FlowValue, place: int) -> Move | None:
-    """Puts the maker of a value, and its dependents before the peak, right behind the peak."""
+    """Puts the maker of a value, and its dependents before the peak, right after the peak."""
     if value.made_by < 0:
         return None
     before, order = line.flow.before, line.order
@@ -221,8 +220,6 @@ _CLIMB_SEED = 7
 
 
 class Planned(NamedTuple):
-    """An order as it is planned."""
-
     cost: int
     """Bytes of temporaries."""
     flow: Flow
@@ -230,8 +227,6 @@ class Planned(NamedTuple):
 
 
 class Climbed(NamedTuple):
-    """The cheapest order found."""
-
     cost: int
     order: list[int]
     plans: int

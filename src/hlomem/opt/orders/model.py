@@ -77,8 +77,6 @@ def shared_bytes(flow: Flow, node: int, unread: Sequence[int]) -> int:
 
 
 class Timeline:
-    """The places of an order's nodes and the bytes alive at each."""
-
     def __init__(self, flow: Flow, order: Sequence[int]) -> None:
         self.flow = flow
         self.order = list(order)
@@ -108,8 +106,6 @@ class Timeline:
 
 
 class _Members:
-    """The values of each buffer."""
-
     def __init__(self, flow: Flow) -> None:
         self.of: list[list[int]] = [[] for _ in flow.sizes]
         for number, value in enumerate(flow.values):
@@ -170,7 +166,7 @@ class _Stretch:
         return known
 
     def _inside(self, node: int) -> int:
-        """The bytes that what a node calls needs beside what is alive."""
+        """The bytes that what a node calls needs in addition to what is alive."""
         flow = self._flow
         counted = flow.counted_inside[node]
         return flow.inner[node] - sum(
@@ -190,7 +186,6 @@ class _Stretch:
         return 0 if count else self._flow.sizes[buffer]
 
     def _alive_in(self, buffer: int) -> int:
-        """How many values of a buffer are alive."""
         known = self._alive.get(buffer)
         if known is None:
             known = sum(map(self._is_alive, self._members.of[buffer]))
@@ -198,7 +193,6 @@ class _Stretch:
         return known
 
     def _is_alive(self, value: int) -> bool:
-        """Whether a value is alive before the stretch."""
         first, place_of = self._first, self._place_of
         _, made_by, readers, lives_on = self._flow.values[value]
         if made_by >= 0 and place_of[made_by] >= first:

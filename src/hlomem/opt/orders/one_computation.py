@@ -59,7 +59,6 @@ class _Progress:
 
     @property
     def ready(self) -> list[int]:
-        """The nodes that may run first."""
         return [node for node, waits in enumerate(self._waits) if not waits]
 
     def net(self, node: int) -> int:
@@ -185,7 +184,7 @@ def _by_weight(nodes: Sequence[int], weight: Sequence[int]) -> list[int]:
 
 
 def _subtree_needs(flow: Flow) -> list[int]:
-    """Sethi and Ullman's numbers: bytes needed to compute each node, as if nobody shared work."""
+    """Sethi and Ullman's numbers: bytes needed to compute each node, as if no work were shared."""
     needs = [0] * len(flow.nodes)
     made = [sum(flow.size(v) for v in values) for values in flow.made_by]
     for node, before in enumerate(flow.before):
@@ -202,8 +201,6 @@ _RANKS = 100
 
 
 class Constructed(NamedTuple):
-    """An order of a computation."""
-
     peak: int
     rank: int
     """Nothing for the given order; of equals the simpler has the lower one."""
@@ -212,8 +209,6 @@ class Constructed(NamedTuple):
 
 
 class Searched(NamedTuple):
-    """The findings about a computation."""
-
     candidates: list[Constructed]
     """The best first; of equals the simpler."""
     is_proven: bool

@@ -22,7 +22,7 @@ from hlomem.opt.constants import (
     MIN_FINALISTS,
 )
 from hlomem.opt.orders.local_search import Planned, climb
-from hlomem.opt.orders.one_computation import construct
+from hlomem.opt.orders.one_computation import Constructed, OrderFinder, construct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -30,14 +30,11 @@ if TYPE_CHECKING:
     from hlomem.assign.allocation import BufferAllocation
     from hlomem.hlo.ir import HloComputation, HloInstruction
     from hlomem.opt.orders.flow import Flow
-    from hlomem.opt.orders.one_computation import Constructed, OrderFinder
     from hlomem.opt.orders.search import Orders
     from hlomem.pipeline import Stages
 
 
-class Judged(NamedTuple):
-    """An order of the entry and its plan."""
-
+class Trial(NamedTuple):
     name: str
     order: list[int]
     planned: Planned
@@ -55,7 +52,7 @@ class Best(NamedTuple):
     name: str
 
 
-class PlanJudge:
+class OrderPlanner:
     """Plans a program in other orders, and keeps the best."""
 
     def __init__(
@@ -74,25 +71,25 @@ class PlanJudge:
         self._plans = max(plans, MIN_FINALISTS)
         self._floor = floor
 
-    def choose(self, candidates: Sequence[Constructed]) -> list[Judged]:
+    def choose(self, candidates: Sequence[Constructed]) -> list[Trial]:
         """Plan the most promising orders of the entry, and the given one; the best first."""
         count = max(MIN_FINALISTS, self._plans // 8)
         given = next(candidate for candidate in candidates if not candidate.rank)
         finalists = [given, *(other for other in candidates[:count] if other is not given)]
-        judged = [self._judge(finalist.name, finalist.order) for finalist in finalists]
-        return self._ranked(judged)
+        tried = [self._planned(finalist.name, finalist.order) for finalist in finalists]
+        return self._ranked(tried)
 
-    def borrow(self, judged: list[Judged], finder: OrderFinder) -> list[Judged]:
+    def borrow(self, tried: list[Trial], finder: OrderFinder) -> list[Trial]:
         """Look again, without what lies in borrowed memory; the best first."""
-        found = list(judged)
-        by_cost = {one.cost: one for one in reversed(judged)}
-        starts = [one for one in judged if by_cost[one.cost] is one][:MAX_BORROWING]
-        starts += [one for one in judged if _is_given(one) and one not in starts]
+        found = list(tried)
+        by_cost = {one.cost: one for one in reversed(tried)}
+        starts = [one for one in tried if by_cost[one.cost] is one][:MAX_BORROWING]
+        starts += [one for one in tried if _is_given(one) and one not in starts]
         for start in starts:
             self._borrow_from(start, finder, found)
         return self._ranked(found)
 
-    def _borrow_from(self, start: Judged, finder: OrderFinder, found: list[Judged]) -> None:
+    def _borrow_from(self, start: Trial, finder: OrderFinder, found: list[Trial]) -> None:
         """Go on from an order while that helps; what is met is added."""
         current = start
         for _ in range(MAX_BORROWING_ROUNDS):
@@ -103,18 +100,18 @@ class PlanJudge:
             made = construct(flow, {}, lambda _: True)[:MAX_CONSTRUCTED]
             tried += [(f"{candidate.name}, borrowed", candidate.order) for candidate in made]
             seen = [one.order for one in found]
-            new = [self._judge(name, order) for name, order in tried if order not in seen]
+            new = [self._planned(name, order) for name, order in tried if order not in seen]
             found += new
             best = min(new, key=lambda one: one.cost, default=current)
             if best.cost >= current.cost:
                 return
             current = best
 
-    def climb(self, judged: list[Judged], peaks: dict[HloComputation, int]) -> Best:
-        """Judge moves by plans: of the entry from several starts, then of what it runs."""
-        best = Best(judged[0].cost, judged[0].name)
-        starts = judged[:MAX_CLIMBED]
-        starts += [one for one in judged if _is_given(one) and one not in starts]
+    def climb(self, tried: list[Trial], peaks: dict[HloComputation, int]) -> Best:
+        """Compare moves by their plans: of the entry from several starts, then of what it runs."""
+        best = Best(tried[0].cost, tried[0].name)
+        starts = tried[:MAX_CLIMBED]
+        starts += [one for one in tried if _is_given(one) and one not in starts]
         inner = [flow for flow in self._flows[:-1] if len(flow.nodes) > 1]
         inner.sort(key=lambda flow: -peaks[flow.computation])
         del inner[MAX_CLIMBED:]
@@ -171,18 +168,18 @@ class PlanJudge:
         ]
         return Planned(temporary_bytes(stages), replace(flow, sizes=sizes))
 
-    def _judge(self, name: str, order: list[int]) -> Judged:
-        return Judged(name, order, self.plan(self._entry, order))
+    def _planned(self, name: str, order: list[int]) -> Trial:
+        return Trial(name, order, self.plan(self._entry, order))
 
-    def _ranked(self, judged: list[Judged]) -> list[Judged]:
+    def _ranked(self, tried: list[Trial]) -> list[Trial]:
         """The best first, of equals the one that was tried first; its order is chosen."""
-        ranked = sorted(judged, key=lambda one: one.cost)
+        ranked = sorted(tried, key=lambda one: one.cost)
         self.chosen[self._entry.computation] = ranked[0].order
         return ranked
 
 
-def _is_given(judged: Judged) -> bool:
-    return judged.order == list(range(len(judged.order)))
+def _is_given(tried: Trial) -> bool:
+    return tried.order == list(range(len(tried.order)))
 
 
 def in_orders(stages: Stages, orders: Orders) -> Stages:
@@ -200,7 +197,6 @@ def needed_bytes(stages: Stages) -> int:
 
 
 def temporary_bytes(stages: Stages, color: int = MAIN_MEMORY) -> int:
-    """Bytes of temporaries in a memory space, as planned."""
     return footprint(_temporaries(stages, color), color)
 
 

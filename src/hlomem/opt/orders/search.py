@@ -12,22 +12,19 @@ from msgspec.structs import replace
 
 from hlomem.base.gc_pause import collector_off
 from hlomem.opt.constants import NEAR_BOUND
-from hlomem.opt.goal import DEFAULT_RULES, ORDER_WORK
+from hlomem.opt.goal import DEFAULT_RULES, ORDER_WORK, OrderWork, Rules
 from hlomem.opt.orders.bound import NO_MOMENT, Moment, find_moment
 from hlomem.opt.orders.cost import Delays
-from hlomem.opt.orders.flow import FlowBuilder
+from hlomem.opt.orders.flow import Flow, FlowBuilder
 from hlomem.opt.orders.model import peak_of
-from hlomem.opt.orders.one_computation import OrderFinder
-from hlomem.opt.orders.planned_orders import Best, PlanJudge, temporary_bytes
+from hlomem.opt.orders.one_computation import OrderFinder, Searched
+from hlomem.opt.orders.planned_orders import Best, OrderPlanner, temporary_bytes
 from hlomem.opt.orders.xla_schedulers import Lists, depth_first
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from hlomem.hlo.ir import HloComputation, HloInstruction
-    from hlomem.opt.goal import OrderWork, Rules
-    from hlomem.opt.orders.flow import Flow
-    from hlomem.opt.orders.one_computation import Searched
     from hlomem.pipeline import Stages
 
 Orders: TypeAlias = "Mapping[HloComputation, Sequence[HloInstruction]]"
@@ -37,8 +34,6 @@ _DEPTH_FIRST = "xla, depth first"
 
 
 class Found(NamedTuple):
-    """The order of one computation."""
-
     computation: HloComputation
     given_peak: int
     """The most bytes of temporaries alive at once in the given order, packing aside."""
@@ -50,8 +45,6 @@ class Found(NamedTuple):
 
 
 class Improvement(NamedTuple):
-    """An order that was found, and what it is worth."""
-
     orders: Orders
     """Only of the computations whose order is another; empty where none is better."""
     before: int
@@ -152,17 +145,17 @@ class _Search:
         moment = self._bounds[self._flows[-1].computation]
         bound = None if moment is None else moment.size
         floor = round((bound or 0) * NEAR_BOUND)
-        judge = PlanJudge(self._stages, self._flows, self._chosen, self._count_plans(), floor)
-        judged = judge.choose(searched.candidates)
-        best = Best(judged[0].cost, judged[0].name)
+        planner = OrderPlanner(self._stages, self._flows, self._chosen, self._count_plans(), floor)
+        tried = planner.choose(searched.candidates)
+        best = Best(tried[0].cost, tried[0].name)
         if not self._max_slowdown:
-            best = judge.climb(judge.borrow(judged, self._finder), self._peaks)
+            best = planner.climb(planner.borrow(tried, self._finder), self._peaks)
             if len(self._depth_first) == len(self._flows):
-                cost = judge.take_if_less(self._depth_first, best.cost)
+                cost = planner.take_if_less(self._depth_first, best.cost)
                 best = Best(cost, _DEPTH_FIRST) if cost is not None else best
         if best.cost >= before:
             return Improvement({}, before, before, bound, _GIVEN, self._report({}))
-        orders = judge.orders()
+        orders = planner.orders()
         self._found[-1] = self._found[-1]._replace(method=best.name)
         return Improvement(orders, before, best.cost, bound, best.name, self._report(orders))
 

@@ -43,7 +43,6 @@ _MAX_INT32 = (1 << 31) - 1
 
 
 def is_integer(instruction: HloInstruction) -> bool:
-    """Whether it is a single integer."""
     shape = instruction.shape
     return not shape.is_tuple and not shape.dimensions and shape.element_type.text in _LEAST_OF
 
@@ -142,7 +141,7 @@ def count_trips(instruction: HloInstruction) -> int | None:
 def elements_of(
     whole: HloInstruction, *, may_be_root: bool = False
 ) -> dict[int, tuple[HloInstruction, ...]] | None:
-    """Those that take each element of a tuple; None where somebody takes the tuple whole."""
+    """The readers of each element of a tuple; None where the tuple is read as a whole."""
     found: dict[int, tuple[HloInstruction, ...]] = {}
     if whole.is_root:
         return None

@@ -113,7 +113,6 @@ class Lists:
         return list(dict.fromkeys(value for part in parts for value in part))
 
     def made_bytes(self, instruction: HloInstruction) -> int:
-        """Bytes of the values an instruction makes."""
         return sum(
             self.size(value)
             for value in self.values(instruction)
@@ -134,7 +133,6 @@ def _made_first(instruction: HloInstruction) -> tuple[bool, int]:
 def _successors(
     instructions: Sequence[HloInstruction],
 ) -> Mapping[HloInstruction, list[HloInstruction]]:
-    """The instructions that wait for each instruction without reading it."""
     found: dict[HloInstruction, list[HloInstruction]] = {}
     for instruction in instructions:
         for earlier in instruction.control_predecessors:
@@ -213,9 +211,7 @@ def _depth_first(
             continue
         entered.add(instruction)
         needed = (*instruction.operands, *instruction.control_predecessors)
-        stack += sorted(
-            {earlier for earlier in needed if earlier not in done}, key=key, reverse=True
-        )
+        stack += sorted({other for other in needed if other not in done}, key=key, reverse=True)
     return order
 
 

@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from hlomem.base.gc_pause import collector_off
 from hlomem.hlo.schedule import Schedule
 from hlomem.opt import constants
-from hlomem.opt.candidate import planned, room_for, start_text
-from hlomem.opt.goal import AS_IS, WorkLeft
+from hlomem.opt.candidate import Candidate, planned, room_for, start_text
+from hlomem.opt.goal import AS_IS, Budget, WorkLeft
 from hlomem.opt.orders.cost import Costs
 from hlomem.opt.orders.flow import FlowBuilder
 from hlomem.opt.orders.model import levels_of
@@ -27,26 +27,21 @@ from hlomem.opt.remat.clones import relax, settle
 from hlomem.opt.remat.cut import cut_at_peak
 from hlomem.opt.remat.edit import Edit, apply_edit, orders_by_name
 from hlomem.opt.remat.greedy import choose
-from hlomem.opt.remat.state import above, anchor, start_state
+from hlomem.opt.remat.state import State, above, anchor, start_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hlomem.opt.candidate import Candidate
-    from hlomem.opt.goal import Budget
-    from hlomem.opt.remat.state import State
     from hlomem.pipeline import Stages
 
 
 def find_single(candidate: Candidate, goal: Budget) -> list[Candidate]:
-    """Programs with single values computed again until the budget is met, all that were planned."""
+    """Programs with single values recomputed until the budget is met, all that were planned."""
     with collector_off():
         return _Search(candidate, goal).run()
 
 
 class _Planned(NamedTuple):
-    """A state and its plan."""
-
     state: State
     stages: Stages
 
@@ -155,7 +150,6 @@ class _Search:
         return cheapest is not None and self._flops(state) >= constants.HOPE * cheapest
 
     def _is_cheap(self) -> bool:
-        """Whether something fits for next to nothing."""
         cheapest = self._cheapest()
         return cheapest is not None and cheapest <= constants.CHEAP * self._program_flops
 
@@ -223,7 +217,6 @@ class _Search:
 
 
 def plan_edit(stages: Stages, edit: Edit) -> Stages:
-    """The plan of an edited program."""
     return start_text(apply_edit(stages.module, edit), stages.options)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from hlomem.base.gc_pause import collector_off
-from hlomem.opt.candidate import edit_of, planned
+from hlomem.opt.candidate import Candidate, edit_of, planned
 from hlomem.opt.constants import MAX_CHOICES, MAX_STEPS, NEXT_PEAK, PRICES
 from hlomem.opt.loops.change import change_loops
 from hlomem.opt.loops.pairs import find_pairs
@@ -20,17 +20,14 @@ from hlomem.opt.orders.planned_orders import in_orders, temporary_bytes
 from hlomem.opt.orders.search import improve
 from hlomem.opt.remat.budget_search import plan_edit
 from hlomem.opt.remat.cut import cut, cut_inside
-from hlomem.opt.remat.edit import orders_by_name
+from hlomem.opt.remat.edit import Edit, orders_by_name
 from hlomem.opt.remat.greedy import choose
-from hlomem.opt.remat.state import start_state
+from hlomem.opt.remat.state import State, start_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hlomem.opt.candidate import Candidate
     from hlomem.opt.goal import Share
-    from hlomem.opt.remat.edit import Edit
-    from hlomem.opt.remat.state import State
     from hlomem.pipeline import Stages
 
 
@@ -84,7 +81,7 @@ class _Search:
     # Values at the peak.
 
     def _drop(self, start: Candidate) -> Iterator[Candidate]:
-        """The program with values of the peak computed again; if that helps, in a better order."""
+        """The program with values of the peak recomputed; if that helps, in a better order."""
         given = start_state(start.plan)
         state, flops = self._descend(start, given)
         if state is given:

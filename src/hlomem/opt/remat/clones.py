@@ -8,17 +8,16 @@ from msgspec.structs import replace
 
 from hlomem.opt.constants import MAX_PRUNED
 from hlomem.opt.orders.flow import FlowValue
-from hlomem.opt.remat.state import FORWARDS
+from hlomem.opt.remat.state import FORWARDS, State, Step
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from hlomem.opt.orders.cost import Costs
-    from hlomem.opt.remat.state import State, Step
 
 
 def apply_step(state: State, step: Step) -> State:
-    """The program with one more value computed again."""
+    """The program with one more value recomputed."""
     draft = Draft(state)
     first = draft.count
 
@@ -50,8 +49,6 @@ def take_back(state: State, clone: int, other: int) -> tuple[State, list[int]]:
 
 
 class Draft:
-    """The changes to a state."""
-
     def __init__(self, state: State) -> None:
         flow = state.flow
         self._state = state
@@ -67,11 +64,9 @@ class Draft:
 
     @property
     def count(self) -> int:
-        """The nodes there are, clones among them."""
         return len(self._origin)
 
     def finish(self, order: list[int]) -> State:
-        """The new state."""
         flow = replace(
             self._state.flow,
             values=self._values,
@@ -91,7 +86,7 @@ class Draft:
         )
 
     def clone(self, node: int, operands: tuple[int, ...]) -> int:
-        """A node like another, with operands of its own; it has no place yet."""
+        """A node like another, with operands of its own; it has no position yet."""
         number = len(self._origin)
         renamed = self.renamed(node, operands)
         made: list[int] = []
@@ -128,7 +123,7 @@ class Draft:
             self._holds[node] = tuple([renamed.get(value, value) for value in self._holds[node]])
 
     def renamed(self, node: int, operands: tuple[int, ...]) -> dict[int, int]:
-        """The values of the old operands, and those of the new ones in their place."""
+        """The values of the old operands, and those of the new ones that replace them."""
         return {
             old: new
             for before, after in zip(self._operands[node], operands, strict=True)
@@ -137,7 +132,6 @@ class Draft:
         }
 
     def renamed_by(self, value: int, clone: int) -> dict[int, int]:
-        """A value, and the one that a clone of its maker makes in its place."""
         made = self._made_by[self._values[value].made_by]
         return {value: self._made_by[clone][made.index(value)]}
 
@@ -161,7 +155,7 @@ class Draft:
         return self._remove([clone])
 
     def _remove(self, unread: Sequence[int]) -> list[int]:
-        """Take clones away that nobody reads, and those that only they have read."""
+        """Remove unused clones, and those that only they have read."""
         gone: list[int] = []
         pending = list(unread)
         while pending:

@@ -11,21 +11,19 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from hlomem.opt.candidate import planned, start_text
+from hlomem.opt.candidate import Candidate, planned, start_text
 from hlomem.opt.checks import Change
 from hlomem.opt.constants import MAX_CUT_NODES, MAX_CUT_RETRIES
 from hlomem.opt.orders.cost import Costs, program_flops
 from hlomem.opt.remat.clones import Draft, settle
 from hlomem.opt.remat.edit import apply_edit, orders_by_name
 from hlomem.opt.remat.min_cut import UNCUT, Network
-from hlomem.opt.remat.state import FORWARDS, start_state
+from hlomem.opt.remat.state import FORWARDS, State, start_state
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hlomem.hlo.ir import HloComputation
-    from hlomem.opt.candidate import Candidate
-    from hlomem.opt.remat.state import State
 
 
 def cut(candidate: Candidate, price: int, body: HloComputation | None = None) -> Candidate | None:
@@ -70,7 +68,7 @@ def cut_at_peak(state: State, costs: Costs, price: int) -> State | None:
     return _Cut(state, costs, price, levels.index(max(levels))).run()
 
 
-class _Overwritten(Exception):  # noqa: N818 - nobody outside sees it
+class _Overwritten(Exception):  # noqa: N818 - never leaves this module
     """A node that would read what has been written over."""
 
     def __init__(self, node: int) -> None:
@@ -88,7 +86,7 @@ class _Cut:
         self._before = state.order[: at + 1]
         self._behind = state.order[at + 1 :]
         self._kept = self._find_tupled()
-        """Nodes not to be computed again: what they read is written over by then, or a loop's state
+        """Nodes not to be recomputed: what they read is written over by then, or a loop's state
         begins with them, and with it the memory that others lie in."""
 
     def run(self) -> State | None:
@@ -121,7 +119,7 @@ class _Cut:
         return draft.finish(sequence) if clones else None
 
     def _find_tupled(self) -> set[int]:
-        """Nodes whose values are put into a tuple behind the peak."""
+        """Nodes whose values are put into a tuple after the peak."""
         state = self._state
         pending = [
             operand
@@ -142,7 +140,7 @@ class _Cut:
         return tuple([clones.get(operand, operand) for operand in self._state.operands[node]])
 
     def _missing(self, node: int, remade: set[int], clones: Mapping[int, int]) -> list[int]:
-        """The nodes to compute again before one, in their order."""
+        """The nodes to recompute before one, in their order."""
         found: set[int] = set()
         pending = list(self._state.operands[node])
         while pending:
@@ -164,7 +162,7 @@ class _Cut:
     # The cut.
 
     def _choose(self) -> set[int]:
-        """The nodes that are computed again behind the peak."""
+        """The nodes that are recomputed after the peak."""
         count = len(self._state.origin)
         source, sink = 2 * count, 2 * count + 1
         network = Network(sink + 1)

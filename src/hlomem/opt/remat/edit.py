@@ -1,4 +1,4 @@
-"""An edit: instructions computed a second time, their readers, and the order of all, by names."""
+"""An edit: recomputed instructions, their readers, and the order of all, by names."""
 
 from __future__ import annotations
 
@@ -25,8 +25,6 @@ class Clone(NamedTuple):
 
 
 class Edit(NamedTuple):
-    """The changes of a module."""
-
     entry: str
     """The name of the entry, or of the body of a loop."""
     clones: tuple[Clone, ...]
@@ -38,7 +36,6 @@ class Edit(NamedTuple):
 
 
 def orders_by_name(stages: Stages) -> dict[str, tuple[str, ...]]:
-    """The orders of all computations that run, by names."""
     return {
         computation.name: tuple(one.name for one in stages.schedule.sequence(computation))
         for computation in running_computations(stages.module)

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 
 class Choice(NamedTuple):
-    """A step that helps."""
-
     state: State
     levels: list[int]
     """Of the state."""
@@ -35,7 +33,7 @@ class _Offer(NamedTuple):
     flops: int
     cost: int
     end: int
-    """The place of the first reader behind the peak, before which the clones go."""
+    """The position of the first reader after the peak, before which the clones go."""
     changes: tuple[tuple[int, int], ...]
     """Places from which on, up to the end, so many bytes more are alive; ascending."""
     there: int
@@ -124,8 +122,6 @@ def _stretches(offer: _Offer) -> Iterator[tuple[int, int, int]]:
 
 
 class _Offers:
-    """The steps that are possible in one state."""
-
     def __init__(self, state: State, levels: list[int], costs: Costs) -> None:
         self._state = state
         self._levels = levels
@@ -226,7 +222,7 @@ class _Offers:
         return min(levels[place - 1], levels[place] - made + sum(shared))
 
     def _movable(self, value: int, place: int) -> list[int]:
-        """The nodes that make and hand on a value, if nobody reads it before a place; else none."""
+        """The nodes that make and forward a value, if it is unread before a position; else none."""
         state, places = self._state, self.places
         maker = state.flow.values[value].made_by
         early: list[int] = []
@@ -262,7 +258,7 @@ class _Offers:
 
 
 class _Chain:
-    """The nodes to compute again right before a place."""
+    """The nodes to recompute right before a position."""
 
     def __init__(
         self, offers: _Offers, state: State, place: int, kept_size: int, moves: Sequence[int]
@@ -277,7 +273,7 @@ class _Chain:
         """Nodes that are not cloned, but run here and nowhere else."""
         self.moved: dict[int, tuple[int, ...]] = {}
         self.had_choice = False
-        """Whether an operand could have been kept as well as computed again."""
+        """Whether an operand could have been kept as well as recomputed."""
         self._made: dict[int, int] = {}
 
     def most_alive(self) -> int:

@@ -17,14 +17,12 @@ class Network:
         self._left: list[int] = []
 
     def connect(self, start: int, end: int, capacity: int) -> None:
-        """Add an edge."""
         for one, other, room in ((start, end, capacity), (end, start, 0)):
             self._edges[one].append(len(self._target))
             self._target.append(other)
             self._left.append(room)
 
     def source_side(self, source: int, sink: int) -> set[int]:
-        """The nodes that a least cut leaves with the source."""
         while True:
             levels = self._levels(source)
             if sink not in levels:

@@ -1,4 +1,4 @@
-"""Values that wait in the host's memory while they are not needed, until a program fits a number.
+"""Values that wait in the host's memory while they are not needed, to fit a memory budget.
 
 A value is copied out as soon as it is there and back before its next reader, around the
 instructions for which too much is alive, as XLA's own copies (`hlo_rematerialization.cc`,
@@ -18,13 +18,12 @@ from hlomem.hlo.rewrite import Rewriter
 from hlomem.hlo.shape import default_layout
 from hlomem.opt.constants import HOST_FACTOR, LATENCY, MAX_MOVES
 from hlomem.opt.orders.cost import Times
-from hlomem.opt.remat.state import start_state
+from hlomem.opt.remat.state import State, start_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from hlomem.hlo.ir import HloInstruction, HloModule
-    from hlomem.opt.remat.state import State
     from hlomem.pipeline import Stages
 
 _CONTEXT = "u32[]"
@@ -50,7 +49,7 @@ class Move(NamedTuple):
 
 
 class _Gap(NamedTuple):
-    """A stretch of the order in which a value is alive, and nobody touches it."""
+    """A stretch of the order in which a value is alive, but unused."""
 
     value: int
     holder: int
@@ -60,7 +59,7 @@ class _Gap(NamedTuple):
     first: int
     """Its first place: the node before has touched the value."""
     end: int
-    """The place of the node that reads it next."""
+    """The position of the node that reads it next."""
     readers: tuple[int, ...]
 
 
@@ -73,7 +72,7 @@ class _Offer(NamedTuple):
     last: int
     size: int
     unhidden: int
-    """The time by which its copies take longer than what runs beside them."""
+    """The time by which its copies take longer than what runs alongside them."""
 
     def rank(self) -> tuple[float, int]:
         """The least waiting for a byte first, then the largest."""

@@ -1,7 +1,4 @@
-"""The lines of a user's code whose values are recomputed, and of those that are kept for it.
-
-They are where `jax.checkpoint` would have to recompute, or to save, for the same.
-"""
+"""Lines of user code that `jax.checkpoint` would have to recompute, or save, for the same."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ _STACKING = "dynamic_update_slice"
 
 
 def find_origins(module: HloModule) -> tuple[str, ...]:
-    """The places that most of what is computed again comes from; none where the text has none."""
+    """The lines that most recomputed values come from; none where the text names none."""
     return _largest_first(_bytes_by_place(_computed_again(module)))
 
 
@@ -52,7 +49,6 @@ def _computed_again(module: HloModule) -> Iterator[HloInstruction]:
 
 
 def is_computed_again(instruction: HloInstruction) -> bool:
-    """Whether an instruction computes what another has computed before."""
     return f".{SUFFIX}" in instruction.name
 
 

@@ -1,7 +1,4 @@
-"""The entry of a program with some instructions recomputed, in numbers, counted without packing.
-
-A `Step` makes a state of another and changes none, so that steps can be tried.
-"""
+"""The entry with some instructions recomputed, in numbers; a `Step` makes a new state."""
 
 from __future__ import annotations
 
@@ -31,25 +28,24 @@ _ONCE = """
     rng-bit-generator tuple while
 """
 _NEVER = frozenset(_ONCE.split())
-"""Opcodes not computed again, though without effects: no values of their own, states of random
-numbers, functions that nobody here knows."""
+"""Opcodes not recomputed, though without effects: no values of their own, states of random
+numbers, unknown functions."""
 
 
 class Step(NamedTuple):
-    """One value dropped and computed again."""
+    """One value dropped and recomputed."""
 
     dropped: int
     """The value that its later readers take from a clone."""
     maker: int
-    """The node that makes it."""
     before: int
     """The node right before which the clones go."""
     clones: tuple[tuple[int, tuple[int, ...]], ...]
     """Each a node and its operands; a negative number -1-i is the i-th clone of this step."""
     moved: Mapping[int, tuple[int, ...]]
-    """Nodes that run here instead of where they did, behind the clones, with their operands."""
+    """Nodes that run here instead of where they did, after the clones, with their operands."""
     readers: Mapping[int, tuple[int, ...]]
-    """All that touch the value behind the clones, with the operands they have from now on."""
+    """All that touch the value after the clones, with the operands they have from now on."""
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -57,7 +53,6 @@ class Step(NamedTuple):
         return self.dropped, self.before, self.clones, tuple(self.moved.items())
 
     def nodes(self) -> set[int]:
-        """All nodes that it has to do with."""
         found = {self.maker, self.before, *self.moved, *self.readers}
         for node, operands in (*self.clones, *self.moved.items(), *self.readers.items()):
             found.add(node)
@@ -66,7 +61,7 @@ class Step(NamedTuple):
 
 
 class State(Struct, frozen=True, eq=False):
-    """A program, and what was computed again so far."""
+    """A program, and what was recomputed so far."""
 
     repeatable: Sequence[bool]
     """For each original node, that it may be recomputed."""
@@ -96,16 +91,14 @@ class State(Struct, frozen=True, eq=False):
         return self.flow.nodes[self.origin[node]]
 
     def clones(self) -> list[HloInstruction]:
-        """The originals of what is computed again, each as often as it is."""
+        """The originals of what is recomputed, each as often as it is."""
         return [self.instruction(node) for node in self.clone_nodes()]
 
     def clone_nodes(self) -> list[int]:
-        """The nodes that are clones, in their order."""
         count = self.count
         return [node for node in self.order if node >= count]
 
     def may_repeat(self, node: int) -> bool:
-        """Whether a node may be computed again."""
         return self.repeatable[self.origin[node]]
 
     def limits(self, node: int) -> tuple[int, ...]:
@@ -223,7 +216,7 @@ def is_repeatable(instruction: HloInstruction, effects: Effects) -> bool:
 
 
 def _is_alone(stages: Stages, instruction: HloInstruction) -> bool:
-    """Whether no part of a result has to lie where another value lies."""
+    """Whether no part of a result must share the memory of another value."""
     if instruction.opcode in FORWARDS:
         return True
     return all(
@@ -253,10 +246,7 @@ def _find_limits(stages: Stages, builder: FlowBuilder, flow: Flow) -> list[tuple
 
 
 def anchor(state: State, stages: Stages) -> State:
-    """The state with the sizes and order of a plan; `stages` are those of its edit.
-
-    A buffer once seen among the temporaries counts from then on, or two plans would take turns.
-    """
+    """The state with a plan's sizes and order; temporaries once seen count from then on."""
     names = state.names()
     node_of = {names[node]: node for node in state.order}
     order = [node_of[one.name] for one in stages.schedule.sequence(stages.module.entry)]

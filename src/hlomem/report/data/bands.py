@@ -1,7 +1,4 @@
-"""The steps of each called computation: the nested bands below the skyline.
-
-Each is one span (`HloLiveRange::FlattenSchedule`); without the module, only loops and branches.
-"""
+"""The steps of each called computation, one span each (`HloLiveRange::FlattenSchedule`)."""
 
 from __future__ import annotations
 

@@ -59,8 +59,7 @@ class Buffer(Record, frozen=True):
     place: str
     """The kind of its allocation (`allocation_kinds`)."""
     moved: str | None
-    """How XLA moved it here: `moved from vmem to hbm`; None for computed values and for copies
-    within a memory space."""
+    """How XLA moved it here: `moved from vmem to hbm`; None for other values."""
     opcode: Opcode | None
     op_name: str | None
     source: str | None
@@ -74,7 +73,6 @@ class Buffer(Record, frozen=True):
 
     @property
     def elements(self) -> str:
-        """Its shape without layout."""
         return self.shape.partition("{")[0]
 
     def shares_bytes_with(self, other: Buffer) -> bool:
@@ -229,7 +227,6 @@ class BufferBuilder:
 
     @cached_property
     def families(self) -> dict[PlacedValue, list[PlacedValue]]:
-        """The alias class of each value."""
         families = find_alias_classes(self._joined, self.structure)
         members = families.members(self._joined.placed).values()
         return {placed: family for family in members for placed in family}

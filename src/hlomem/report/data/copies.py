@@ -34,7 +34,6 @@ class Copy(Record, frozen=True, kw_only=True):
     size: int
     shape: str
     of: str | None
-    """The copied value."""
     of_shape: str | None
     cause: CopyCause
     why: str

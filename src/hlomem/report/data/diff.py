@@ -1,7 +1,4 @@
-"""Two compiles of one program: where the bytes went, and why.
-
-Buffers are paired; their differences, and the causes, each add up exactly to the difference.
-"""
+"""Two compiles of one program: paired buffers, and causes that add up to the difference."""
 
 from __future__ import annotations
 
@@ -29,8 +26,6 @@ UNUSED = "(holes and alignment)"
 
 
 class Side(Record, frozen=True, kw_only=True):
-    """One of the two compiles."""
-
     name: str
     program: str
     chosen: str
@@ -39,13 +34,10 @@ class Side(Record, frozen=True, kw_only=True):
     peak: int | None
     """Bytes alive at the peak; None without live ranges."""
     step: int | None
-    """The peak step of the temporaries."""
     steps: int
 
 
 class DiffRow(Record, frozen=True, kw_only=True):
-    """The changes of one group."""
-
     key: str
     before_size: int
     after_size: int

@@ -1,8 +1,4 @@
-"""Donated arguments, and those that could be donated.
-
-A result must have the same bytes, memory space and layout, and must not be written before the
-argument's last read.
-"""
+"""Donated arguments, and those some result of the same bytes, space and layout allows."""
 
 from __future__ import annotations
 

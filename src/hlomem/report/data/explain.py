@@ -1,7 +1,4 @@
-"""One buffer explained: its purpose, size, lifetime, location, and why it is not in place.
-
-Sizes and lifetimes decide first, then the planner's rules on the module or the opcode.
-"""
+"""One buffer: purpose, size, lifetime, location, and by rules why it is not in place."""
 
 from __future__ import annotations
 

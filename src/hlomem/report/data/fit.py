@@ -21,7 +21,6 @@ class FitPlan(Record, frozen=True, kw_only=True):
 
 class FitRow(Record, frozen=True, kw_only=True):
     settings: dict[str, Any]
-    """The settings that distinguish it from other rows."""
     plans: tuple[FitPlan, ...]
     """In the order they were made."""
     largest: int
@@ -39,7 +38,6 @@ class FitRow(Record, frozen=True, kw_only=True):
 
     @property
     def best(self) -> FitPlan | None:
-        """The plan of `largest`."""
         return next((plan for plan in self.plans if plan.fits and plan.value == self.largest), None)
 
 
@@ -47,7 +45,6 @@ class FitReport(Record, frozen=True, kw_only=True):
     factory: str
     target: str
     over: str
-    """The setting that grows."""
     step: int
     """Values are multiples of it."""
     capacity: Capacity

@@ -1,4 +1,4 @@
-"""Points of memory against operations, made by `hlomem.api.front` and `hlomem.jax.policies`."""
+"""Points of memory against operations, made by `hlomem.{api.front,jax.factory_front}`."""
 
 from __future__ import annotations
 

@@ -14,16 +14,12 @@ class Package(Record, frozen=True, kw_only=True):
 
 
 class TargetHealth(Record, frozen=True, kw_only=True):
-    """A kind of machine to compile for."""
-
     name: str
     install: str
     """The command that installs missing packages; empty if none is missing."""
 
 
 class NamedFolder(Record, frozen=True, kw_only=True):
-    """A folder the environment names."""
-
     variable: str
     path: str
     count: int | None

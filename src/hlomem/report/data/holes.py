@@ -38,8 +38,6 @@ class Hole(Record, frozen=True, kw_only=True):
 
 
 class HoledAllocation(Record, frozen=True, kw_only=True):
-    """An allocation of temporaries."""
-
     index: int
     size: int
     step: int

@@ -60,8 +60,7 @@ class ImprovementReport(Record, frozen=True, kw_only=True):
     after: int
     """Bytes of temporaries in the order found, with rematerialization, as planned."""
     bound: int | None
-    """A lower bound of temporaries for every order of the given instructions, if known;
-    rematerialization may need less."""
+    """A lower bound for every order, if known; rematerialization may need less."""
     verdict: Verdict
     """On the order alone. `at the bound`: no order needs less. `proven`: no order keeps less alive;
     packing may lose some. `open`: a better one may exist."""

@@ -1,8 +1,4 @@
-"""The buffers of two compiles of one program, paired.
-
-Keys go from strict to loose: argument, operation, line, shape, opcode, neighbours. Equal keys are
-paired in schedule order.
-"""
+"""Buffers of two compiles, paired in schedule order by keys from strict to loose."""
 
 from __future__ import annotations
 
@@ -136,14 +132,12 @@ class _Side:
         return self.keys(lambda t: None if t.operation else (t.elements, t.opcode))
 
     def sources(self, buffer: Buffer) -> tuple[int, ...]:
-        """The pairs of its operands."""
         read = self.memory.operands(buffer)
         return tuple(
             sorted({self.pair_of[operand.id] for operand in read if operand.id in self.pair_of})
         )
 
     def users(self, buffer: Buffer) -> tuple[int, ...]:
-        """The pairs of its users."""
         users = self.memory.joined.placed_by_id[buffer.id].users
         pairs = {self.pair_of_instruction.get(name) for name in users}
         return tuple(sorted(pair for pair in pairs if pair is not None))

@@ -50,8 +50,6 @@ class Space(Record, frozen=True, kw_only=True):
 
 
 class Moment(Record, frozen=True, kw_only=True):
-    """The instruction of a step."""
-
     instruction: str | None
     """None after the last step."""
     op_name: str | None
@@ -225,10 +223,7 @@ class MemoryView:
         ]
 
     def timeline(self, color: int) -> Timeline | None:
-        """The bytes in use at each step; None without live ranges.
-
-        Memory of arguments, results and constants is in use all the time.
-        """
+        """The bytes in use at each step, permanent ones always; None without live ranges."""
         if color not in self._timelines:
             sizes = self._bytes_over_time(self._counted(self.allocations_of(color)))
             made = build_timeline(color, sizes, self.joined.sequence) if sizes else None
@@ -240,7 +235,6 @@ class MemoryView:
         return timeline.peak.step if timeline else None
 
     def fullest_step_of(self, allocation: Allocation) -> int | None:
-        """The first peak step of an allocation."""
         if self.dump.live_ranges is None:
             return None
         return fullest_step_of(self._counted([allocation]))
@@ -361,7 +355,6 @@ class MemoryView:
         return self._builder.structure
 
     def family(self, placed: PlacedValue) -> list[PlacedValue]:
-        """The alias class of a value."""
         return self._builder.families.get(placed, [placed])
 
     def is_carried(self, buffer: Buffer) -> bool:

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
 
 class EntryArray(Record, frozen=True, kw_only=True):
-    """An input or output array of the program."""
-
     name: str
     """The user's name for it, if the module has one."""
     index: tuple[int, ...]
@@ -108,7 +106,6 @@ def _outputs(module: HloModule) -> tuple[EntryArray, ...]:
 
 
 def _output_name(root: HloInstruction, index: ShapeIndex) -> str:
-    """The instruction of an output, looked up through the root tuple."""
     if index and root.opcode == "tuple":
         root = root.operands[index[0]]
     return root.name

@@ -29,10 +29,7 @@ _SEPARATOR = re.compile(r"[/\\]+")
 
 
 def distinct_names(one: str, other: str) -> tuple[str, str]:
-    """The differing parts of two paths; equal paths whole.
-
-    `runs/gpt/module_0004.jit_f` and `runs/gpt_donate/module_0004.jit_f` → `gpt`, `gpt_donate`.
-    """
+    """The differing parts of two paths; equal paths whole: `gpt`, `gpt_donate`."""
     first, second = (_SEPARATOR.split(path.rstrip("/\\")) for path in (one, other))
     if first == second:
         return one, other

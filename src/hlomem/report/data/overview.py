@@ -105,7 +105,6 @@ def _total(dump: Dump) -> int | None:
 
 
 def _machine(dump: Dump) -> Machine:
-    """Any machine of a dump's platform."""
     machine = platform_machine(platform_of_dump(dump)[0])
     assert machine is not None
     return machine

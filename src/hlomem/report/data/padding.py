@@ -44,7 +44,6 @@ class PaddedShape(Record, frozen=True, kw_only=True):
     size: int
     """Bytes of one buffer."""
     padding: int
-    """Padding of one buffer."""
     growths: tuple[GrownDimension, ...]
     """Empty if the array is rounded up as a whole."""
     count: int

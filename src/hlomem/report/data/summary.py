@@ -95,7 +95,6 @@ def build_hints(
 
 
 def _recompute(memory: MemoryView, space: Space) -> Hint | None:
-    """The saving if the backward pass recomputed activations."""
     timeline = memory.timeline(space.color)
     alive = memory.alive(space.color, timeline.peak.step) if timeline else []
     stacked = sum(size for buffer, size in alive if _is_kept(buffer, roles.STACKED))

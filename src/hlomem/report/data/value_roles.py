@@ -32,7 +32,6 @@ class Movement(NamedTuple):
     how: str
     """`moved from vmem to hbm`."""
     keeps_role: bool
-    """Whether it has the role of its source."""
 
 
 class Movements:
@@ -108,7 +107,6 @@ class ValueRoles:
         self._end = len(joined.sequence)
         self._module = module
         self.of_loops = self._find_loop_roles()
-        """The roles of values that loops carry or stack."""
 
     def find(self, placed: PlacedValue, moved: Movement | None, operation: str | None) -> str:
         """The role of a value; `operation` is the JAX name of its producer."""

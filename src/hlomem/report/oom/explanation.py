@@ -49,8 +49,6 @@ class BufferGroup(Record, frozen=True, kw_only=True):
 
 
 class NextStep(Record, frozen=True, kw_only=True):
-    """A suggestion, and the command for it."""
-
     text: str
     command: str = ""
 
@@ -221,7 +219,6 @@ def _about_padding(failure: Failure, log: OomLog, groups: tuple[BufferGroup, ...
 
 
 def _grown_dimensions(shape: str) -> Iterator[str]:
-    """Descriptions of the padded dimensions of a shape."""
     try:
         dimensions = padded_dimensions(parse_shape_text(shape))
     except HlomemError:

@@ -48,8 +48,6 @@ class Failure(Record, frozen=True, kw_only=True):
 
 
 class BreakdownPart(Record, frozen=True, kw_only=True):
-    """One line of a breakdown."""
-
     name: str
     size: int
     unpadded: int | None = None
@@ -67,8 +65,6 @@ class Breakdown(Record, frozen=True, kw_only=True):
 
 
 class NamedBuffer(Record, frozen=True, kw_only=True):
-    """A buffer listed by a message."""
-
     size: int
     shape: str | None = None
     unpadded: int | None = None
@@ -99,8 +95,6 @@ class Pool(Record, frozen=True, kw_only=True):
 
 
 class OomLog(Record, frozen=True, kw_only=True):
-    """The out-of-memory messages of a log."""
-
     name: str
     failures: tuple[Failure, ...] = ()
     breakdowns: tuple[Breakdown, ...] = ()
@@ -119,7 +113,6 @@ _ESCAPES = re.compile(r"\x1b\[[\d;]*m")
 
 
 def read_oom(text: str, name: str = "<string>") -> OomLog:
-    """The out-of-memory messages of a log."""
     lines = [
         _Line(number, _LOG_PREFIX.sub("", _ESCAPES.sub("", line)).rstrip("\r"))
         for number, line in enumerate(text.split("\n"), 1)

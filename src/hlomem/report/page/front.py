@@ -22,7 +22,6 @@ class PageFront(Record, frozen=True, kw_only=True):
 
 
 def build_front(report: ImprovementReport) -> PageFront | None:
-    """The points of a report; None if it has none."""
     if not report.front:
         return None
     return PageFront(

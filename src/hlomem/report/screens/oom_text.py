@@ -6,15 +6,7 @@ from typing import TYPE_CHECKING
 
 from hlomem.base.sizes import format_bytes
 from hlomem.base.source import visible
-from hlomem.report.screens.text import (
-    Line,
-    bar,
-    percent,
-    plural,
-    shorten,
-    shorten_front,
-    wrapped,
-)
+from hlomem.report.screens.text import Line, bar, percent, plural, shorten, shorten_front, wrapped
 
 if TYPE_CHECKING:
     from hlomem.report.oom.explanation import BufferGroup, NextStep, Oom

@@ -78,10 +78,7 @@ def wrapped(
 
 
 def wrap(text: str, columns: int, first: str = "", rest: str = "") -> list[str]:
-    """`text`, made visible, in lines of at most `columns`; longer words are shortened.
-
-    The first line begins with `first`, the others with `rest`, by default as many spaces.
-    """
+    """`text`, visible, in lines of at most `columns`, the first with `first`, others `rest`."""
     rest = rest or " " * len(first)
     lines, line = [], first
     for word in visible(text).split():

@@ -1,7 +1,4 @@
-"""Changed element types and layouts, of arguments, results and intermediate values.
-
-Casts in user code are named, XLA's own are not; another layout shows as copies.
-"""
+"""Changed element types and layouts, the latter as copies; casts in user code are named."""
 
 from __future__ import annotations
 
@@ -96,8 +93,6 @@ def _is_alone_at(side: int, dtype: str, line: str) -> Callable[[Entry], bool]:
 
 
 class _Casts(NamedTuple):
-    """Casts found in only one of the programs."""
-
     line: str | None
     """None if they are on several lines."""
 

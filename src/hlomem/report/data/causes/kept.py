@@ -1,7 +1,4 @@
-"""Changes of what is kept in memory: rematerialization, donated arguments, offload to the host.
-
-JAX puts `checkpoint/rematted_computation` into names of recomputed operations.
-"""
+"""Rematerialization (`checkpoint/rematted_computation` in names), donation and offload."""
 
 from __future__ import annotations
 

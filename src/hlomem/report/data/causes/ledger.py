@@ -56,8 +56,6 @@ def booked(entries: Iterable[Entry]) -> Booking:
 
 
 class Ledger:
-    """The entries that are not booked yet."""
-
     def __init__(self, before: SharedOut, after: SharedOut, changes: Iterable[Change]) -> None:
         self.open: list[Entry] = list(_entries(before, after, changes))
         self.holes = after.unused - before.unused

@@ -97,10 +97,7 @@ def _rounded(resize: _Resize) -> _Resize:
 
 
 def _kind(resize: _Resize, pairs: Sequence[ArgumentPair]) -> CauseKind:
-    """A model dimension or the last dimension of features is a width.
-
-    The first dimension of inputs is the batch, any other the sequence.
-    """
+    """Model dimensions and the last of features are widths; an input's first is the batch."""
     models = sum(is_model(pair.after) for pair in pairs)
     if 2 * models > len(pairs):
         return "width"
