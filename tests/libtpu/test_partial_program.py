@@ -15,7 +15,7 @@ from hlomem.libtpu.partial_program import (
     with_number,
     write_program,
 )
-from hlomem.proto.containers import decompress
+from hlomem.proto.programs import decompress
 from hlomem.proto.sniff import ZSTD_MAGIC
 from hlomem.proto.wire import WireError
 

@@ -16,7 +16,7 @@ from hlomem.libtpu.partial_program import (
 from hlomem.libtpu.phases import COMPILE, LINK, LOWER, LOWER_PART, Compiled, Phases, machine_code
 
 ENVIRONMENT = encode_field(1, encode_field(2, encode_field(512, 1)))
-RESULTS = {
+RESULTS: dict[str, list[tuple[str, bytes, tuple[str, ...]]]] = {
     COMPILE: [
         ("opt_hlo", encode_field(1, b"module"), (LOWER, LINK)),
         ("buffer_assignment", b"plan", (LOWER, LINK)),

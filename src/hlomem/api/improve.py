@@ -245,7 +245,7 @@ class TightHeap(NamedTuple):
 
 
 def pack_tightly(stages: Stages) -> TightHeap:
-    """Pack temporaries as tightly as can be found; XLA cannot be told to use that."""
+    """Pack temporaries as tightly as can be found; of XLA's compilers only libtpu takes it."""
     packings: list[Packing] = []
 
     def place(intervals: Sequence[BufferInterval], alignment: int) -> Heap:

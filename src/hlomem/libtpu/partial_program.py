@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hlomem.base.errors import HlomemError
-from hlomem.proto.containers import decompress
+from hlomem.proto.programs import decompress
 from hlomem.proto.sniff import ZSTD_MAGIC
 from hlomem.proto.wire import BYTES, VARINT, WireError, encode_varint, iter_fields
 

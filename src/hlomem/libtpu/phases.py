@@ -20,7 +20,7 @@ from hlomem.libtpu.partial_program import (
     with_number,
     write_program,
 )
-from hlomem.proto.containers import iter_records
+from hlomem.proto.programs import iter_records
 from hlomem.proto.wire import BYTES, WireError, iter_fields
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from msgspec import Struct
 
 from hlomem.base.errors import HlomemError
 from hlomem.jax.compile.programs import cache_off, lower
-from hlomem.proto.containers import RIEGELI_MAGIC
 from hlomem.proto.module import read_module
+from hlomem.proto.programs import RIEGELI_MAGIC
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
