@@ -1,4 +1,4 @@
-"""What libtpu's phases take and return: `PjRtPartialProgramProto` of openxla, read and written."""
+"""Inputs and results of libtpu's phases: `PjRtPartialProgramProto` of openxla, read and written."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ _LIMIT = 1 << 31
 
 
 class Runner(Protocol):
-    """What runs a phase: `PhaseCompiler`, or its stand-in in tests."""
+    """Runs one phase: `PhaseCompiler`, or its stand-in in tests."""
 
     def run(self, phase: str, inputs: Sequence[bytes], options: bytes) -> list[bytes]:
         """The results of a phase."""
@@ -94,7 +94,7 @@ class Compiled(NamedTuple):
 
 
 class Phases:
-    """The phases, by what runs them."""
+    """The phases of one compiler."""
 
     def __init__(self, runner: Runner) -> None:
         self._runner = runner
@@ -107,7 +107,7 @@ class Phases:
         return Compiled(self._run(COMPILE, [program], options))
 
     def lower_parts(self, compiled: Compiled, options: bytes) -> tuple[PartialProgram, ...]:
-        """Lower what the program consists of: fusions, each form once."""
+        """Lower the parts of the program: fusions, each form once."""
         environments = find_named(compiled.programs, _ENVIRONMENTS)
         parts = _read_by(compiled.programs, LOWER_PART)
         return tuple(

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 _LIMIT = 1 << 31
 _FIXED = ("is_entry_computation_parameter", "maybe_live_out", "is_thread_local", "is_constant")
-"""What makes an allocation something other than temporary (`IsPreallocatedTempBuffer`)."""
+"""Fields of allocations that are not temporary (`IsPreallocatedTempBuffer`)."""
 
 
 class PlanError(HlomemError):
-    """A plan that must not be linked; says what the checker found."""
+    """A plan that must not be linked; names the checker's finding."""
 
 
 def with_packing(plan: bytes, packed: bytes) -> bytes | None:

@@ -85,9 +85,9 @@ class Linked(Struct, frozen=True, kw_only=True):
     hbm: int
     """The same by the plan that was linked."""
     jax_refusal: str = ""
-    """What the compiler said to JAX where its own plan does not fit."""
+    """The compiler's message to JAX where its own plan does not fit."""
     refusal: str = ""
-    """What it said to the smaller plan; empty where that was linked."""
+    """Its message to the smaller plan; empty where that was linked."""
     code_bytes: int = 0
     """Machine code found equal to JAX's: of the program, or of a small one where JAX has none."""
 

@@ -104,7 +104,7 @@ def link_in_child(
     timeout: float | None = None,
     on_progress: Callable[[str], None] = lambda _: None,
 ) -> tuple[messages.Facts, messages.Linked, bytes]:
-    """Link a job's program in a child process: facts, what came of it, and the executable."""
+    """Link a job's program in a child process: facts, outcome and executable."""
     with _child_of(job, is_full=True) as child:
         facts = child.wait(timeout, lambda _: False, on_progress)
         linked, executable = child.linked()
@@ -241,7 +241,7 @@ class _Child:
         )
 
     def linked(self) -> tuple[messages.Linked, bytes]:
-        """What came of linking, and the executable if there is one; or the error."""
+        """The outcome of linking, and the executable if there is one; or the error."""
         self._outcome()
         linked = messages.read_message(self._folder, messages.LINKED, messages.Linked)
         assert linked is not None

@@ -1,4 +1,4 @@
-"""What JAX hands to its compiler and gets back, and the form in which it stores executables.
+"""The inputs and results of JAX's compiler, and the form in which JAX stores executables.
 
 `jax._src.compiler.compile_or_get_cached` is replaced while a program is compiled, by a function
 that notes program and options, or compiles another program with the same interface.
@@ -33,7 +33,7 @@ class StoreError(HlomemError):
 
 
 class Calls(Struct):
-    """What JAX handed to its compiler, and what came back."""
+    """Inputs and results of one call of the compiler by JAX."""
 
     stablehlo: bytes = b""
     options: bytes = b""
@@ -42,7 +42,7 @@ class Calls(Struct):
     refusal: str = ""
 
     def note(self, _backend: Any, module: Any, _devices: Any, options: Any, *_rest: Any) -> None:
-        """Keep what JAX hands to its compiler."""
+        """Keep the inputs of the compiler."""
         mlir = import_module("jax._src.interpreters.mlir")
         self.stablehlo = mlir.module_to_bytecode(module)
         self.options = options.SerializeAsString()
@@ -61,7 +61,7 @@ class Calls(Struct):
 
 
 def program_of(lowered: Any) -> Calls:
-    """Compile a Lowered, and note what JAX handed to its compiler."""
+    """Compile a Lowered, and note the inputs of its compiler."""
     calls = Calls()
 
     def note(compile_: Callable[..., Any], *given: Any) -> Any:
@@ -108,12 +108,12 @@ def small_program(target: Target) -> Any:
 
 
 def write_form(compiled: Any, executable: bytes) -> bytes:
-    """What `pickle.dumps(serialize(compiled))` would be, with another executable in it."""
+    """The bytes of `pickle.dumps(serialize(compiled))`, with another executable in them."""
     stored: Any = import_module("jax.experimental.serialize_executable")
     given = bytes(compiled.runtime_executable().serialize())
     header = given[: given.index(RIEGELI_MAGIC)]
 
-    class Pickler(stored._JaxPjrtPickler):  # type: ignore[misc,name-defined]
+    class Pickler(stored._JaxPjrtPickler):  # type: ignore[misc]
         def persistent_id(self, found: Any) -> Any:
             known = super().persistent_id(found)
             return ("exec", header + executable) if known and known[0] == "exec" else known
@@ -129,7 +129,7 @@ def write_form(compiled: Any, executable: bytes) -> bytes:
 
 @contextmanager
 def replaced(call: Callable[..., Any]) -> Iterator[None]:
-    """Within the block JAX calls this with its own compile, and what it would call that with."""
+    """Within the block JAX calls this with its own function and the arguments of that."""
     compiler = import_module("jax._src.compiler")
     kept = getattr(compiler, _COMPILE)
     import_module("jax").clear_caches()
