@@ -226,7 +226,7 @@ def _read_back(path: Path) -> bytes:
 
 
 def test_the_smaller_packing_is_linked_and_written_as_jax_stores_it(tmp_path: Path) -> None:
-    given = {"name": "butterflies", "batch": 1}
+    given = {"name": "butterflies", "batch": 16}
     report = hlomem.jax.link(GROWN, target=TARGET, settings=given, output=tmp_path / "step")
     linked = report.linked
     assert linked.temporaries < linked.libtpu_temporaries
