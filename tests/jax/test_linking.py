@@ -44,6 +44,7 @@ jnp: Any = pytest.importorskip("jax.numpy")
 
 TARGET = "tpu-v5e:2x2"
 GROWN = "tools.programs.linked:program"
+SCALED = "tools.programs.linked:scaled"
 FACTORIES = "tests.jax.factories"
 
 
@@ -238,11 +239,13 @@ def test_the_smaller_packing_is_linked_and_written_as_jax_stores_it(tmp_path: Pa
 
 
 def test_a_program_that_jax_refuses_is_rescued(tmp_path: Path) -> None:
-    words = f"{GROWN} --target {TARGET} --set name=butterflies --set batch=94 -o {tmp_path}/step"
-    run = CliRunner().invoke(command, words.split(), standalone_mode=False)
+    given = f"{SCALED} --target {TARGET} --set name=learn_to_learn --set eighths=784"
+    words = [*given.split(), "-o", str(tmp_path / "step")]
+    run = CliRunner().invoke(command, words, standalone_mode=False)
     assert run.exception is None
-    assert "JAX's compile refuses it: RESOURCE_EXHAUSTED" in run.output
-    assert "linked with our packing" in " ".join(run.output.split())
+    said = " ".join(run.output.split())
+    assert "JAX's compile refuses it: RESOURCE_EXHAUSTED" in said
+    assert "linked with our packing" in said
     assert b"pjrt_ifrt" in _read_back(tmp_path / "step.libtpu-0.0.51")[:100]
 
 

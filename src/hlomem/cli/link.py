@@ -19,6 +19,7 @@ from hlomem.cli.screen import write_report
 from hlomem.report.screens.text import Line, width, wrapped
 
 if TYPE_CHECKING:
+    from hlomem.jax.compile.messages import Linked
     from hlomem.jax.linking.front import LinkReport
 
 
@@ -80,25 +81,20 @@ def _content(factory: str, report: LinkReport) -> dict[str, Any]:
 def _draw(report: LinkReport, columns: int) -> list[Line]:
     linked = report.linked
     head = f"{report.facts.module_name}  {report.target}  libtpu {linked.libtpu}  an experiment"
-    lines: list[Line] = [[(visible(head), "bold")]]
-    for words in (_self_test(report), _packing(report), _end(report)):
-        lines += wrapped(words, columns, "  ")
-    return lines
+    sentences = (_self_test(linked), _packing(linked), _end(linked, report.output))
+    lines = [line for words in sentences for line in wrapped(words, columns, "  ")]
+    return [[(visible(head), "bold")], *lines]
 
 
-def _self_test(report: LinkReport) -> str:
-    linked = report.linked
+def _self_test(linked: Linked) -> str:
     same = f"{linked.code_bytes:,} bytes of machine code"
-    if linked.jax_refusal:
-        return (
-            f"JAX's compile refuses it: {visible(linked.jax_refusal)} Self-test on a small"
-            f" program: {same}, phase by phase, are those of JAX"
-        )
-    return f"self-test: libtpu's own plan, phase by phase, gives JAX's {same}"
+    if not linked.jax_refusal:
+        return f"self-test: libtpu's own plan, phase by phase, gives JAX's {same}"
+    refused = f"JAX's compile refuses it: {visible(linked.jax_refusal)} Self-test on a small"
+    return f"{refused} program: {same}, phase by phase, are those of JAX"
 
 
-def _packing(report: LinkReport) -> str:
-    linked = report.linked
+def _packing(linked: Linked) -> str:
     before = f"temporaries in HBM: {format_bytes(linked.libtpu_temporaries)} by libtpu"
     if not linked.is_packed:
         return f"{before}; our packing is not smaller"
@@ -107,10 +103,9 @@ def _packing(report: LinkReport) -> str:
     return f"{before}, {format_bytes(linked.temporaries)} packed ({share:.3f}); {total}"
 
 
-def _end(report: LinkReport) -> str:
-    linked = report.linked
+def _end(linked: Linked, output: Path | None) -> str:
     whose = "our packing" if linked.is_packed else "libtpu's own plan"
     if linked.refusal:
         return f"not linked: libtpu refuses {whose}, too: {visible(linked.refusal)}"
     said = f"linked with {whose}, checked before and as read back from the executable"
-    return f"{said}: {visible(str(report.output))}" if report.output else f"{said}; -o keeps it"
+    return f"{said}: {visible(str(output))}" if output else f"{said}; -o keeps it"

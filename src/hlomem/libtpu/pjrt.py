@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from ctypes import POINTER, Structure, addressof, c_char_p, c_int, c_size_t, c_void_p
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from hlomem.libtpu.partial_program import PhaseError
 
@@ -23,84 +23,38 @@ _ERROR_DESTROY, _ERROR_MESSAGE, _INITIALIZE, _TOPOLOGY = 0, 1, 3, 82
 _PHASE_COMPILE = 9
 """`PJRT_Extension_Type_PhaseCompile`."""
 _MAX_EXTENSIONS = 100
-_HEAD = [("size", c_size_t), ("extension", c_void_p)]
+_TYPES = {
+    "i": c_int,
+    "n": c_size_t,
+    "p": c_void_p,
+    "s": c_char_p,
+    "N": POINTER(c_size_t),
+    "P": POINTER(c_void_p),
+    "S": POINTER(c_char_p),
+}
 
 
-class _Arguments(Structure):
-    """The arguments of a call, which begin with their own size."""
-
-    _fields_: ClassVar[Any] = []
-
-    def __init__(self, **values: Any) -> None:
-        super().__init__(size=ctypes.sizeof(self), **values)
+def _struct(fields: str, head: str = "size:n extension:p") -> Any:
+    """A type of C by its fields, `name:type`; arguments of calls begin with the same two."""
+    words = [field.split(":") for field in f"{head} {fields}".split()]
+    kinds = [(name, _TYPES[kind]) for name, kind in words]
+    return type("Arguments", (Structure,), {"_fields_": kinds})
 
 
-class _Initialize(_Arguments):
-    _fields_: ClassVar[Any] = [*_HEAD]
-
-
-class _Error(_Arguments):
-    _fields_: ClassVar[Any] = [*_HEAD, ("error", c_void_p), ("text", c_void_p), ("bytes", c_size_t)]
-
-
-class _DestroyedError(_Arguments):
-    _fields_: ClassVar[Any] = [*_HEAD, ("error", c_void_p)]
-
-
-class _Topology(_Arguments):
-    _fields_: ClassVar[Any] = [
-        *_HEAD,
-        ("name", c_char_p),
-        ("name_size", c_size_t),
-        ("options", c_void_p),
-        ("option_count", c_size_t),
-        ("topology", c_void_p),
-    ]
-
-
-class _Extension(Structure):
-    _fields_: ClassVar[Any] = [
-        ("size", c_size_t),
-        ("type", c_int),
-        ("next", c_void_p),
-        ("get_compiler", c_void_p),
-        ("destroy_compiler", c_void_p),
-        ("run_phases", c_void_p),
-        ("get_phase_names", c_void_p),
-        ("destroy_buffers", c_void_p),
-    ]
-
-
-class _Compiler(_Arguments):
-    _fields_: ClassVar[Any] = [*_HEAD, ("compiler", c_void_p)]
-
-
-class _Run(_Arguments):
-    _fields_: ClassVar[Any] = [
-        *_HEAD,
-        ("compiler", c_void_p),
-        ("inputs", POINTER(c_char_p)),
-        ("input_sizes", POINTER(c_size_t)),
-        ("input_count", c_size_t),
-        ("phases", POINTER(c_char_p)),
-        ("phase_sizes", POINTER(c_size_t)),
-        ("phase_count", c_size_t),
-        ("options", c_char_p),
-        ("options_size", c_size_t),
-        ("topology", c_void_p),
-        ("outputs", POINTER(c_void_p)),
-        ("output_sizes", POINTER(c_size_t)),
-        ("output_count", c_size_t),
-    ]
-
-
-class _Buffers(_Arguments):
-    _fields_: ClassVar[Any] = [
-        *_HEAD,
-        ("buffers", POINTER(c_void_p)),
-        ("sizes", POINTER(c_size_t)),
-        ("count", c_size_t),
-    ]
+_Initialize = _struct("")
+_Error = _struct("error:p text:p bytes:n")
+_DestroyedError = _struct("error:p")
+_Topology = _struct("name:s name_size:n options:p option_count:n topology:p")
+_Compiler = _struct("compiler:p")
+_Run = _struct(
+    "compiler:p inputs:S input_sizes:N input_count:n phases:S phase_sizes:N phase_count:n"
+    " options:s options_size:n topology:p outputs:P output_sizes:N output_count:n"
+)
+_Buffers = _struct("buffers:P sizes:N count:n")
+_Extension = _struct(
+    "get_compiler:p destroy_compiler:p run_phases:p get_phase_names:p destroy_buffers:p",
+    head="size:n type:i next:p",
+)
 
 
 class PhaseCompiler:
@@ -148,13 +102,13 @@ class PhaseCompiler:
             for at in range(count)
         ]
         done = _Buffers(buffers=arguments.outputs, sizes=arguments.output_sizes, count=count)
-        _CALL(self._extension.destroy_buffers)(addressof(done))
+        self._call(self._extension.destroy_buffers, done)
         return results
 
     def _function(self, position: int) -> int:
         return c_void_p.from_address(self._api + _FUNCTIONS + _POINTER * position).value or 0
 
-    def _find_extension(self) -> _Extension:
+    def _find_extension(self) -> Any:
         at = c_void_p.from_address(self._api + _EXTENSIONS).value
         for _ in range(_MAX_EXTENSIONS):
             if not at:
@@ -165,13 +119,14 @@ class PhaseCompiler:
             at = found.next
         raise PhaseError("this libtpu does not offer its phases (PJRT's PhaseCompile extension)")
 
-    def _call(self, function: int, arguments: _Arguments, what: str) -> None:
-        """Call a function; its error, if any, is raised."""
+    def _call(self, function: int, arguments: Any, what: str = "") -> None:
+        """Call a function; its error is raised if it can have one and says what was tried."""
+        arguments.size = ctypes.sizeof(arguments)
         error = _CALL(function)(addressof(arguments))
-        if not error:
+        if not error or not what:
             return
         asked = _Error(error=error)
-        _CALL(self._function(_ERROR_MESSAGE))(addressof(asked))
+        self._call(self._function(_ERROR_MESSAGE), asked)
         message = ctypes.string_at(asked.text, asked.bytes).decode(errors="replace")
-        _CALL(self._function(_ERROR_DESTROY))(addressof(_DestroyedError(error=error)))
+        self._call(self._function(_ERROR_DESTROY), _DestroyedError(error=error))
         raise PhaseError(f"{what}: {message}")

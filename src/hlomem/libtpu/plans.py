@@ -36,23 +36,19 @@ def with_packing(plan: bytes, packed: bytes) -> bytes | None:
     None where it is not, or where the two do not hold the same values.
     """
     theirs, ours = (parse_message("BufferAssignment", data) for data in (plan, packed))
-    places = {_values(one, ours): one for one in _temporaries(ours)}
-    name_of = _names(theirs)
+    name_of, our_name_of = _names(theirs), _names(ours)
+    packed_of = {_values(one, our_name_of): one for one in _temporaries(ours)}
     for allocation in _temporaries(theirs):
-        other = places.pop(_values(allocation, theirs), None)
+        other = packed_of.pop(_values(allocation, name_of), None)
         if other is None:
             return None
         if other.size < allocation.size:
-            _move(allocation, other, name_of, _names(ours))
+            allocation.size = other.size
+            offset_of = dict(_offsets(other, our_name_of))
+            for one in allocation.assigned:
+                one.offset = offset_of[name_of[one.logical_buffer_id]]
     moved: bytes = theirs.SerializeToString(deterministic=True)
-    return moved if not places and temporary_bytes(moved) < temporary_bytes(plan) else None
-
-
-def _move(allocation: Any, other: Any, name_of: dict[int, Any], their_name: dict[int, Any]) -> None:
-    offset_of = {their_name[one.logical_buffer_id]: one.offset for one in other.assigned}
-    for one in allocation.assigned:
-        one.offset = offset_of[name_of[one.logical_buffer_id]]
-    allocation.size = other.size
+    return moved if not packed_of and temporary_bytes(moved) < temporary_bytes(plan) else None
 
 
 def _names(plan: Any) -> dict[int, tuple[int, tuple[int, ...]]]:
@@ -63,8 +59,7 @@ def _names(plan: Any) -> dict[int, tuple[int, tuple[int, ...]]]:
     }
 
 
-def _values(allocation: Any, plan: Any) -> frozenset[Any]:
-    name_of = _names(plan)
+def _values(allocation: Any, name_of: dict[int, Any]) -> frozenset[Any]:
     return frozenset((*name_of[one.logical_buffer_id], one.size) for one in allocation.assigned)
 
 
@@ -87,14 +82,8 @@ def hbm_bytes(plan: bytes) -> int:
 
 
 def checked(module: bytes, plan: bytes, machine: Machine) -> Dump:
-    """The dump of a plan that the checker accepts; `PlanError` for any other."""
+    """The dump of a plan; `PlanError` where the checker finds anything, or cannot look."""
     dump = make_dump(read_module(module, "libtpu"), parse_message("BufferAssignment", plan))
-    check(dump, machine)
-    return dump
-
-
-def check(dump: Dump, machine: Machine) -> None:
-    """Raises `PlanError` for a plan in which the checker finds anything, or cannot look."""
     verdict = verify(dump, module=dump.module, machine=machine)
     if verdict.findings:
         count = len(verdict.findings)
@@ -102,6 +91,7 @@ def check(dump: Dump, machine: Machine) -> None:
     unseen = [one for one in verdict.not_checked if one.rules == BY_MODULE]
     if unseen:
         raise PlanError(f"the checker cannot check it: {unseen[0].reason}")
+    return dump
 
 
 def check_executable(executable: bytes, plan: bytes, machine: Machine) -> None:
@@ -109,20 +99,17 @@ def check_executable(executable: bytes, plan: bytes, machine: Machine) -> None:
     found = open_programs(executable, "the executable", _LIMIT)[0]
     if found.assignment is None:
         raise PlanError("the executable has no plan to read back")
-    held = {place for place in _outline(found.assignment) if place[-1]}
-    wanted = {place for place in _outline(parse_message("BufferAssignment", plan)) if place[-1]}
-    if held != wanted:
+    if _outline(found.assignment) != _outline(parse_message("BufferAssignment", plan)):
         raise PlanError(f"`{visible(found.name)}` was linked with another plan than it was given")
-    check(make_dump(read_module(found.module, "the executable"), found.assignment), machine)
+    checked(found.module, found.assignment.SerializeToString(), machine)
 
 
-def _outline(plan: Any) -> set[tuple[Any, ...]]:
-    """Every value with its offset in its allocation, and the allocations."""
+def _outline(plan: Any) -> list[Any]:
+    """The allocations, each with its values and their offsets."""
     name_of = _names(plan)
     allocations = plan.buffer_allocations
-    placed = {
-        (one.index, *name_of[place.logical_buffer_id], place.offset, place.size)
-        for one in allocations
-        for place in one.assigned
-    }
-    return placed | {(one.index, one.color, one.size) for one in allocations}
+    return [(one.index, one.color, one.size, _offsets(one, name_of)) for one in allocations]
+
+
+def _offsets(allocation: Any, name_of: dict[int, Any]) -> list[Any]:
+    return sorted((name_of[at.logical_buffer_id], at.offset) for at in allocation.assigned)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from hlomem.base.errors import HlomemError
+from hlomem.base.errors import CommandError
 from hlomem.jax.compile.programs import cache_off, lower
 from hlomem.proto.module import read_module
 from hlomem.proto.programs import RIEGELI_MAGIC
@@ -26,10 +26,6 @@ if TYPE_CHECKING:
 _COMPILE = "compile_or_get_cached"
 _LAYOUT = "entry_computation_layout"
 _OUT_OF_MEMORY = "RESOURCE_EXHAUSTED"
-
-
-class StoreError(HlomemError):
-    """A program that JAX's `serialize_executable` cannot store."""
 
 
 class Calls(Struct):
@@ -92,7 +88,7 @@ def interface_of(lowered: Any, module: bytes) -> Any:
     found = compiled.runtime_executable().hlo_modules()[0].as_serialized_hlo_module_proto()
     ours, theirs = (read_module(one, "").attributes.get(_LAYOUT) for one in (found, module))
     if ours != theirs:
-        raise StoreError("the layouts of its arguments are not those of a program that fits")
+        raise CommandError("the layouts of its arguments are not those of a program that fits")
     return compiled
 
 
@@ -122,7 +118,7 @@ def write_form(compiled: Any, executable: bytes) -> bytes:
     try:
         return pickle.dumps(stored.serialize(compiled))
     except (ValueError, NotImplementedError, TypeError, pickle.PicklingError) as error:
-        raise StoreError(f"JAX cannot store this program: {error}") from error
+        raise CommandError(f"JAX cannot store this program: {error}") from error
     finally:
         stored._JaxPjrtPickler = kept
 

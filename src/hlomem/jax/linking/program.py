@@ -34,10 +34,6 @@ if TYPE_CHECKING:
 _OUT_OF_MEMORY = "RESOURCE_EXHAUSTED"
 
 
-class SelfTestError(PhaseError):
-    """libtpu's phases do not give what its whole compile gives: nothing may be linked by them."""
-
-
 def link_program(lowered: Any, target: TpuTarget, output: Path) -> Linked:
     """Link a Lowered, and write the executable as JAX's `serialize_executable` does."""
     library = find_library()
@@ -133,12 +129,12 @@ class Link:
 def compare_with_jax(
     phases: Phases, calls: Calls, compiled: Compiled | None = None
 ) -> tuple[int, tuple[PartialProgram, ...], bytes]:
-    """libtpu's own plan by phases; `SelfTestError` where its machine code is not JAX's."""
+    """libtpu's own plan by phases; `PhaseError` where its machine code is not JAX's."""
     compiled = compiled or phases.compile(calls.stablehlo, calls.options)
     parts = phases.lower_parts(compiled, calls.options)
     executable = phases.link(compiled, parts, calls.options)
     code, wanted = machine_code(executable), machine_code(calls.serialized)
     if code != wanted:
         problem = f"libtpu's own plan, linked by phases, gives {len(code)} bytes of machine code"
-        raise SelfTestError(f"{problem} that are not the {len(wanted)} of JAX's compile")
+        raise PhaseError(f"{problem} that are not the {len(wanted)} of JAX's compile")
     return len(code), parts, executable
