@@ -16,7 +16,7 @@ from hlomem import hlo
 from hlomem.analysis import alias_rules, aliasing, forwarding, live_range, propagation, values
 from hlomem.analysis.live_range import LiveRange
 from hlomem.analysis.phi import PhiGraph
-from hlomem.assign import assigner, packing, problem, reuse, shared, sharing
+from hlomem.assign import assigner, packing, problem, shared, sharing
 from hlomem.assign.allocation import OffsetSize
 from hlomem.base.quantities import Offset
 from hlomem.check.verify import verify
@@ -195,7 +195,7 @@ BUGS: dict[str, Bug] = {
     "offsets are the neighbour's": Bug(packing._Timeline, "pack", one_up),
     "buffers are too small": Bug(problem, "_buffer_sizes", smaller),
     "nothing interferes": Bug(shared.SharedAllocations, "_interferes", constantly(False)),
-    "nothing is busy": Bug(reuse.Occupancy, "overlapping", constantly(())),
+    "nothing is busy": Bug(shared.Occupancy, "overlapping", constantly(())),
     "heaps lie on one another": Bug(assigner, "combine_temporaries", not_combined),
     "arguments end with their last use": Bug(
         live_range.FlattenedSchedule, "_is_aliased", constantly(True)
