@@ -213,7 +213,9 @@ class _Reader(pickle.Unpickler):
     def persistent_load(self, found: Any) -> Any:
         if found[0] == "exec":
             self.executables = [*getattr(self, "executables", []), found[1]]
-        return found
+            return None
+        devices = {device.id: device for device in target().devices}
+        return devices[found[1]] if found[0] == "device" else target().devices[0].client
 
 
 def _read_back(path: Path) -> bytes:
