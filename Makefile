@@ -27,7 +27,7 @@ SEED ?= 1
 JAX_PYTHON ?= $(shell for p in python3.12 python3.13 \
 	"$$HOME"/.pyenv/versions/3.1[2-9]*/bin/python3 $(PYTHON); do \
 	$$p -c "" 2>/dev/null && echo $$p && break; done)
-JAX_LIBRARIES := libtpu flax optax equinox keras pytest pytest-xdist hypothesis
+JAX_LIBRARIES := libtpu zstandard flax optax equinox keras pytest pytest-xdist hypothesis
 JAX_VENV   := .venv-jax
 JAX_READY  := $(JAX_VENV)/.ready
 

@@ -169,6 +169,9 @@ MAY_IMPORT = {
     "jax.known_plans": {"assign.footprint", "base", "jax"},
     "jax.trials.source_edits": {"base"},
     "jax.trials": {"advice", "api.advise", "base", "jax", "machines.capacity", "report"},
+    "libtpu.plans": PROGRAM | DUMPS | {"assign.footprint", "check", "libtpu", "proto"},
+    "libtpu": {"base", "libtpu", "proto"},
+    "jax.linking": DUMPS | {"api.improve", "api.plan", "jax", "libtpu", "proto"},
     "jax.fitting": {"base", "api.fit_search", "api.scale", "jax", "machines.capacity", "report"},
     "jax.factory_front": {
         "assign.footprint",

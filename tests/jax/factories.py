@@ -90,6 +90,11 @@ def is_killed() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def aborts() -> None:
+    """Ends as when a library finds itself in a state that cannot be."""
+    os.abort()
+
+
 def hangs(pids: str) -> None:
     """Starts another process, says who they are, and never ends."""
     other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])

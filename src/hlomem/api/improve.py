@@ -245,20 +245,31 @@ class TightHeap(NamedTuple):
 
 
 def pack_tightly(stages: Stages) -> TightHeap:
-    """Pack temporaries as tightly as can be found; XLA cannot be told to use that."""
+    """Pack temporaries as tightly as can be found; of XLA's compilers only libtpu takes it."""
     packings: list[Packing] = []
 
     def place(intervals: Sequence[BufferInterval], alignment: int) -> Heap:
-        buffers = [_as_buffer(interval, alignment) for interval in intervals]
-        packings.append(pack(buffers, effort=_EFFORT))
-        offset_of = packings[-1].offset_of
-        offsets = {interval.id: offset_of[interval.id] for interval in intervals}
-        return Heap(offsets, packings[-1].height)
+        packings.append(_pack(intervals, alignment))
+        return _as_heap(packings[-1], intervals)
 
     size = temporary_bytes(stages.repacked(place))
     slack = sum(packing.height - packing.lower_bound for packing in packings)
     is_proven = all(packing.status in _PROVEN for packing in packings)
     return TightHeap(size, size if is_proven else size - slack, is_proven)
+
+
+def place_tightly(intervals: Sequence[BufferInterval], alignment: int) -> Heap:
+    """The best packing found, for a planner that is given one instead of XLA's."""
+    return _as_heap(_pack(intervals, alignment), intervals)
+
+
+def _pack(intervals: Sequence[BufferInterval], alignment: int) -> Packing:
+    return pack([_as_buffer(interval, alignment) for interval in intervals], effort=_EFFORT)
+
+
+def _as_heap(packing: Packing, intervals: Sequence[BufferInterval]) -> Heap:
+    offsets = {interval.id: packing.offset_of[interval.id] for interval in intervals}
+    return Heap(offsets, packing.height)
 
 
 def _as_buffer(interval: BufferInterval, alignment: int) -> Buffer:

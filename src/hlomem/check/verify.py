@@ -72,7 +72,7 @@ def verify_joined(
         findings=tuple(finding for found in findings for finding in found),
         not_checked=(
             *_not_checked(joined, guess, structure),
-            *([NotChecked(_BY_MODULE, why_not)] if why_not else ()),
+            *([NotChecked(BY_MODULE, why_not)] if why_not else ()),
             *(_left_out(found) for found in findings if len(found) == MAX_FINDINGS),
         ),
         assumed=(f"a plan for {guess.machine.name}, because {guess.reason}",)
@@ -102,7 +102,7 @@ def _matching_program(
     return program, ""
 
 
-_BY_MODULE = "live ranges, uses and order by the module, in-place fusions, donations"
+BY_MODULE = "live ranges, uses and order by the module, in-place fusions, donations"
 
 
 def _left_out(found: list[Finding]) -> NotChecked:

@@ -42,6 +42,7 @@ COMMAND_GROUPS = {
         "replan": "Plan a dump's program again, without its HLO module.",
         "verify": "Check that a memory plan is correct.",
         "pack": "Find the smallest heap for buffers with lifetimes, and prove it.",
+        "link": "Link a program for a TPU with a smaller plan (an experiment).",
         "fmt": "Read files XLA wrote and print them back, byte for byte.",
     },
 }

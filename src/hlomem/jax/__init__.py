@@ -18,6 +18,7 @@ __all__ = [
     "Compiles",
     "ExceptHook",
     "ExplainedFunction",
+    "LinkReport",
     "MissingSoftwareError",
     "Optimization",
     "Outcome",
@@ -32,6 +33,7 @@ __all__ = [
     "install_excepthook",
     "job",
     "leaks",
+    "link",
     "memory",
     "now",
     "optimize",
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
     from hlomem.jax.instants import now
     from hlomem.jax.job_recording import job
     from hlomem.jax.leak_watch import leaks
+    from hlomem.jax.linking.front import LinkReport, link
     from hlomem.jax.oom import ExceptHook, ExplainedFunction, explain_oom, install_excepthook
     from hlomem.jax.pass_.log import Outcome, Report, report
     from hlomem.jax.pass_.register import Optimization, UnsupportedJaxError, optimize
@@ -61,6 +64,7 @@ _HOME = {
     "Compiles": "hlomem.jax.capture",
     "ExceptHook": "hlomem.jax.oom",
     "ExplainedFunction": "hlomem.jax.oom",
+    "LinkReport": "hlomem.jax.linking.front",
     "MissingSoftwareError": "hlomem.jax.target_kinds",
     "Optimization": "hlomem.jax.pass_.register",
     "Outcome": "hlomem.jax.pass_.log",
@@ -75,6 +79,7 @@ _HOME = {
     "install_excepthook": "hlomem.jax.oom",
     "job": "hlomem.jax.job_recording",
     "leaks": "hlomem.jax.leak_watch",
+    "link": "hlomem.jax.linking.front",
     "memory": "hlomem.jax.function_memory",
     "now": "hlomem.jax.instants",
     "optimize": "hlomem.jax.pass_.register",

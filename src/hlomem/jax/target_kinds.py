@@ -153,12 +153,17 @@ class TpuTarget(Target, frozen=True, dict=True):
         return "" if _is_there("libtpu") else "pip install libtpu"
 
     @property
+    def topology_name(self) -> str:
+        """As libtpu calls it: `v5e:2x2`."""
+        return f"{self._chip_name}:{self.topology}"
+
+    @property
     def _chip_name(self) -> str:
         return _TPUS[self.chip].name
 
     def _find_devices(self) -> list[Any]:
         topologies = import_module("jax.experimental.topologies")
-        name = f"{self._chip_name}:{self.topology}"
+        name = self.topology_name
         return list(topologies.get_topology_desc(platform="tpu", topology_name=name).devices)
 
     @classmethod

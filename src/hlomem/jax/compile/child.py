@@ -21,14 +21,24 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from hlomem.base.errors import CommandError
+from hlomem.base.errors import CommandError, HlomemError
 from hlomem.jax.compile.call_counts import counted_calls
 from hlomem.jax.compile.changed_sources import install
 from hlomem.jax.compile.factories import find_factory, make_program
-from hlomem.jax.compile.messages import DUMP, FACTS, OUTCOME, Errand, Facts, Outcome, write_message
+from hlomem.jax.compile.messages import (
+    DUMP,
+    EXECUTABLE,
+    FACTS,
+    LINKED,
+    OUTCOME,
+    Errand,
+    Facts,
+    Outcome,
+    write_message,
+)
 from hlomem.jax.compile.programs import module_name, result_names, write_dump
 from hlomem.jax.flops import count_flops
-from hlomem.jax.target_kinds import MissingSoftwareError, parse_target, version_of
+from hlomem.jax.target_kinds import MissingSoftwareError, TpuTarget, parse_target, version_of
 
 if TYPE_CHECKING:
     from hlomem.jax.compile.factories import FactoryProgram
@@ -68,6 +78,8 @@ def _outcome(job: Job, folder: Path) -> Outcome:
         program, facts = _lower(job)
         write_message(folder, FACTS, facts)
         kind = "compiler"
+        if job.is_linked:
+            return _linked(program.lowered, job, folder)
         return Outcome(refusal=write_dump(program.lowered, folder / DUMP).refusal)
     except MissingSoftwareError as error:
         return Outcome(problem=str(error), kind="missing")
@@ -76,6 +88,22 @@ def _outcome(job: Job, folder: Path) -> Outcome:
     except BaseException as error:  # noqa: BLE001 - whatever it is, the parent must say so
         words = f"{type(error).__name__}: {error}".strip()
         return Outcome(problem=words, kind=kind, trace=_users_lines(error))
+
+
+def _linked(lowered: Any, job: Job, folder: Path) -> Outcome:
+    """Link a program instead; all that goes wrong on the way is told in one line."""
+    from hlomem.jax.linking.program import link_program  # noqa: PLC0415 - few ask for it
+
+    target = parse_target(job.target)
+    assert isinstance(target, TpuTarget), "it was asked for"
+    try:
+        linked = link_program(lowered, target, folder / EXECUTABLE)
+        write_message(folder, LINKED, linked)
+    except HlomemError as error:
+        return Outcome(problem=str(error), kind="link")
+    except OSError as error:
+        return Outcome(problem=f"its executable: {error.strerror or error}", kind="link")
+    return Outcome()
 
 
 def _lower(job: Job) -> tuple[FactoryProgram, Facts]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 TARGET = "HLOMEM_TARGET"
 """The variable of the child's environment that names the target of its compile."""
 FACTS, OUTCOME, OUTPUT, DUMP = "facts.json", "outcome.json", "output.txt", "dump"
+LINKED, EXECUTABLE = "linked.json", "executable"
 """The files and the folder of a job, in the folder it is given."""
 
 
@@ -39,6 +40,8 @@ class Job(Struct, frozen=True, kw_only=True):
     """Whether its modules may lie in the current folder; no code of that is imported else."""
     has_calls: bool = False
     """Whether facts are to have how often functions were called."""
+    is_linked: bool = False
+    """Whether it is to be linked by libtpu's phases instead of planned."""
 
 
 class Errand(Struct, frozen=True, kw_only=True):
@@ -75,9 +78,40 @@ class Outcome(Struct, frozen=True, kw_only=True):
     """XLA's message where the program does not fit."""
     problem: str = ""
     """A description of the failure; empty where there was none."""
-    kind: Literal["", "usage", "factory", "compiler", "missing"] = ""
+    kind: Literal["", "usage", "factory", "compiler", "missing", "link"] = ""
     trace: tuple[str, ...] = ()
     """The last lines of the user's traceback."""
+
+
+class Linked(Struct, frozen=True, kw_only=True):
+    """A program that libtpu linked by a plan it was given, or refused."""
+
+    libtpu: str
+    """The release it is for."""
+    libtpu_temporaries: int
+    """Bytes of temporaries in HBM by libtpu's own plan."""
+    temporaries: int
+    """The same by the plan that was linked: the smaller of libtpu's and ours."""
+    libtpu_hbm: int
+    """Bytes of all allocations in HBM by libtpu's own plan."""
+    hbm: int
+    """The same by the plan that was linked."""
+    jax_refusal: str = ""
+    """The compiler's message to JAX where its own plan does not fit."""
+    refusal: str = ""
+    """Its message to the smaller plan; empty where that was linked."""
+    code_bytes: int = 0
+    """Machine code found equal to JAX's: of the program, or of a small one where JAX has none."""
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether it was linked by our packing."""
+        return self.temporaries < self.libtpu_temporaries
+
+    @property
+    def is_rescued(self) -> bool:
+        """Whether JAX's compile refuses it, and it was linked."""
+        return bool(self.jax_refusal) and not self.refusal
 
 
 T = TypeVar("T", bound=Struct)

@@ -98,6 +98,20 @@ def plan_unless_known(
         return facts if facts is not None and is_known(facts) else child.result(facts)
 
 
+def link_in_child(
+    job: messages.Job,
+    *,
+    timeout: float | None = None,
+    on_progress: Callable[[str], None] = lambda _: None,
+) -> tuple[messages.Facts, messages.Linked, bytes]:
+    """Link a job's program in a child process: facts, outcome and executable."""
+    with _child_of(job, is_full=True) as child:
+        facts = child.wait(timeout, lambda _: False, on_progress)
+        linked, executable = child.linked()
+        assert facts is not None
+        return facts, linked, executable
+
+
 @contextmanager
 def _child_of(job: messages.Job, *, is_full: bool = False) -> Iterator[_Child]:
     """A process that compiles a job's program; nothing of it is left afterwards."""
@@ -119,6 +133,7 @@ class _Child:
         self._job = job
         self._target = target
         self._folder = folder
+        self._doing = "links" if job.is_linked else "plans"
         self._mark = "" if is_full else target.plan_mark
         (folder / messages.DUMP).mkdir()
         self._output = (folder / messages.OUTPUT).open("wb")
@@ -164,7 +179,7 @@ class _Child:
                 facts = messages.read_message(self._folder, messages.FACTS, messages.Facts)
                 if facts is not None and is_known(facts):
                     return facts
-            on_progress("lowers" if facts is None else "plans")
+            on_progress("lowers" if facts is None else self._doing)
             if facts is not None and self._is_planned(facts):
                 self._is_stopped = True
                 break
@@ -214,11 +229,7 @@ class _Child:
 
     def result(self, facts: messages.Facts | None) -> PlannedProgram:
         """The plan, or the error of the process that failed."""
-        outcome = messages.read_message(self._folder, messages.OUTCOME, messages.Outcome)
-        if outcome is None and not self._is_stopped:
-            raise CompileError(self._died())
-        if outcome is not None and outcome.problem:
-            raise self._failed(outcome)
+        outcome = self._outcome()
         assert facts is not None
         return PlannedProgram(
             read_dump(self._folder / messages.DUMP, facts.module_name),
@@ -229,6 +240,22 @@ class _Child:
             time.monotonic() - self._began,
             self._cpu_seconds,
         )
+
+    def linked(self) -> tuple[messages.Linked, bytes]:
+        """The outcome of linking, and the executable if there is one; or the error."""
+        self._outcome()
+        linked = messages.read_message(self._folder, messages.LINKED, messages.Linked)
+        assert linked is not None
+        file = self._folder / messages.EXECUTABLE
+        return linked, b"" if linked.refusal else file.read_bytes()
+
+    def _outcome(self) -> messages.Outcome | None:
+        outcome = messages.read_message(self._folder, messages.OUTCOME, messages.Outcome)
+        if outcome is None and not self._is_stopped:
+            raise CompileError(self._died())
+        if outcome is not None and outcome.problem:
+            raise self._failed(outcome)
+        return outcome
 
     def keep_dump(self, output: Path) -> None:
         """Move the files of the dump into another folder."""
@@ -241,6 +268,9 @@ class _Child:
             return CommandError(outcome.problem)
         if outcome.kind == "missing":
             return MissingSoftwareError(outcome.problem)
+        if outcome.kind == "link":
+            said = visible(outcome.problem.partition("\n")[0])
+            return CompileError(f"cannot link `{visible(self._job.factory)}`: {said}")
         who = f"`{visible(self._job.factory)}` raised"
         if outcome.kind == "compiler":
             who = f"the compiler for {self._target.name} refused `{visible(self._job.factory)}`"
@@ -250,14 +280,13 @@ class _Child:
 
     def _died(self) -> str:
         code = self._process.returncode
+        does = "links" if self._job.is_linked else "compiles"
         how = f"exit code {code}"
         if code is not None and code < 0:
             how = signal.Signals(-code).name
             if -code == signal.SIGKILL:
                 how += ", as when a machine runs out of memory"
-        return (
-            f"the process that compiles `{visible(self._job.factory)}` died ({how}){self._said()}"
-        )
+        return f"the process that {does} `{visible(self._job.factory)}` died ({how}){self._said()}"
 
     def _said(self) -> str:
         lines = (self._folder / messages.OUTPUT).read_text(errors="replace").split("\n")

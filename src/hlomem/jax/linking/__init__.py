@@ -1,0 +1,1 @@
+"""An experiment: a JAX program linked by libtpu with our packing of its temporaries."""
