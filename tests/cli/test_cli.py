@@ -192,7 +192,7 @@ def test_a_slip_in_the_name_of_a_command_is_pointed_out(run: Run) -> None:
 
 def test_help_begins_with_what_users_do() -> None:
     assert list(COMMANDS)[:3] == ["summary", "peak", "explain"]
-    assert list(COMMANDS)[-5:] == ["plan", "replan", "verify", "pack", "fmt"]
+    assert list(COMMANDS)[-6:] == ["plan", "replan", "verify", "pack", "link", "fmt"]
 
 
 def test_a_log_is_sent_to_the_command_that_reads_it(run: Run, goldens: Path) -> None:
