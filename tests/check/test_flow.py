@@ -182,7 +182,8 @@ def test_a_permutation_into_an_operand_holds_its_source_alone() -> None:
       p = f32[4] parameter(0)
       q = f32[8] parameter(1)
       i = s32[] parameter(2)
-      v = (f32[4], f32[8], u32[]) collective-permute-start(p, q, i, i), slice_sizes={{4}}
+      v = (f32[4], f32[8], u32[]) collective-permute-start(p, q, i, i),
+        source_target_pairs={{0,1}}, slice_sizes={{4}}
       ROOT w = f32[8] collective-permute-done(v)
     """)
     assert (found["v{0}"], found["v{1}"], found["w"]) == ("p", "v{1}", "v{1}")

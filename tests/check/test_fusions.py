@@ -207,17 +207,17 @@ def _form_of(body: str) -> Form | None:
 
 
 def test_bodies_of_one_form_differ_in_names_and_origins_only() -> None:
-    one = """%n = f32[8,1]{1,0} negate(p), metadata={op_name="a"}
-        ROOT %r = f32[8,1]{1,0} add(%n, q)"""
+    one = """%m = f32[8,1]{1,0} negate(p), metadata={op_name="a"}
+        ROOT %r = f32[8,1]{1,0} add(%m, q)"""
     other = """%m.7 = f32[8,1]{1,0} negate(p), metadata={op_name="b" source_line=3}
         ROOT %s.9 = f32[8,1]{1,0} add(%m.7, q)"""
     assert _form_of(one) == _form_of(other)
 
 
 def test_bodies_wired_otherwise_are_of_other_forms() -> None:
-    lines = "%n = f32[8,1]{1,0} negate(p)\n%m = f32[8,1]{1,0} negate(q)\nROOT %r = "
+    lines = "%k = f32[8,1]{1,0} negate(p)\n%m = f32[8,1]{1,0} negate(q)\nROOT %r = "
     add = "f32[8,1]{1,0} subtract("
-    assert _form_of(f"{lines}{add}%n, %m)") != _form_of(f"{lines}{add}%m, %n)")
+    assert _form_of(f"{lines}{add}%k, %m)") != _form_of(f"{lines}{add}%m, %k)")
 
 
 def test_a_body_that_calls_a_fusion_has_no_form() -> None:

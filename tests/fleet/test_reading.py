@@ -59,7 +59,7 @@ def test_files_of_an_archive_are_read_from_their_bytes() -> None:
 @pytest.mark.parametrize(
     ("text", "kind", "says"),
     [
-        ("HloModule m\n\nENTRY %e {\n  %a = f32[8] nonsense(\n}\n", "unreadable", "bad.txt:4"),
+        ("HloModule m\n\nENTRY %e {\n  %a = f32[8] nonsense(\n}\n", "unreadable", "bad.txt:5"),
         (
             "HloModule m\n\nENTRY %e {\n  ROOT %a = f32[8]{0} parameter(0)\n}\n",
             "unsupported",

@@ -113,7 +113,8 @@ def _tuple_chain(depth: int) -> str:
 def all_alive(many: int) -> str:
     """3,000 buffers, all alive when the last is made."""
     count = many // 33
-    lines = [PARAMETER, *(f"%n{n} = f32[{n + 8}]{{0}} broadcast(%p)" for n in range(count))]
+    lines = [PARAMETER, "%z = f32[] constant(0)"]
+    lines += [f"%n{n} = f32[{n + 8}]{{0}} broadcast(%z), dimensions={{}}" for n in range(count)]
     operands = ", ".join(f"%n{n}" for n in range(count))
     return make_entry(*lines, f'%r = f32[8]{{0}} custom-call({operands}), custom_call_target="x"')
 

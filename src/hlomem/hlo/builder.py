@@ -291,7 +291,19 @@ def _round_trips(name: str, text: str) -> bool:
         found = [(key, printed[start:end]) for key, start, end in iter_attributes(printed)]
     except TextProblem:
         return False
-    return found == [(name, text)] and "\n" not in text
+    return found == [(name, text)] and ("\n" not in text or _keeps_lines(printed, {name: text}))
+
+
+def _keeps_lines(printed: str, attributes: Mapping[str, str]) -> bool:
+    """Whether an instruction that goes on in the next line is read as it was."""
+    from hlomem.hlo.text.parser import parse  # noqa: PLC0415 - few attributes need it
+
+    header = "HloModule m, entry_computation_layout={()->token[]}"
+    try:
+        module = parse(f"{header}\n\nENTRY %e {{\n  ROOT %k = token[] after-all(){printed}\n}}\n")
+        return len(module.computations) == 1 and module.entry.root.attributes == attributes
+    except ParseError:
+        return False
 
 
 def link_attributes(

@@ -162,7 +162,9 @@ class _Body:
                 operand = self._take(shared_part)
                 operation = f"maximum({operand}, {result})"
                 if self._is_in_place:
-                    operation = f"dynamic-update-slice({operand}, {result})"
+                    start = self.add("s32[]", "constant(0)") if shape.dimensions else ""
+                    starts = f", {start}" * len(shape.dimensions)
+                    operation = f"dynamic-update-slice({operand}, {result}{starts})"
                 result = self.add(shape.text, operation)
         return result
 

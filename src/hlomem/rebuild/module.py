@@ -211,7 +211,7 @@ class ModuleWriter:
             listed = [*list_embedded(self._embedded, self._joined), self._entry]
         for computation in listed:
             self._write(computation)
-        header = f"HloModule rebuilt, is_scheduled=true{self._aliases()}"
+        header = f"HloModule rebuilt, is_scheduled=true{self._aliases()}{self._layout()}"
         return "\n\n".join([header, *self._texts.values()]) + "\n"
 
     def _rank(self, name: str) -> int:
@@ -241,6 +241,18 @@ class ModuleWriter:
                     pairs.append(f"{{{output}}}: ({parameter.number}, {{{part}}}, may-alias)")
                     break
         return f", input_output_alias={{ {', '.join(pairs)} }}" if pairs else ""
+
+    def _layout(self) -> str:
+        """The shapes of parameters and result, which XLA's own texts say."""
+        lines = [self._drafts[name].line for name in self._entry.instructions]
+        shape_of = {
+            line.number: self._shapes[line.name].text
+            for line in lines
+            if line is not None and line.number is not None
+        }
+        parameters = [shape_of[number] for number in sorted(shape_of)]
+        result = self._shapes[self._entry_root()].text
+        return f", entry_computation_layout={{({', '.join(parameters)})->{result}}}"
 
     def notes(self) -> Iterator[str]:
         if self._sharing:

@@ -92,12 +92,12 @@ HloModule m, is_scheduled=true
   ROOT %twice = f32[8,4]{1,0} add(%dot, %dot)
 }
 
-ENTRY %main (x: f32[8,16], y: f32[16,4], i: f32[1,9,9,2], k: f32[3,3,2,5]) -> f32[1,7,7,5] {
-  %x = f32[8,16]{1,0} parameter(0)
-  %y = f32[16,4]{1,0} parameter(1)
+ENTRY %main (a: f32[8,16], b: f32[16,4], i: f32[1,9,9,2], k: f32[3,3,2,5]) -> f32[1,7,7,5] {
+  %a = f32[8,16]{1,0} parameter(0)
+  %b = f32[16,4]{1,0} parameter(1)
   %i = f32[1,9,9,2]{3,2,1,0} parameter(2)
   %k = f32[3,3,2,5]{3,2,1,0} parameter(3)
-  %f = f32[8,4]{1,0} fusion(%x, %y), kind=kOutput, calls=%body
+  %f = f32[8,4]{1,0} fusion(%a, %b), kind=kOutput, calls=%body
   ROOT %c = f32[1,7,7,5]{3,2,1,0} convolution(%i, %k), window={size=3x3}, dim_labels=b01f_01io->b01f
 }
 """
@@ -106,4 +106,4 @@ ENTRY %main (x: f32[8,16], y: f32[16,4], i: f32[1,9,9,2], k: f32[3,3,2,5]) -> f3
     by_name = {one.name: costs.flops(one) for one in module.entry.instructions}
     assert by_name["f"] == 2 * 8 * 16 * 4 + 8 * 4
     assert by_name["c"] == 2 * (7 * 7 * 5) * (3 * 3 * 2)
-    assert by_name["x"] == 0
+    assert by_name["a"] == 0
