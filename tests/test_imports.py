@@ -136,6 +136,9 @@ MAY_IMPORT = {
         "api.load",
         "report",
     },
+    "agents.server": {"__version__", "base"},  # commands run in processes of their own
+    "agents.skill": {"base"},
+    "agents": set[str](),
     "testing": {"base", "hlo", "dump", "machines.capacity", "report"}
     | {"api.explain", "api.opening"},
     "pytest_plugin": {"base", "api.explain", "jax", "testing"},

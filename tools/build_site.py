@@ -38,6 +38,7 @@ def main() -> int:
             copy.write_text(_moved(path.read_text(), path, pages))
         commands = pages / "cli.md"
         commands.write_text(with_help(commands.read_text()))
+        (pages / "llms.txt").write_text(index_for_models(pages, (ROOT / "mkdocs.yml").read_text()))
         shutil.copy(ROOT / "mkdocs.yml", folder)
         command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet"]
         command += ["--config-file", f"{folder}/mkdocs.yml", "--site-dir", str(target)]
@@ -46,6 +47,26 @@ def main() -> int:
     if not code:
         print(f"the site: {target / 'index.html'}")
     return code
+
+
+def index_for_models(pages: Path, config: str) -> str:
+    """llms.txt: the pages of the navigation, each with its first sentence."""
+    about = config.partition("site_description: ")[2].partition("\n")[0]
+    lines = ["# hlomem", "", f"> {about}"]
+    for line in config.partition("\nnav:\n")[2].splitlines():
+        title, _, page = line.strip().removeprefix("- ").partition(": ")
+        if not page:
+            lines += ["", f"## {title.removesuffix(':')}", ""]
+        elif page != "index.md":
+            said = _first_sentence(pages / page)
+            lines.append(f"- [{title}]({page.removesuffix('.md')}/){said and f': {said}'}")
+    return "\n".join([*lines, ""])
+
+
+def _first_sentence(page: Path) -> str:
+    paragraphs = page.read_text().split("\n\n")
+    first = next((text for text in paragraphs if text[:1].isalpha() or text[:2] == "**"), "")
+    return re.split(r"(?<=[.:])\s", " ".join(first.split()))[0]
 
 
 def with_help(text: str) -> str:

@@ -15,9 +15,10 @@ import pytest
 from msgspec import Meta, Struct, field
 
 import hlomem
+from hlomem.base.sarif import MAX_RESULTS
 from hlomem.check.findings import Finding, NotChecked, Verdict
 from hlomem.check.rules import RULES
-from hlomem.check.sarif import MAX_RESULTS, build_sarif
+from hlomem.check.sarif import build_sarif
 from hlomem.check.verify import verify
 from hlomem.dump.records import Assignment
 from tests import plain
@@ -79,8 +80,8 @@ class Result(Part):
     ruleIndex: Annotated[int, Meta(ge=-1)]  # noqa: N815
     level: Level
     locations: list[Location]
-    relatedLocations: list[Location]  # noqa: N815
     partialFingerprints: dict[str, str]  # noqa: N815
+    relatedLocations: list[Location] = []  # noqa: N815
 
 
 class Rule(Part):

@@ -12,7 +12,7 @@ from hlomem.base.gc_pause import collector_off
 from hlomem.base.sizes import parse_size
 from hlomem.base.source import visible
 from hlomem.cli import EXIT_INTERRUPTED
-from hlomem.cli.commands import COMMAND_GROUPS, COMMANDS
+from hlomem.cli.commands import COMMANDS, MORE, QUESTIONS
 from hlomem.cli.parameters import Command
 from hlomem.cli.process import say
 from hlomem.report.registry import REPORTS
@@ -21,6 +21,8 @@ with collector_off():  # imports create no garbage
     import click
     from click.shell_completion import shell_complete
 
+ALL_COMMANDS = "hlomem.all_commands"
+"""The key in a context's `meta` that has its help list all commands."""
 COMPLETE = "_HLOMEM_COMPLETE"
 """The environment variable by which a shell requests completions."""
 
@@ -65,11 +67,17 @@ class _Commands(click.Group):
             command.params.append(_MAX_INPUT)
         return command
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         widest = max(map(len, COMMANDS))
-        for title, group in COMMAND_GROUPS.items():
-            with formatter.section(title):
+        is_whole = bool(ctx.meta.get(ALL_COMMANDS))
+        for title, group in {**QUESTIONS, **(MORE if is_whole else {})}.items():
+            formatter.write(f"\n{title}\n")  # a question has no colon
+            with formatter.indentation():
                 formatter.write_dl([(name.ljust(widest), help_) for name, help_ in group.items()])
+        if not is_whole:
+            count = len(COMMANDS) - sum(map(len, QUESTIONS.values()))
+            formatter.write_paragraph()
+            formatter.write_text(f"{count} more commands: hlomem help --all")
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
