@@ -162,7 +162,7 @@ def test_a_limit_fails_and_says_by_which_lines(project: pytest.Pytester) -> None
     done.assert_outcomes(passed=2, failed=1)
     done.stdout.fnmatch_lines(
         [
-            "hlomem: needs 23.90 GiB of HBM on tpu, the limit is 14.00 GiB: 9.90 GiB too much",
+            "hlomem: needs 23.90 GiB of HBM on tpu, the limit is 14.00 GiB: over by 9.90 GiB",
             "*16.14 GiB   67.5%  prog/train.py:8",
         ]
     )

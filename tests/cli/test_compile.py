@@ -23,7 +23,7 @@ def test_a_program_is_compiled_shown_and_kept(run: Run, tmp_path: Path) -> None:
     screen = result.out.decode()
     assert result.code == 1  # it needs more
     assert screen.startswith("train_step  cpu\n\nNeeds ")
-    assert "too much" in screen
+    assert "over by" in screen
     assert "factories.py:" in screen
     assert "fully compiled" in screen
     assert max(map(len, screen.splitlines())) <= 80

@@ -13,7 +13,7 @@ def test_one_screen_of_a_message(run: Run, goldens: Path) -> None:
     screen = result.out.decode()
     assert result.code == 0
     assert screen.startswith("Out of memory on TPU when compiling\n")
-    assert "needs 24.00 GiB of hbm on each device, 15.75 GiB available: 8.25 GiB too much" in screen
+    assert "needs 24.00 GiB of hbm on each device, 15.75 GiB available: over by 8.25 GiB" in screen
     assert "4 × f32[262144,4096]{1,0:T(8,128)}  temporaries" in screen
     assert 'XLA_FLAGS="--xla_dump_to=xla_dump --xla_dump_hlo_as_text" python …' in screen
 

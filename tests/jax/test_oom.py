@@ -301,5 +301,5 @@ def test_what_libtpu_refuses_to_compile_is_explained(
         return
     assert lines[-1].startswith(f"  look at {tmp_path / 'train.py'}:13: ")
     needs = next(line for line in lines if line.startswith("hlomem:"))
-    assert needs == "hlomem: ranks needs 74.58 GiB of HBM, 15.75 GiB available: 58.83 GiB too much"
+    assert needs == "hlomem: ranks needs 74.58 GiB of HBM, 15.75 GiB available: over by 58.83 GiB"
     assert "named by the error; the plan is hlomem's own" in done.stderr

@@ -50,7 +50,7 @@ def _computed_again(found: BetterOrder, made: Waterfall, diff: Diff) -> Waterfal
     ordered = again.ordered - found.report.before
     reasons = [Reason(text="the same instructions in another order", delta=ordered)]
     parts = [f"{again.instructions} instructions run twice"] if again.instructions else []
-    parts += [f"{again.stacks} stacks of loops are gone"] if again.stacks else []
+    parts += [f"{again.stacks} stacked arrays of loops are gone"] if again.stacks else []
     reasons.append(Reason(text=", ".join(parts), delta=diff.delta - ordered))
     answer = f"{made.answer} The order is different, and a few values are recomputed."
     causes = tuple(reason for reason in reasons if reason.delta)

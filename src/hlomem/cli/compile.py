@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import click
@@ -53,7 +54,7 @@ def command(
     FACTORY is a function of an importable MODULE, or of a file: train.py:make_step. It is called
     with the settings, and with the target's devices if it has a parameter `devices`, and returns
     (function, arguments), arrays or jax.ShapeDtypeStructs, or a jax.stages.Lowered. The compiler is
-    stopped once its plan is complete. The exit code is 1 if the program does not fit. See
+    stopped at its memory plan. The exit code is 1 if the program does not fit. See
     docs/jax.md.
     """
     size = parse_capacity(capacity) if capacity else None
@@ -73,7 +74,11 @@ def command(
         _write_page(planned, summary, html, force=force)
     write_report(
         lambda: _content(job, planned, summary),
-        lambda: [*draw_summary(summary, width()), *_draw_compile(planned, width())],
+        lambda: [
+            *draw_summary(summary, width()),
+            *_draw_compile(planned, width()),
+            *_draw_next(job, summary, width()),
+        ],
         **shown,
     )
     return EXIT_FINDING if _exceeds(planned, summary) else EXIT_OK
@@ -121,11 +126,29 @@ def _content(job: Job, planned: PlannedProgram, summary: Summary) -> dict[str, A
 
 def _draw_compile(planned: PlannedProgram, columns: int) -> list[Line]:
     packages = ", ".join(f"{name} {found}" for name, found in planned.facts.versions.items())
-    how = "stopped once its plan was complete" if planned.is_stopped else "fully compiled"
-    how = "rejected once it was planned" if planned.refusal else how
+    how = "stopped at its memory plan" if planned.is_stopped else "fully compiled"
+    how = "rejected after planning" if planned.refusal else how
     words = f"{packages}; {how}, {planned.cpu_seconds:.1f} s of CPU time"
     lines: list[Line] = [[]]
     if planned.refusal:
         said = visible(planned.refusal.partition("\n")[0])
         lines += wrapped(f"XLA rejects it: {said}", columns, "  ", "red")
     return [*lines, *wrapped(words, columns, "  ", "dim")]
+
+
+def _draw_next(job: Job, summary: Summary, columns: int) -> list[Line]:
+    """The command that tries changes until the program fits; nothing if it does."""
+    capacity = summary.capacity
+    if capacity is None or summary.space.size <= capacity.size:
+        return []
+    settings = [f"--set {quote(f'{name}={value}')}" for name, value in job.settings.items()]
+    words = ["hlomem advise", quote(job.factory), f"--target {job.target}", *settings]
+    words.append(f"--fit {capacity.name or capacity.size}")
+    lines = ["  "]
+    for word in map(visible, words):
+        if len(lines[-1]) + len(word) + len(" \\") > columns and lines[-1].strip():
+            lines[-1] += "\\"  # the shell goes on in the next line
+            lines.append("    ")
+        lines[-1] += f"{word} "
+    title: Line = [("Find the cheapest changes that fit", "bold")]
+    return [[], title, *([(line.rstrip(" "), "")] for line in lines)]

@@ -254,7 +254,7 @@ def _over(now: Measurement, limit: int) -> Iterator[str]:
     space = space_label(now.space)
     yield (
         f"needs {format_bytes(now.bytes)} of {space} on {now.target},"
-        f" the limit is {format_bytes(limit)}: {missing} too much"
+        f" the limit is {format_bytes(limit)}: over by {missing}"
     )
     for line, size in list(now.lines.items())[:_TOP]:
         yield f"  {format_bytes(size):>11}  {percent(size, now.peak):>6}  {line}"

@@ -50,7 +50,7 @@ def test_what_does_not_fit_is_said_with_the_line_it_comes_from() -> None:
         "".join(piece for piece, _ in line).rstrip() for line in draw_summary(summary, 80)
     )
     assert "Needs 23.90 GiB of HBM" in screen
-    assert "151.7% of 15.75 GiB, 8.15 GiB too much" in screen
+    assert "151.7% of 15.75 GiB, over by 8.15 GiB" in screen
     assert "stacked by a loop           14.33 GiB   60.0%" in screen
     assert "/tmp/prog/train.py:8" in screen  # noqa: S108
     assert "6.03 GiB  arguments that could be donated: first params['layers']" in screen

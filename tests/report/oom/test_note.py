@@ -31,7 +31,7 @@ def test_a_compile_that_does_not_fit_says_how_much_is_missing_and_where_to_look(
     assert failure is not None
     lines = draw_note(memory.memory, memory.space, failure, Remark(reason="named", page="page: x"))
     assert lines == [
-        "hlomem: train_step needs 23.90 GiB of HBM, 15.75 GiB available: 8.15 GiB too much",
+        "hlomem: train_step needs 23.90 GiB of HBM, 15.75 GiB available: over by 8.15 GiB",
         "  named",
         "    14.33 GiB   60.0%  stacked by a loop",
         "     3.02 GiB   12.6%  model parameters",
@@ -50,7 +50,7 @@ def test_a_plan_of_ours_says_xlas_number_and_promises_nothing() -> None:
     explained.memory.is_planned = True
     note = describe_failure(explained, failure, "named", None).splitlines()
     assert note[0].startswith(
-        "hlomem: train_step needs 24.50 GiB of HBM, 15.75 GiB available: 8.75"
+        "hlomem: train_step needs 24.50 GiB of HBM, 15.75 GiB available: over by 8.75"
     )
     assert note[1] == "  named; the plan is hlomem's own, of 23.90 GiB"
     [advice] = [line for line in note if line.startswith("  best advice: ")]

@@ -98,6 +98,6 @@ def test_what_runs_twice_is_told_apart_from_what_the_order_saves(
     report = replace(REPORT, verdict=verdict, after=1 << 18, again=AGAIN)
     screen = _screen(report)
     price = "+1.0% operations, -2.0% modelled time"
-    assert f"3 instructions run twice, 2 stacks of loops are gone: {price}" in screen
+    assert f"3 instructions run twice, 2 stacked arrays of loops are gone: {price}" in screen
     assert "the order alone needs 1.00 MiB" in screen
     assert said in screen

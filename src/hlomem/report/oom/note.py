@@ -60,7 +60,7 @@ def _needs(memory: MemoryView, space: Space, failure: Failure) -> str:
     if failure.moment == "compile" and failure.available is not None:
         words += f", {format_bytes(failure.available)} available"
         missing = size - failure.available
-        words += f": {format_bytes(missing)} too much" if missing > 0 else ""
+        words += f": over by {format_bytes(missing)}" if missing > 0 else ""
     elif failure.needed is not None:
         words += f"; {format_bytes(failure.needed)} at once could not be allocated"
     return words

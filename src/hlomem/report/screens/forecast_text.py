@@ -48,7 +48,7 @@ def draw_largest(found: Largest, width: int) -> list[Line]:
         answer += "; between them nothing was tried"
     lines += [*wrapped(answer, width), []]
     for value, size in found.tried.items():
-        words = "" if size <= found.limit else "  too much"
+        words = "" if size <= found.limit else "  does not fit"
         lines.append([(f"  {setting}={value:<12} needs {format_bytes(size):>10}{words}", "")])
     return lines
 

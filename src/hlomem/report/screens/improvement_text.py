@@ -71,7 +71,7 @@ def _again(improved: ImprovementReport) -> str:
     if again is None:
         return ""
     parts = [f"{again.instructions} instructions run twice"] if again.instructions else []
-    parts += [f"{again.stacks} stacks of loops are gone"] if again.stacks else []
+    parts += [f"{again.stacks} stacked arrays of loops are gone"] if again.stacks else []
     flops = _signed(again.flops, again.program_flops)
     time = _signed(again.time, again.program_time)
     price = f"{flops} operations, {time} modelled time"
@@ -114,7 +114,7 @@ def _packing(improved: ImprovementReport) -> str:
 
 
 def _tight(size: int, proven: bool) -> str:
-    return f"{format_bytes(size)} ({'proven' if proven else 'as far as was found'})"
+    return f"{format_bytes(size)} ({'proven' if proven else 'the best found'})"
 
 
 def _row(order: ComputationOrder, width: int) -> str:

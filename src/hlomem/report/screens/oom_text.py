@@ -89,7 +89,7 @@ def _amounts(oom: Oom, failure: Failure) -> str:
         there = "free" if failure.moment == "run" else "available"
         said += f", {format_bytes(failure.available)} {there}"
     if oom.missing:
-        said += f": {format_bytes(oom.missing)} too much"
+        said += f": over by {format_bytes(oom.missing)}"
     return said
 
 

@@ -59,4 +59,4 @@ def _largest(report: ScaleReport) -> list[str]:
     [refused] = [plan for plan in report.plans if plan.value == report.smallest_refused]
     found = f"the largest{multiple} whose plan fits {room} is {report.largest}"
     missing = format_bytes(refused.size - report.capacity.size)
-    return [f"{found}; that of {refused.value} takes {missing} too much"]
+    return [f"{found}; {refused.value} is over by {missing}"]

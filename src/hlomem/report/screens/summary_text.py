@@ -66,7 +66,7 @@ def draw_summary(summary: Summary, width: int) -> list[Line]:
 
 def _capacity(capacity: Capacity, size: int, width: int) -> Line:
     left = capacity.size - size
-    verdict = f"{format_bytes(left)} left" if left >= 0 else f"{format_bytes(-left)} too much"
+    verdict = f"{format_bytes(left)} left" if left >= 0 else f"over by {format_bytes(-left)}"
     of = f" of {format_bytes(capacity.size)}{f' ({capacity.label})' if capacity.name else ''}, "
     words = f"  {percent(size, capacity.size)}{of}{verdict}"
     columns = max(10, width - len(words))
@@ -79,22 +79,12 @@ def _peak(peak: Snapshot, width: int) -> list[Line]:
     lines: list[Line] = [
         [],
         draw_moment(peak, width),
-        *wrapped(_method(peak), width, "  ", "dim"),
         draw_outline(peak),
         *draw_near_peaks(peak.near_peaks, peak.peak_size, width),
     ]
     for row in peak.rows:
         lines += draw_row(row, peak.size, peak.by, width)
     return [*lines, *draw_rest(peak)]
-
-
-def _method(peak: Snapshot) -> str:
-    words = "replayed from live ranges"
-    if peak.printed is not None and peak.printed.reasons:
-        printed = peak.printed
-        size = format_bytes(printed.size)
-        words += f"; `hlomem peak` leads from XLA's own {size} (instruction {printed.step}) here"
-    return words
 
 
 def _hint(hint: Hint, width: int) -> list[Line]:
