@@ -22,8 +22,8 @@ def test_sizes_are_marked_as_compiled_or_planned(run: Run) -> None:
     assert "only a compile tells" in screen
     content = json.loads(run("scale", HOME / "2", HOME / "4", *options, "--json").out)
     assert content["kind"] == "scale"
-    found = f"whose plan fits 1.00 MiB is {content['largest']}; that of"
-    assert f"{found} {content['smallest_refused']} takes " in " ".join(screen.split())
+    found = f"whose plan fits 1.00 MiB is {content['largest']};"
+    assert f"{found} {content['smallest_refused']} is over by " in " ".join(screen.split())
 
 
 def test_nothing_that_fits_is_a_finding(run: Run) -> None:
