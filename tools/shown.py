@@ -122,6 +122,35 @@ def _targets_of_doctor() -> str:
     )
 
 
+def _in_example(*words: str) -> str:
+    """What a command prints in the folder of the example that does not fit."""
+    with TemporaryDirectory() as name:
+        folder = Path(name) / "project"
+        folder.mkdir()
+        shutil.copy(ROOT / "examples/oom/train.py", folder)
+        screen = _printed([sys.executable, "-m", "hlomem", *words], folder)
+    return f"$ hlomem {' '.join(words)}\n{screen}"
+
+
+def _too_large() -> str:
+    """The first lines of a compile, and its peak."""
+    words = ("compile", "train.py:make_step", "--target", "tpu-v5e:2x2")
+    lines = _in_example(*words).splitlines()
+    peak = next(number for number, line in enumerate(lines) if line.startswith("Peak"))
+    roles = next(number for number, line in enumerate(lines) if "by role" in line)
+    shown = [*lines[:5], "", *lines[roles : roles + 4], "  …", "", *lines[peak : peak + 6], "   …"]
+    return "\n".join([*shown, ""])
+
+
+def _what_fits() -> str:
+    """The set of changes that fits, as one diff."""
+    words = ("advise", "train.py:make_step", "--target", "tpu-v5e:2x2", "--fit", "v5e")
+    screen = _in_example(*words)
+    command, _, _ = screen.partition("\n")
+    found = screen[screen.index("  fits 15.75 GiB") :]
+    return f"{command}\n…\n{found.partition(chr(10) + 'note')[0].rstrip()}\n"
+
+
 MAKERS: dict[str, Callable[[], str]] = {
     "a moved value": lambda: _finding(_MOVED, "interference/touch-partial"),
     "a moved value and its schedule": _moved_with_schedule,
@@ -131,5 +160,7 @@ MAKERS: dict[str, Callable[[], str]] = {
     "a run that does not fit": _note_of_an_error,
     "a run": lambda: _run(_RUNS / "train.py"),
     "targets of doctor": _targets_of_doctor,
+    "a program that does not fit": _too_large,
+    "the changes that fit": _what_fits,
 }
 """Who makes which block."""

@@ -21,3 +21,14 @@ def train_step(params, opt_state, x, y):
 
 
 step = jax.jit(train_step)
+
+
+def make_step(batch: int = 10240):
+    """What `hlomem compile` plans: a function and the shapes of its arguments."""
+    params = {
+        "layers": jax.ShapeDtypeStruct((48, 4096, 4096), "float32"),
+        "head": jax.ShapeDtypeStruct((4096, 1000), "float32"),
+    }
+    x = jax.ShapeDtypeStruct((batch, 4096), "float32")
+    y = jax.ShapeDtypeStruct((batch, 1000), "float32")
+    return step, (params, params, x, y)
