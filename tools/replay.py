@@ -28,6 +28,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
+from functools import cache
 from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -59,20 +60,21 @@ def products(entry: Path) -> Iterator[tuple[str, Callable[[], str]]]:
     program = next(path for path in (entry / "module.hlo", entry / "module.txt") if path.exists())
     text = program.read_text(encoding="utf-8")
     yield "print", lambda: hlo.format_module(hlo.parse(text))
-    dump = hlomem.load(entry / _DUMP)
-    yield "read", lambda: str(dump)
-    given = _arguments(entry, dump)
-    planned: list[Any] = []
 
+    @cache
+    def dump() -> Any:
+        return hlomem.load(entry / _DUMP)
+
+    @cache
     def plan() -> str:
-        if not planned:
-            planned.append(hlomem.plan(text, **given))
-        return "".join(planned[0].text(file) for file in planned[0].files)
+        planned = hlomem.plan(text, **_arguments(entry, dump()))
+        return "".join(planned.text(file) for file in planned.files)
 
+    yield "read", lambda: str(dump())
     yield "plan", lambda: with_sorted_lists(plan())
     yield "order", plan
-    yield "verify", lambda: _rules(hlomem.verify(dump, module=hlo.parse(text)))
-    yield "replan", lambda: str(hlomem.replan(dump))
+    yield "verify", lambda: _rules(hlomem.verify(dump(), module=hlo.parse(text)))
+    yield "replan", lambda: str(hlomem.replan(dump()))
 
 
 def _arguments(entry: Path, dump: object) -> dict[str, object]:
