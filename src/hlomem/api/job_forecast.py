@@ -6,7 +6,6 @@ and the largest value of a setting with which the job fits.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hlomem.api.fit_search import Planned, next_value, straddle
@@ -82,8 +81,12 @@ def open_job(
     """A job by what a user names; `rehearse` makes the log of a function for a target."""
     place, colon, _ = subject.rpartition(":")
     if rehearse is not None and colon and place.endswith(".py"):
-        log = rehearse(subject, target, settings or {})
-        again = partial(rehearse, subject, target)
+        given = settings or {}
+        log = rehearse(subject, target, given)
+
+        def again(changed: Mapping[str, Any]) -> JobLog:
+            return rehearse(subject, target, {**given, **changed})
+
         return OpenedJob(log.name, log, None, log.device, None, log.pool_share, again)
     if settings:
         raise CommandError("`--set` goes with a function: file.py:job")
