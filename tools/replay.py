@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.parity.dumps import with_sorted_lists
-from tools.corpus import BESIDE, WORKERS, entries_in
+from tools.corpus import BESIDE, WORKERS, entries_in, plan_arguments, read_facts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -67,7 +67,7 @@ def products(entry: Path) -> Iterator[tuple[str, Callable[[], str]]]:
 
     @cache
     def plan() -> str:
-        planned = hlomem.plan(text, **_arguments(entry, dump()))
+        planned = hlomem.plan(text, **plan_arguments(read_facts(entry), dump()))
         return "".join(planned.text(file) for file in planned.files)
 
     yield "read", lambda: str(dump())
@@ -75,22 +75,6 @@ def products(entry: Path) -> Iterator[tuple[str, Callable[[], str]]]:
     yield "order", plan
     yield "verify", lambda: _rules(hlomem.verify(dump(), module=hlo.parse(text)))
     yield "replan", lambda: str(hlomem.replan(dump()))
-
-
-def _arguments(entry: Path, dump: object) -> dict[str, object]:
-    """How an entry is planned, from what is written down about it."""
-    path = next(path for path in (entry / "meta.json", entry / "origin.json") if path.exists())
-    facts = json.loads(path.read_text(encoding="utf-8"))
-    backend = facts["backend"]
-    package = "libtpu" if backend == "tpu" else "jaxlib"
-    is_scheduled = facts.get("scheduled", True)
-    return {
-        "backend": backend,
-        "chip": facts.get("chip") or "",
-        "era": f"{package}-{facts['versions'][package]}",
-        "schedule": None if is_scheduled else dump,
-        "preset": dump if backend == "tpu" else None,
-    }
 
 
 def _rules(verdict: Any) -> str:
