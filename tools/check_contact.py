@@ -2,28 +2,27 @@
 
     python -m tools.check_contact FOLDER [--json FILE] [--name NAME...]
 
-FOLDER/GROUP/PROGRAM is as `tools.compile_programs` leaves it. Asked of each: is it planned, does
-every value lie in an allocation of XLA's kind and size at XLA's offset, which files are XLA's to
-the byte, lists of values sorted, does `verify` raise an alarm with the module or without,
-does `replan` make the same plan of the dump alone. Prints a line for each answer that is not
-perfect, then counts by group as a table.
+FOLDER/GROUP/PROGRAM is as `tools.compile_programs` and `tools.compile_xla_tests` leave it. Asked of
+each: is it planned, does every value lie in an allocation of XLA's kind and size at XLA's offset,
+which files are XLA's to the byte, lists of values sorted, does `verify` raise an alarm with the
+module or without, does `replan` make the same plan of the dump alone. Prints a line for each answer
+that is not perfect, then counts by group as a table.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import hlomem
 from hlomem import hlo
 from hlomem.base.errors import HlomemError
 from hlomem.dump.compare import find_differences
 from tools.check_plans import places, verdict
-from tools.corpus import check_all, write_counts
+from tools.corpus import check_all, plan_arguments, read_facts, write_counts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -73,12 +72,6 @@ def check_entry(entry: Path) -> Contact:
     return Contact(entry.parent.name, entry.name, tuple(good), tuple(remarks))
 
 
-def _arguments(entry: Path) -> dict[str, Any]:
-    meta = json.loads((entry / "meta.json").read_text(encoding="utf-8"))
-    era = f"libtpu-{meta['versions']['libtpu']}"
-    return {"backend": meta["backend"], "chip": meta["chip"], "era": era}
-
-
 def _first_line(error: HlomemError) -> str:
     return str(error).splitlines()[0]
 
@@ -88,7 +81,7 @@ def _planned(entry: Path) -> Iterator[tuple[str, str]]:
     text = (entry / "module.hlo").read_text(encoding="utf-8")
     dump = hlomem.load(entry / "buffer-assignment.txt")
     try:
-        plan = hlomem.plan(text, **_arguments(entry), preset=dump)
+        plan = hlomem.plan(text, **plan_arguments(read_facts(entry), dump))
         made = plan.dump.texts()
     except HlomemError as error:
         yield "planned", _first_line(error)

@@ -11,11 +11,10 @@ exception finds one, or has nothing to look at. Plans of modules have a tool of 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import hlomem
 from hlomem import hlo
@@ -28,7 +27,7 @@ from hlomem.hlo.text.shape_parser import parse_shape_text
 from hlomem.machines.registry import find_machine
 from hlomem.view.guess_machine import choose_machine
 from hlomem.view.joined import join_dump
-from tools.corpus import BESIDE, check_all, entries_in, write_counts
+from tools.corpus import BESIDE, check_all, entries_in, machine_of, read_facts, write_counts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -59,11 +58,6 @@ class Check(NamedTuple):
     ask: Callable[[Path], Checked]
     is_strict: bool = True
     """Whether any difference is an error; else only one that nothing explains."""
-
-
-def _meta(folder: Path) -> dict[str, Any]:
-    facts: dict[str, Any] = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
-    return facts
 
 
 # Reading.
@@ -127,7 +121,7 @@ def check_sizes(path: Path) -> Checked:
     dump = join_parts(path.name, [parse_part(read_source(path))])
     assert dump.assignment is not None
     if (path.parent / "meta.json").exists():
-        facts = _meta(path.parent)
+        facts = read_facts(path.parent)
         machine = find_machine(facts["backend"], facts.get("chip") or "")
     else:
         machine = choose_machine(join_dump(dump), None).machine
@@ -143,7 +137,7 @@ def check_sizes(path: Path) -> Checked:
 
 def check_texts(folder: Path) -> Checked:
     """Whether the instructions of a dump's values are those of its module, as its era prints."""
-    era = _meta(folder)["era"]
+    era = read_facts(folder)["era"]
     style = hlo.TextStyle(operand_shapes=era in "ABC", async_sugar=True, proto_order=era == "K")
     module = hlo.parse((folder / "module.hlo").read_text(encoding="utf-8"))
     by_name = {instruction.name: instruction for instruction in module.iter_instructions()}
@@ -157,7 +151,7 @@ def check_texts(folder: Path) -> Checked:
         elif (made := hlo.format_instruction(instruction, style)) != value.instruction:
             differences.append(_why(value.instruction, made))
     count = len(values.values)
-    return Checked(_meta(folder)["dump"], count, count - len(differences), tuple(differences))
+    return Checked(read_facts(folder)["dump"], count, count - len(differences), tuple(differences))
 
 
 def _why(expected: str, made: str) -> str:
@@ -171,12 +165,10 @@ def _why(expected: str, made: str) -> str:
 
 def check_replan(folder: Path) -> Checked:
     """Whether the plan of a dump's program, rebuilt from the dump, is the dump's own."""
-    facts = _meta(folder)
-    package = "libtpu" if facts["backend"] == "tpu" else "jaxlib"
-    era = f"{package}-{facts['versions'][package]}"
+    facts = read_facts(folder)
     dump = hlomem.load(folder)
     try:
-        made = hlomem.replan(dump, backend=facts["backend"], chip=facts.get("chip") or "", era=era)
+        made = hlomem.replan(dump, **machine_of(facts))
     except HlomemError:
         return Checked(facts["dump"], 1, 0, ("not planned",))
     stages = [difference.stage for difference in find_differences(dump, made.dump)]
@@ -185,7 +177,7 @@ def check_replan(folder: Path) -> Checked:
 
 def check_verdict(folder: Path) -> Checked:
     """Whether the checker finds a plan of XLA's right, with its module."""
-    facts = _meta(folder)
+    facts = read_facts(folder)
     module = hlo.parse((folder / "module.hlo").read_text(encoding="utf-8"))
     machine = find_machine(facts["backend"], facts["chip"])
     verdict = hlomem.verify(hlomem.load(folder), module=module, machine=machine)

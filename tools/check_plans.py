@@ -9,7 +9,6 @@ prints them in the order of a hash). Prints a table per group and exits 1 where 
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from collections import Counter
@@ -17,7 +16,14 @@ from typing import TYPE_CHECKING
 
 import hlomem
 from hlomem.base.errors import HlomemError
-from tools.corpus import check_all, entries_in, parse_arguments, write_counts
+from tools.corpus import (
+    check_all,
+    entries_in,
+    parse_arguments,
+    plan_arguments,
+    read_facts,
+    write_counts,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,21 +78,13 @@ def places(dump: Dump) -> dict[str, tuple[object, ...]]:
 
 def check_entry(entry: Path) -> tuple[str, dict[str, str]]:
     """The group of an entry, and the verdicts on its offsets and on each of its files."""
-    meta = json.loads((entry / "meta.json").read_text())
-    is_tpu = meta["backend"] == "tpu"
-    package = "libtpu" if is_tpu else "jaxlib"
+    facts = read_facts(entry)
     dump = hlomem.load(entry / "buffer-assignment.txt")
     made: dict[str, str] = {}
     verdicts = {OFFSETS: "different"}
     try:
-        planned = hlomem.plan(
-            (entry / "module.hlo").read_text(encoding="utf-8"),
-            backend=meta["backend"],
-            chip=meta.get("chip") or "",
-            era=f"{package}-{meta['versions'][package]}",
-            schedule=None if meta["scheduled"] else dump,
-            preset=dump if is_tpu else None,
-        ).dump
+        text = (entry / "module.hlo").read_text(encoding="utf-8")
+        planned = hlomem.plan(text, **plan_arguments(facts, dump)).dump
         made = planned.texts()
         if places(planned) == places(dump):
             verdicts[OFFSETS] = "exact"
@@ -97,7 +95,7 @@ def check_entry(entry: Path) -> tuple[str, dict[str, str]]:
         if path.exists():
             wanted = path.read_bytes().decode()
             verdicts[name] = verdict(wanted, made.get(f"module{suffix}"))
-    return meta["dump"], verdicts
+    return facts["dump"], verdicts
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -12,9 +12,7 @@ reads and prints 99.5 % of it as XLA does. docs/hlo-text.md has the figures.
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
-import re
 import subprocess
 import sys
 from collections import Counter
@@ -22,12 +20,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.base.errors import HlomemError
 from hlomem.hlo import canonicalize, format_module, parse
+from tools.xla_texts import find_texts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
-RAW_STRING = re.compile(r'R"([A-Za-z_]*)\((.*?)\)\1"', re.DOTALL)
-TESTED = ("_test.cc", "_test_base.cc", ".hlo")
 WANTED = 0.995
 
 
@@ -37,40 +34,6 @@ class Answer(NamedTuple):
     is_read: bool
     text: str
     """The printed module, or the reason of the refusal."""
-
-
-def texts_in(repository: str) -> dict[str, str]:
-    """The modules in the tests of a repository, by a hash; templates are left out."""
-    found: dict[str, str] = {}
-    for name, data in files_in(repository):
-        texts = [data] if name.endswith(".hlo") else [each[1] for each in RAW_STRING.findall(data)]
-        for text in texts:
-            is_template = "$" in text or "{{" in text.split("ENTRY")[0][:20]
-            if "HloModule" in text and "ENTRY" in text and not is_template:
-                module = text[text.index("HloModule") :]
-                if module.count("HloModule") == 1:
-                    found[hashlib.sha1(module.encode()).hexdigest()[:12]] = module  # noqa: S324
-    return found
-
-
-def files_in(repository: str) -> Iterator[tuple[str, str]]:
-    """The files of tests, with their contents."""
-    git = ["git", "-C", repository]
-    listed = subprocess.run(
-        [*git, "ls-tree", "-r", "--name-only", "HEAD"], capture_output=True, text=True, check=True
-    )
-    names = [name for name in listed.stdout.split("\n") if name.endswith(TESTED)]
-    with subprocess.Popen(
-        [*git, "cat-file", "--batch"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        for name in names:
-            process.stdin.write(f"HEAD:{name}\n".encode())
-            process.stdin.flush()
-            *_, size = process.stdout.readline().split()
-            if size != b"missing":  # the copy may lack some files
-                yield name, process.stdout.read(int(size) + 1)[:-1].decode("utf-8", "replace")
 
 
 def answer() -> None:
@@ -135,7 +98,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.answer:
         answer()
         return 0
-    texts = texts_in(options.repository)
+    texts = find_texts(options.repository)
     answers = ask(texts)
     verdicts = {key: verdict(text, answers[key]) for key, text in texts.items()}
     counts = Counter(verdicts.values())

@@ -13,7 +13,6 @@ left alone; the answers for the rest are kept in FOLDER/TARGET/refused.json.
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import os
 import random
@@ -29,13 +28,13 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tools.xla_texts import find_texts
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from hlomem.jax.target_kinds import Target
 
-_TEST_FILES = ("_test.cc", "_test_base.cc", ".hlo")
-_RAW_STRING = re.compile(r'R"([A-Za-z_]*)\((.*?)\)\1"', re.DOTALL)
 _COUNT = r"\b{}=([0-9]{{1,4}})"
 _FILES = {
     "after_optimizations.txt": "module.hlo",
@@ -50,50 +49,6 @@ ENVIRONMENT = {
     "XLA_FLAGS": "--xla_force_host_platform_device_count=8",
     "JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1",  # compiling needs no library of NVIDIA's
 }
-
-
-def find_texts(xla: Path) -> dict[str, str]:
-    """The modules in XLA's tests, by the beginning of their SHA-1."""
-    git = ("git", "--git-dir", str(xla))
-    listing = subprocess.run(
-        [*git, "ls-tree", "-r", "--name-only", "HEAD"], check=True, capture_output=True, text=True
-    )
-    texts = {}
-    with subprocess.Popen(
-        [*git, "cat-file", "--batch"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as reader:
-        for name in listing.stdout.splitlines():
-            if name.endswith(_TEST_FILES):
-                for text in _modules_in(name, _read_blob(reader, name)):
-                    texts[_key(text)] = text
-        assert reader.stdin is not None
-        reader.stdin.close()
-    return texts
-
-
-def _key(text: str) -> str:
-    return hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()[:12]
-
-
-def _read_blob(reader: subprocess.Popen[bytes], name: str) -> str:
-    assert reader.stdin is not None
-    assert reader.stdout is not None
-    reader.stdin.write(f"HEAD:{name}\n".encode())
-    reader.stdin.flush()
-    head = reader.stdout.readline().split()
-    if head[-1] == b"missing":  # left out of a partial clone
-        return ""
-    content = reader.stdout.read(int(head[2]) + 1)
-    return content[:-1].decode("utf-8", "replace")
-
-
-def _modules_in(name: str, content: str) -> Iterator[str]:
-    """The texts of whole modules, those with placeholders left out."""
-    is_module = name.endswith(".hlo")
-    for text in [content] if is_module else [m[2] for m in _RAW_STRING.finditer(content)]:
-        start = text.find("HloModule")
-        if start >= 0 and "ENTRY" in text and "$" not in text and text.count("HloModule") == 1:
-            yield text[start:]
 
 
 def compile_text(text: str, target: Target, folder: Path) -> None:

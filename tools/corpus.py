@@ -6,7 +6,7 @@ import argparse
 import json
 from multiprocessing import get_context
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -31,6 +31,29 @@ def parse_arguments(description: str | None, arguments: Sequence[str] | None) ->
 def entries_in(corpus: Path) -> list[Path]:
     """The folders of the corpus that hold a module, XLA's dump of it, and facts about both."""
     return [path.parent for path in sorted(corpus.glob("*/*/*/meta.json"))]
+
+
+def read_facts(entry: Path) -> dict[str, Any]:
+    """The facts that are written down about a golden or an entry of the corpus."""
+    path = next(path for path in (entry / "meta.json", entry / "origin.json") if path.exists())
+    facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return facts
+
+
+def machine_of(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """The machine and the release that an entry is of, as `hlomem.plan` takes them."""
+    package = "libtpu" if facts["backend"] == "tpu" else "jaxlib"
+    era = f"{package}-{facts['versions'][package]}"
+    return {"backend": facts["backend"], "chip": facts.get("chip") or "", "era": era}
+
+
+def plan_arguments(facts: Mapping[str, Any], dump: object) -> dict[str, Any]:
+    """How an entry is planned, and what is taken from its dump for it."""
+    return {
+        **machine_of(facts),
+        "schedule": None if facts.get("scheduled", True) else dump,
+        "preset": dump if facts["backend"] == "tpu" else None,
+    }
 
 
 def check_all(check: Callable[[J], T], jobs: Sequence[J]) -> list[T]:

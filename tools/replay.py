@@ -28,12 +28,13 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
+from functools import cache
 from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.parity.dumps import with_sorted_lists
-from tools.corpus import BESIDE, WORKERS, entries_in
+from tools.corpus import BESIDE, WORKERS, entries_in, plan_arguments, read_facts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -59,36 +60,21 @@ def products(entry: Path) -> Iterator[tuple[str, Callable[[], str]]]:
     program = next(path for path in (entry / "module.hlo", entry / "module.txt") if path.exists())
     text = program.read_text(encoding="utf-8")
     yield "print", lambda: hlo.format_module(hlo.parse(text))
-    dump = hlomem.load(entry / _DUMP)
-    yield "read", lambda: str(dump)
-    given = _arguments(entry, dump)
-    planned: list[Any] = []
 
+    @cache
+    def dump() -> Any:
+        return hlomem.load(entry / _DUMP)
+
+    @cache
     def plan() -> str:
-        if not planned:
-            planned.append(hlomem.plan(text, **given))
-        return "".join(planned[0].text(file) for file in planned[0].files)
+        planned = hlomem.plan(text, **plan_arguments(read_facts(entry), dump()))
+        return "".join(planned.text(file) for file in planned.files)
 
+    yield "read", lambda: str(dump())
     yield "plan", lambda: with_sorted_lists(plan())
     yield "order", plan
-    yield "verify", lambda: _rules(hlomem.verify(dump, module=hlo.parse(text)))
-    yield "replan", lambda: str(hlomem.replan(dump))
-
-
-def _arguments(entry: Path, dump: object) -> dict[str, object]:
-    """How an entry is planned, from what is written down about it."""
-    path = next(path for path in (entry / "meta.json", entry / "origin.json") if path.exists())
-    facts = json.loads(path.read_text(encoding="utf-8"))
-    backend = facts["backend"]
-    package = "libtpu" if backend == "tpu" else "jaxlib"
-    is_scheduled = facts.get("scheduled", True)
-    return {
-        "backend": backend,
-        "chip": facts.get("chip") or "",
-        "era": f"{package}-{facts['versions'][package]}",
-        "schedule": None if is_scheduled else dump,
-        "preset": dump if backend == "tpu" else None,
-    }
+    yield "verify", lambda: _rules(hlomem.verify(dump(), module=hlo.parse(text)))
+    yield "replan", lambda: str(hlomem.replan(dump()))
 
 
 def _rules(verdict: Any) -> str:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import json
 import pkgutil
 import sys
 from collections import Counter
@@ -31,7 +30,14 @@ from hlomem.base.errors import HlomemError
 from hlomem.history.evidence import Fact, Trace
 from hlomem.history.order import infer_order, order_by, tables_of
 from tests.parity.dumps import read_golden, sort_written
-from tools.corpus import check_all, entries_in, parse_arguments, write_counts
+from tools.corpus import (
+    check_all,
+    entries_in,
+    parse_arguments,
+    plan_arguments,
+    read_facts,
+    write_counts,
+)
 from tools.tables import head, put, row
 
 if TYPE_CHECKING:
@@ -55,36 +61,11 @@ DELTAS = (0, 1, 2, 4, 6, 7, 8, 12, 32, 1024)
 """Other limits of the search for an order to try."""
 
 
-class Facts(NamedTuple):
-    """The facts that decide the plan of an entry."""
-
-    platform: str
-    chip: str
-    era: str
-    is_scheduled: bool
-
-
-def read_facts(entry: Path) -> Facts:
-    """The facts that are written down about a golden or an entry of the corpus."""
-    path = next(path for path in (entry / "origin.json", entry / "meta.json") if path.exists())
-    facts = json.loads(path.read_text(encoding="utf-8"))
-    package = "libtpu" if facts["backend"] == "tpu" else "jaxlib"
-    era = f"{package}-{facts['versions'][package]}"
-    return Facts(facts["backend"], facts.get("chip") or "", era, facts.get("scheduled", True))
-
-
 def plan_entry(entry: Path) -> Plan:
     """The plan of an entry by all rules."""
-    facts = read_facts(entry)
     dump = hlomem.load(entry / "buffer-assignment.txt")
-    return hlomem.plan(
-        (entry / "module.hlo").read_text(encoding="utf-8"),
-        backend=facts.platform,
-        chip=facts.chip,
-        era=facts.era,
-        schedule=None if facts.is_scheduled else dump,
-        preset=dump if facts.platform == "tpu" else None,
-    )
+    text = (entry / "module.hlo").read_text(encoding="utf-8")
+    return hlomem.plan(text, **plan_arguments(read_facts(entry), dump))
 
 
 def replan(plan: Plan, order_lists: OrderLists) -> Plan:
@@ -99,7 +80,7 @@ def texts_of(plan: Plan) -> list[str]:
 
 def changes_without(entry: Path, rule: str) -> bool:
     """True if what is written about an entry changes without a rule."""
-    tables = tables_of(read_facts(entry).platform)
+    tables = tables_of(read_facts(entry)["backend"])
     return _Comparison(plan_entry(entry)).changes(partial(order_by, tables.without(rule)))
 
 
@@ -172,7 +153,7 @@ def _same(one: ListOrder, other: ListOrder) -> bool:
 
 def measure(entry: Path) -> list[str]:
     """The variants of the rules that change what is written about an entry."""
-    platform = read_facts(entry).platform
+    platform = read_facts(entry)["backend"]
     plan = plan_entry(entry)
     tables = tables_of(platform)
     compare = _Comparison(plan)
@@ -383,8 +364,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if (entry / "module.hlo").stat().st_size <= MAX_BYTES
     ]
     totals = {
-        "goldens": Counter(read_facts(entry).platform for entry in goldens),
-        "corpus": Counter(read_facts(entry).platform for entry in corpus),
+        "goldens": Counter(read_facts(entry)["backend"] for entry in goldens),
+        "corpus": Counter(read_facts(entry)["backend"] for entry in corpus),
     }
     found = gather([*goldens, *corpus])
     tables = {platform: rule_table(platform, found) for platform in PLATFORMS}

@@ -71,9 +71,9 @@ whatever its id.
   fusion made and merged into others moved its callers and left no trace.
 - **GPU: maps in configurations.** cuDNN's `tuning_knobs` is a protobuf map, printed in the order of
   a hash with a seed of its own; it is sorted, too.
-- **TPU: five entries.** `nested_while` (v5p 0.0.2), `flash_attention_blocked` (v5e, v6e 0.0.4): two
+- **TPU: four entries.** `nested_while` (v5p 0.0.2), `flash_attention_blocked` (v5e, v6e 0.0.4): two
   computations of equal size are numbered the other way. `pjit_fsdp_train` (0.0.51): so are four
-  clones. `decode_scan_donate` (v5p 0.0.2): one fusion shares with an operand of another shape.
+  clones. All values lie where XLA has them.
   [tpu-rules.md](tpu-rules.md#not-known) says what was tried, and how often programs compiled after
   the rules were found agree. Usage reports up to 0.0.24 are in a hash map's order, as on CPU.
 - **Compact text** (`%fusion.5#1`) has no names and no positions in the schedule for its

@@ -49,6 +49,18 @@ def test_an_update_of_something_unknown_is_refused(tmp_path: Path) -> None:
         hlomem.replan(hlomem.load(tmp_path))
 
 
+def test_a_program_that_the_dump_does_not_tell_is_refused_in_a_line(tmp_path: Path) -> None:
+    entry = GOLDENS / "xla" / "jaxlib-0.12.0.1" / "cpu" / "call_without_operands"
+    for path in entry.glob("*.txt"):
+        text = path.read_text().replace("f32[64]{0} parameter(0)", "f32[64]{0} parameter()")
+        (tmp_path / path.name).write_text(text)
+    with pytest.raises(InputError) as refused:
+        hlomem.replan(hlomem.load(tmp_path))
+    [line] = str(refused.value).splitlines()
+    assert "`%p.1 = f32[64]{0} parameter()" in line
+    assert line.endswith("expected the number of the parameter: plan the module instead")
+
+
 def _known(paths: Sequence[Path], names: frozenset[str], reason: str) -> list[object]:
     mark = pytest.mark.xfail(strict=True, reason=reason)
     return [pytest.param(path, marks=[mark] if _id(path) in names else []) for path in paths]

@@ -118,3 +118,23 @@ def test_a_cut_profile_is_refused(run: RunCommand, tmp_path: Path) -> None:
     result = run("timeline", path)
     assert result.code == 3
     assert "cut off" in result.err
+
+
+def test_a_log_that_is_not_utf8_is_damaged(run: RunCommand, tmp_path: Path) -> None:
+    path = tmp_path / "log.json"
+    path.write_bytes(gzip.decompress((H200 / "train.log.json.gz").read_bytes())[:500] + b'\xff"}')
+    result = run("job", path, "--pool", "2GiB")
+    assert result.code == 3
+    assert "a damaged log of a job" in result.err
+
+
+def test_damaged_jobs_are_not_exported_as_plans(run: RunCommand, tmp_path: Path) -> None:
+    profile = bytearray(gzip.decompress(SERVE.read_bytes()))
+    profile[profile.index(b"/host:CPU") + 9] = 0xFF
+    log = gzip.decompress((H200 / "train.log.json.gz").read_bytes())
+    for name, data in (("run.xplane.pb", profile), ("log.json", log[:1000])):
+        path = tmp_path / name
+        path.write_bytes(data)
+        result = run("export", path, "--to", "perfetto")
+        assert (result.code, result.out) == (3, b"")
+        assert "damaged" in result.err

@@ -11,14 +11,18 @@ import pytest
 
 import hlomem
 from hlomem.api.advise import case_of
+from hlomem.api.explain import MemoryExplanation
 from hlomem.api.folder import Module, files_of, measure_all
 from hlomem.api.load import read_source
 from hlomem.api.opening import open_memory
 from hlomem.api.protos import programs_in
+from hlomem.assign.footprint import footprint, main_space
 from hlomem.base.sizes import format_bytes
 from hlomem.dump.parts import parse_headers
 from hlomem.fleet.rows import build_rows
 from hlomem.jax.compiled_programs import CompiledProgram
+from hlomem.opt.candidate import Program
+from hlomem.opt.goal import Rules
 from hlomem.opt.orders.planned_orders import needed_bytes, other_bytes, temporary_bytes
 from hlomem.report.data.lookup import find_space
 from hlomem.report.data.occupancy import build_role_shares
@@ -67,14 +71,17 @@ def test_every_report_of_a_dump_says_the_same(path: Path) -> None:
     [listed] = measure_all([Module(path.parent.name, files_of(path))], read_source)
     rows = build_rows(memory)
     [scanned] = rows["modules"]
-    assert {
+    said = {
         "summary": build_summary(memory, space).space.size,
         "show": build_overview(memory.dump).needs,
         "show DIR": listed.size,
         "scan": scanned["needs"],
         "roles": sum(share.size for share in build_role_shares(memory, space.color)),
         "advise": case_of(memory).space.size,
-    } == dict.fromkeys(("summary", "show", "show DIR", "scan", "roles", "advise"), space.size)
+        "hlomem.jax.memory, fit": MemoryExplanation(memory, space).needs,
+        "footprint": footprint(memory.joined.allocations, main_space(memory.joined.allocations)),
+    }
+    assert said == dict.fromkeys(said, space.size)
 
 
 @pytest.mark.parametrize("path", DUMPS, ids=lambda path: str(path.relative_to(GOLDENS)))
@@ -98,6 +105,7 @@ def test_a_plan_is_measured_as_the_dump_of_it_is(golden: GoldenProgram) -> None:
     stages = subject.stages
     assert subject.planned_size == needed_bytes(stages)
     assert other_bytes(stages) + temporary_bytes(stages) == needed_bytes(stages)
+    assert Program(stages, Rules()).start().total == subject.planned_size
     assert (subject.planned_size == find_space(memory).size) == (str(golden) not in OTHER_PLANS)
 
 

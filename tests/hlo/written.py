@@ -8,6 +8,15 @@
 from __future__ import annotations
 
 _ADD = "add { x = f32[] parameter(0) y = f32[] parameter(1) ROOT s = add(x, y) }\n"
+_LESS = (
+    "less { a = f32[] parameter(0) b = f32[] parameter(1) "
+    "ROOT s = pred[] compare(a, b), direction=LT }\n"
+)
+
+
+def sharded(sharding: str, shape: str = "f32[4]") -> str:
+    """A module of one parameter with a sharding."""
+    return entry(f"ROOT p = {shape} parameter(0), sharding={sharding}")
 
 
 def entry(*lines: str, before: str = "", header: str = "") -> str:
@@ -93,6 +102,35 @@ WRITTEN = {
     "transfers": entry("t = after-all()", "p = f32[2] parameter(0)", "s = (f32[2], u32[], token[]) send(p, t), channel_id=1", "d = token[] send-done(s), channel_id=1", "r = (f32[3]) recv(t), channel_id=2", "q = (f32[3], token[]) recv-done(r), channel_id=2", "i = (f32[4]) infeed(t)", "o = token[] outfeed(p, t)", "ROOT x = tuple(d, q, i, o)"),
     "dependencies": entry("p = f32[2] parameter(0)", "t = after-all(token[] after-all())", "a = add-dependency(p, t)", "r = replica-id()", "ROOT x = tuple(a, r, partition-id())"),
     "constants are not packed": entry("a = s4[2]{0:E(4)} constant({1, 2})", "ROOT b = s4[2]{0:E(4)} copy(a)"),
+    "transposed groups": entry("p = f32[4] parameter(0)", "ROOT r = f32[4] all-reduce(p), replica_groups=[2,2]<=[2,2]T(1,0), to_apply=add", before=_ADD),
+    "dimensions of one": sharded("{devices=[2,2]<=[2,1,2]T(2,1,0)}", "f32[4,4]"),
+    "dimensions of one alone": sharded("{devices=[1]<=[1,1]T(1,0)}"),
+    "unreduced sharding": sharded("{unreduced}"),
+    "unreduced with a reduction": sharded('{unreduced metadata={op_type="xla_reduction_op" op_name="MAX"}}'),
+    "two origins": sharded('{maximal device=0 metadata={{op_name="a"}, {op_name="b"}}}'),
+    "whole subgroup": sharded("{devices=[1,2]<=[2] last_tile_dims={replicated}}"),
+    "last of one": sharded("{devices=[2,1]<=[2] last_tile_dim_replicate}"),
+    "subgroup manual": sharded("{devices=[2,2]<=[4] last_tile_dims={manual}}"),
+    "maximal mesh": sharded("{maximal_mesh[device_id=3]}"),
+    "mesh in another order": sharded("{mesh['x'=2,'y'=2], device_ids=([2,2]T(1,0)), [{'x'}]}"),
+    "mesh in its order": sharded("{mesh['x'=2,'y'=2], device_ids=([4]), [{'x'}]}"),
+    "axis by number": sharded("{mesh['x'=2,'y'=2], [{'1'}]}"),
+    "replicated by a mesh": sharded("{mesh['x'=2], replicated}"),
+    "manual by a mesh": sharded("{mesh['x'=2,'y'=2], manual}"),
+    "manual axes of a mesh": sharded("{mesh['x'=2,'y'=2], [{}], manual={'x'}}"),
+    "unreduced by a mesh": sharded("{mesh['x'=2], unreduced}"),
+    "unreduced by a mesh, max": sharded("{mesh['x'=2], unreduced=max}"),
+    "unreduced axes, min": sharded("{mesh['x'=2,'y'=2], [{}], unreduced=min{'y'}}"),
+    "mesh with an origin": sharded("{mesh['x'=2], [{'x'}], metadata={op_name=\"a\"}}"),
+    "empty axes": sharded("{mesh['x'=2], [{'x'}], replicated={}}"),
+    "no dimensions of a mesh": sharded("{mesh['x'=2], []}", "f32[]"),
+    "number of 33 bits": entry("p = f32[8] parameter(0)", "ROOT i = s32[4] iota(), iota_dimension=99999999999"),
+    "hidden dimension": entry("p = f32[4] parameter(0)", "ROOT r = f32[8] all-gather(p), replica_groups={{0,1}}, dimensions={0}"),
+    "accuracy of a tolerance": entry("p = f32[4] parameter(0)", "ROOT e = f32[4] exponential(p), result_accuracy={tolerance={atol=1,rtol=0.5,ulps=2}}"),
+    "accuracy by mode": entry("p = f32[4] parameter(0)", "ROOT e = f32[4] exponential(p), result_accuracy={mode=highest}"),
+    "operands that alias a result": entry("p = f32[4] parameter(0)",'ROOT c = f32[4] custom-call(p), custom_call_target="f", output_to_operand_aliasing={{}: (0, {})}'),
+    "one device": sharded("{single_device[device_id=3]}"),
+    "one device with an origin": sharded('{maximal_mesh[device_id=3], metadata={op_name="a"}}'),
 }  # fmt: skip
 
 REFUSED = {
@@ -138,4 +176,36 @@ REFUSED = {
     "nothing": "HloModule m",
     "no name": "HloModule , is_scheduled=true ENTRY e { ROOT p = f32[] parameter(0) }",
     "alias of another kind": entry("ROOT p = f32[] parameter(0)", header=", input_output_alias={ {}: (0, {}, perhaps) }"),
+    "groups of three": entry("p = f32[4] parameter(0)", "ROOT r = f32[4] all-reduce(p), replica_groups=[2,2,1]<=[4], to_apply=add", before=_ADD),
+    "groups listed": entry("p = f32[4] parameter(0)", "ROOT r = f32[4] all-reduce(p), replica_groups=[2,2]0,1,2,3, to_apply=add", before=_ADD),
+    "order of dimensions that are not there": sharded("{devices=[2,2]<=[2,2]T(1,2)}", "f32[4,4]"),
+    "word that is no sharding": sharded("{sideways}"),
+    "part that is no sharding": sharded("{device=1 places=2}"),
+    "replicated twice over": sharded("{devices=[2,1,2]<=[4] last_tile_dim_replicate last_tile_dims={manual}}", "f32[4,4]"),
+    "maximal without a device": sharded("{maximal}"),
+    "replicated on devices": sharded("{replicated devices=[2]0,1}"),
+    "no devices": sharded("{last_tile_dim_replicate}"),
+    "too few devices": sharded("{devices=[2]0}"),
+    "devices that are not those of the tiles": sharded("{devices=[2,2]0,1,2}", "f32[4,4]"),
+    "maximal mesh of something else": sharded("{maximal_mesh[core=3]}"),
+    "mesh of too many": sharded("{mesh['x'=2], device_ids=(0,1,2), [{'x'}]}"),
+    "axis by a number too large": sharded("{mesh['x'=2,'y'=2], [{'7'}]}"),
+    "mesh and nothing": sharded("{mesh['x'=2]}"),
+    "mesh with a part that is not there": sharded("{mesh['x'=2], [{'x'}], sideways={'x'}}"),
+    "flag that is none": entry("p = f32[4] parameter(0)", "ROOT s = f32[4] sort(p), dimensions={0}, is_stable=maybe, to_apply=less", before=_LESS),
+    "epsilon too large": entry("p = f32[4] parameter(0)", "q = f32[4] parameter(1)", "ROOT b = f32[4] batch-norm-inference(p, q, q, q, q), epsilon=1e400, feature_index=0"),
+    "epsilon beyond 32 bits": entry("p = f32[4] parameter(0)", "q = f32[4] parameter(1)", "ROOT b = f32[4] batch-norm-inference(p, q, q, q, q), epsilon=1e39, feature_index=0"),
+    "two split dimensions": entry("p = f32[4] parameter(0)", "ROOT r = f32[4] all-to-all(p), replica_groups={{0,1}}, dimensions={0,1}"),
+    "pairs of three": entry("p = f32[4] parameter(0)", "ROOT r = f32[4] collective-permute(p), source_target_pairs={{0,1,2}}"),
+    "slice of four": entry("p = f32[4] parameter(0)", "ROOT r = f32[2] slice(p), slice={[0:2:1:1]}"),
+    "padding that is none": entry("p = f32[4] parameter(0)", "z = f32[] constant(0)", "ROOT r = f32[6] pad(p, z), padding=2"),
+    "padding too large": entry("p = f32[4] parameter(0)", "z = f32[] constant(0)", "ROOT r = f32[6] pad(p, z), padding=1_99999999999999999999"),
+    "window without sizes": entry("p = f32[4] parameter(0)", "z = f32[] constant(0)", "ROOT r = f32[2] reduce-window(p, z), window={size=a}, to_apply=add", before=_ADD),
+    "window of two ranks": entry("p = f32[4] parameter(0)", "z = f32[] constant(0)", "ROOT r = f32[2] reduce-window(p, z), window={size=2 stride=2x2}, to_apply=add", before=_ADD),
+    "labels that are none": entry("p = f32[1,4,4,1] parameter(0)", "k = f32[2,2,1,1] parameter(1)", "ROOT c = convolution(p, k), window={size=2x2}, dim_labels=b01f"),
+    "labels of two ranks": entry("p = f32[1,4,4,1] parameter(0)", "k = f32[2,2,1,1] parameter(1)", "ROOT c = convolution(p, k), window={size=2x2}, dim_labels=b01f_0io->b01f"),
+    "labels twice": entry("p = f32[1,4,4,1] parameter(0)", "k = f32[2,2,1,1] parameter(1)", "ROOT c = convolution(p, k), window={size=2x2}, dim_labels=b00f_01io->b01f"),
+    "accuracy twice": entry("p = f32[4] parameter(0)", "ROOT e = f32[4] exponential(p), result_accuracy={mode=highest, tolerance={atol=1}}"),
+    "one device, replicated": sharded("{maximal_mesh[device_id=3], replicated}"),
+    "one device with axes": sharded("{single_device[device_id=3], replicated={}}"),
 }  # fmt: skip

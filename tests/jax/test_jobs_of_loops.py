@@ -169,3 +169,4 @@ def test_a_timeline_says_what_a_cpu_cannot_tell() -> None:
         jax.block_until_ready(jnp.ones(10))
     with pytest.raises(CommandError, match="no allocator wrote events"):
         _ = block.data
+    assert "this block: no allocator wrote events" in str(block)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from hlomem.job.attribution import attribute
 from hlomem.job.forecast import forecast, requests_of_calls, requests_of_log, smallest_pool
 from hlomem.job.log import (
     Compile,
@@ -116,6 +117,62 @@ def test_the_largest_program_first_saves_a_pool_that_grows() -> None:
     assert report.forecast.failure is not None
     assert report.forecast.failure.in_use == 0
     assert report.advice[0].startswith("it fits when big runs first")
+
+
+def test_the_step_that_fails_is_told_in_words() -> None:
+    """By what was asked for: an array, the compile of a program, or a run after a mark."""
+    job = requests_of_log(_job())
+    for limit, words in (
+        (30 * MIB, "putting f32[…] on the device"),
+        (90 * MIB, "compiling step"),
+    ):
+        failed = forecast(job, limit, grows=False).failure
+        assert failed is not None
+        assert failed.words == words
+    log = _job()
+    last = max(number for number, entry in enumerate(log.entries) if isinstance(entry, Run))
+    assert job.words(last) == "run 3 of step, after `step 1`"
+    assert job.words(last + 1) == f"entry {last + 1}, after `step 1`"
+    assert requests_of_log(JobLog(name="none", entries=(), programs={})).words(0) == ""
+
+
+def test_a_recorded_call_is_told_in_words() -> None:
+    job = requests_of_calls("serve", timeline_of("serve").attribution(DEVICE))
+    words = {job.words(request.entry).partition(" ")[0] for request in job.requests}
+    assert words >= {"a", "tuning", "putting"}
+
+
+def test_what_a_trace_did_not_see_is_said() -> None:
+    found = timeline_of("serve").attribution(DEVICE)
+    late = attribute(DEVICE, found.calls[200:], timeline_of("serve").programs)
+    [note] = requests_of_calls("late", late).notes
+    assert "were in use before the trace began" in note
+
+
+def test_results_without_a_known_allocation_take_one_of_their_size() -> None:
+    """A result that no one reads goes back at once, as does a donated array that none replaces."""
+    plan = replace(
+        STEP, results=(), requests=(*STEP.requests, Request(index=5, size=8 * MIB, role="result"))
+    )
+    run = Run("step", (1,), (1,), (Result(2, 4),))
+    log = JobLog(name="job", entries=(Put(1, MIB), run), programs={"step": plan})
+    job = requests_of_log(log, tunes=False)
+    freed = {request.key for request in job.requests if request.size is None}
+    kept = [request.size for request in job.requests if request.key not in freed]
+    assert kept == [4]
+
+
+def test_a_pool_that_is_too_small_however_large_has_no_smallest() -> None:
+    assert smallest_pool(requests_of_log(_job()), MIB) is None
+
+
+def test_a_warm_cache_is_advised_where_tuning_takes_most() -> None:
+    tuned = (Tuned(name="gemm", inputs=(800 * MIB,), outputs=(MIB,), workspace=0),)
+    log = replace(_job(), programs={"step": replace(STEP, tuned=tuned)})
+    report = report_job(requests_of_log(log), 1 << 40, grows=True)
+    assert any("warm compilation cache" in advice for advice in report.advice)
+    report = report_job(requests_of_log(log), 600 * MIB, grows=True)
+    assert any("(does not fit else)" in advice for advice in report.advice)
 
 
 def test_where_the_allocator_is_not_known_sums_stand_for_it() -> None:

@@ -6,7 +6,6 @@ and the largest value of a setting with which the job fits.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hlomem.api.fit_search import Planned, next_value, straddle
@@ -14,10 +13,9 @@ from hlomem.api.job_inputs import profile_in, timeline_of
 from hlomem.api.load import read_bytes
 from hlomem.base.errors import CommandError
 from hlomem.base.source import visible
-from hlomem.dump.records import Record
 from hlomem.job.forecast import requests_of_calls, requests_of_log
 from hlomem.job.log import decode_log
-from hlomem.job.report import report_job
+from hlomem.job.report import Largest, report_job
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -28,23 +26,6 @@ if TYPE_CHECKING:
     from hlomem.job.timeline import TimelineBuilder
 
 _MAX_PLANS = 12
-
-
-class Largest(Record, frozen=True, kw_only=True):
-    """The largest value of a setting with which a job fits."""
-
-    name: str
-    """The job."""
-    setting: str
-    value: int
-    """0 where none fits."""
-    refused: int | None
-    """The next that does not."""
-    is_proven: bool
-    """Whether both were forecast, and nothing lies between them."""
-    limit: int
-    tried: dict[int, int]
-    """By value the smallest pool."""
 
 
 class OpenedJob(NamedTuple):
@@ -82,8 +63,12 @@ def open_job(
     """A job by what a user names; `rehearse` makes the log of a function for a target."""
     place, colon, _ = subject.rpartition(":")
     if rehearse is not None and colon and place.endswith(".py"):
-        log = rehearse(subject, target, settings or {})
-        again = partial(rehearse, subject, target)
+        given = settings or {}
+        log = rehearse(subject, target, given)
+
+        def again(changed: Mapping[str, Any]) -> JobLog:
+            return rehearse(subject, target, {**given, **changed})
+
         return OpenedJob(log.name, log, None, log.device, None, log.pool_share, again)
     if settings:
         raise CommandError("`--set` goes with a function: file.py:job")

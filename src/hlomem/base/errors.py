@@ -49,6 +49,10 @@ class InputError(HlomemError):
     """Unreadable input: no such file, not text, not a dump."""
 
 
+class OtherKindError(InputError):
+    """Input of another kind than was looked for, as far as can be told."""
+
+
 class CommandError(HlomemError):
     """A wrong command or argument."""
 

@@ -13,7 +13,7 @@ from hlomem import __version__
 from hlomem.api.job_forecast import open_job
 from hlomem.api.opening import open_memory
 from hlomem.base.atomic_files import write_files
-from hlomem.base.errors import EXIT_OK, CommandError, InputError
+from hlomem.base.errors import EXIT_OK, CommandError, OtherKindError
 from hlomem.base.source import visible
 from hlomem.cli.options import SPACE, WHICH_DUMP
 from hlomem.report.data.lookup import find_space
@@ -93,7 +93,7 @@ def _job(path: str, form: str) -> bytes | None:
     """The timeline of a profile or the forecast of a log; None where the file is neither."""
     try:
         job = open_job(path)
-    except InputError:
+    except OtherKindError:
         return None
     if job.log is not None:
         limit = round(job.device * job.default_fraction) if job.device else _ANY_SIZE

@@ -16,13 +16,14 @@ import re
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
 
 from hlomem import __version__
 from hlomem.base.errors import CommandError, InputError
+from hlomem.base.json_bytes import decode_json
 from hlomem.base.source import visible
 from hlomem.fleet.schema import MARKER, OLDEST, SCHEMA
 from hlomem.fleet.storage import (
@@ -138,7 +139,7 @@ class Store:
 def _read_manifest(path: str) -> Segment | None:
     """A manifest; None if another process has just removed it."""
     try:
-        segment = msgspec.json.decode(read_bytes(path), type=Segment)
+        segment = decode_json(read_bytes(path), Segment)
     except InputError:
         if exists(path):
             raise
@@ -181,7 +182,7 @@ def open_store(path: str) -> Store:
     if not exists(marker):
         raise InputError(f"{visible(path)}: not a store; `hlomem scan PATH -o STORE` makes one")
     try:
-        content: dict[str, Any] = msgspec.json.decode(read_bytes(marker), type=dict[str, Any])
+        content = decode_json(read_bytes(marker), dict[str, object])
     except msgspec.MsgspecError as error:
         raise InputError(f"{visible(marker)}: damaged: {error}") from error
     schema = content.get("schema")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from hlomem.api.job_inputs import timeline_of
 from hlomem.base.atomic_files import write_files
-from hlomem.base.errors import CommandError
+from hlomem.base.errors import CommandError, HlomemError
 from hlomem.jax.instants import instant_of
 from hlomem.job.array_lines import ArrayLines
 from hlomem.proto.pprof import read_pprof
@@ -68,7 +68,10 @@ class BlockTimeline:
         self._builder = timeline_of(data, "this block", ArrayLines(self._before, by_address))
 
     def __str__(self) -> str:
-        return plain(draw_job_timeline(self.data, PIPED_WIDTH))
+        try:
+            return plain(draw_job_timeline(self.data, PIPED_WIDTH))
+        except HlomemError as error:
+            return str(error)
 
     @property
     def builder(self) -> TimelineBuilder:

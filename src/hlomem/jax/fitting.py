@@ -24,6 +24,7 @@ from hlomem.api.fit_search import MAX_PLANS, Planned, next_value, straddle
 from hlomem.api.scale import scale
 from hlomem.base.atomic_files import write_files
 from hlomem.base.errors import CommandError, HlomemError
+from hlomem.base.json_bytes import decode_json
 from hlomem.base.source import visible
 from hlomem.jax.compile.messages import Job
 from hlomem.jax.compile.parent import CompileError
@@ -94,7 +95,7 @@ class Forecasts:
         words = f"{one} {other} {third} {limit} {step}"
         file = self._cache / f"{sha256(words.encode()).hexdigest()}.forecast.json"
         try:
-            return msgspec.json.decode(file.read_bytes(), type=KnownForecast).largest
+            return decode_json(file.read_bytes(), KnownForecast).largest
         except (OSError, msgspec.MsgspecError):
             largest = self._predict(one, other, third, limit, step)
         if largest is not None:

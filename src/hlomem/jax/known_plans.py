@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from hlomem.assign.footprint import footprint
 from hlomem.base.atomic_files import write_files
+from hlomem.base.json_bytes import decode_json
 from hlomem.jax.compile.messages import Facts, Job
 from hlomem.jax.compile.parent import PlannedProgram, plan_unless_known
 
@@ -91,6 +92,6 @@ class KnownPlans:
     def _find(self, facts: Facts) -> KnownPlan | None:
         """A plan made before; one that cannot be read is made again."""
         try:
-            return msgspec.json.decode(self._file(facts).read_bytes(), type=KnownPlan)
+            return decode_json(self._file(facts).read_bytes(), KnownPlan)
         except (OSError, msgspec.MsgspecError):
             return None

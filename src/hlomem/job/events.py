@@ -16,7 +16,7 @@ from bisect import bisect_left
 from math import nan
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from hlomem.base.errors import InputError
+from hlomem.base.errors import InputError, OtherKindError
 from hlomem.dump.records import Record
 from hlomem.proto.profile import HOST, Profile
 
@@ -103,7 +103,7 @@ def read_calls(profile: Profile) -> Calls:
     """All calls in the order of their times; `InputError` where the profile has no host events."""
     plane = profile.plane(HOST)
     if plane is None:
-        raise InputError(f"{profile.name}: {_why_no_host(profile)}")
+        raise _no_host(profile)
     calls: list[Call] = []
     executions: list[Execution] = []
     for thread in plane.threads():
@@ -115,10 +115,11 @@ def read_calls(profile: Profile) -> Calls:
     return Calls(tuple(calls), tuple(executions), tuple(_notes(profile, calls)))
 
 
-def _why_no_host(profile: Profile) -> str:
+def _no_host(profile: Profile) -> InputError:
     if profile.is_cut:
-        return "the profile is cut off before the events of the host"
-    return "no events of the host: only its programs are here, or the host was not traced"
+        return InputError(f"{profile.name}: the profile is cut off before the events of the host")
+    problem = "no events of the host: only its programs are here, or the host was not traced"
+    return OtherKindError(f"{profile.name}: {problem}")
 
 
 def _notes(profile: Profile, calls: Sequence[Call]) -> Iterator[str]:

@@ -6,12 +6,13 @@ the plan of each program says what its runs ask for. It is plain data and can be
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 from msgspec import Struct
 
 from hlomem.base.errors import InputError
+from hlomem.base.json_bytes import decode_json
 from hlomem.dump.records import Record
 from hlomem.job.plans import Bytes, ProgramPlan  # noqa: TC001 - msgspec reads them
 
@@ -101,8 +102,8 @@ def encode_log(log: JobLog) -> bytes:
 def decode_log(data: bytes, name: str) -> JobLog:
     """A log from JSON; `InputError` where it is not one."""
     try:
-        content: Any = msgspec.json.decode(data)
-        if not isinstance(content, dict) or content.pop("kind", None) != KIND:
+        content = decode_json(data, dict[str, object])
+        if content.pop("kind", None) != KIND:
             raise InputError(f"{name}: no log of a job; `hlomem.jax.job()` writes one")
         log = msgspec.convert(content, JobLog, str_keys=True)
     except msgspec.MsgspecError as error:

@@ -30,6 +30,23 @@ class JobReport(Record, frozen=True, kw_only=True):
     advice: tuple[str, ...]
 
 
+class Largest(Record, frozen=True, kw_only=True):
+    """The largest value of a setting with which a job fits."""
+
+    name: str
+    """The job."""
+    setting: str
+    value: int
+    """0 where none fits."""
+    refused: int | None
+    """The next that does not."""
+    is_proven: bool
+    """Whether both were forecast, and nothing lies between them."""
+    limit: int
+    tried: dict[int, int]
+    """By value the smallest pool."""
+
+
 def report_job(
     job: JobRequests,
     limit: int,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from hlomem.base.errors import InputError
+from hlomem.base.errors import InputError, OtherKindError
 from hlomem.proto.schema import parser_of
 from hlomem.proto.wire import BYTES, Field, WireError, iter_fields, read_varint
 
@@ -103,7 +103,8 @@ class Profile:
         self._data = data
         self._planes, self.is_cut = _find_planes(data)
         if not self._planes:
-            raise InputError(f"{name}: no profile of XLA (.xplane.pb), or it is cut off or damaged")
+            problem = "no profile of XLA (.xplane.pb), or it is cut off or damaged"
+            raise OtherKindError(f"{name}: {problem}")
 
     def plane(self, name: str) -> Plane | None:
         """The first plane of a name; None where there is none."""

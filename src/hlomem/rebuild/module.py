@@ -6,8 +6,8 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem import hlo
-from hlomem.base.errors import InputError
-from hlomem.base.source import visible
+from hlomem.base.errors import InputError, ParseError
+from hlomem.base.source import elide, visible
 from hlomem.dump.live_range import split_name
 from hlomem.hlo.opcodes import traits_of
 from hlomem.hlo.text.attributes import read_metadata
@@ -64,8 +64,18 @@ def rebuild(joined: JoinedDump, options: Options) -> Rebuilt:
     take_names(joined, nest.computations, nest.drafts)
     embedded = embedded_computations(joined, nest)
     writer = ModuleWriter(joined, nest.drafts, nest.computations, embedded)
-    text = writer.text(options)
-    return Rebuilt(hlo.parse(text, "rebuilt program"), tuple(writer.notes()))
+    module = _parse(writer.text(options))
+    return Rebuilt(module, tuple(writer.notes()))
+
+
+def _parse(text: str) -> HloModule:
+    """The module; some dumps do not tell what a value without a line of its own comes from."""
+    try:
+        return hlo.parse(text, "rebuilt program")
+    except ParseError as error:
+        line = visible(text.split("\n")[error.line - 1].strip())
+        problem = f"cannot be rebuilt from the dump: {error.problem}"
+        raise InputError(elide(f"`{line}` {problem}: plan the module instead")) from error
 
 
 def _entry_name(joined: JoinedDump) -> str:

@@ -21,6 +21,7 @@ from hlomem import hlo
 from hlomem.api.opening import open_memory
 from hlomem.base.atomic_files import write_files
 from hlomem.base.errors import InputError
+from hlomem.base.json_bytes import decode_json
 from hlomem.base.source import visible
 from hlomem.dump.file_names import FILE_NAMES
 from hlomem.report.data.branches import ARGUMENTS
@@ -48,7 +49,7 @@ def read_baseline(path: Path) -> dict[str, Measurement]:
     except OSError as error:
         raise InputError(f"{visible(str(path))}: {error.strerror or error}") from error
     try:
-        file = msgspec.json.decode(data, type=_File)
+        file = decode_json(data, _File)
     except msgspec.MsgspecError as error:
         hint = "perhaps with merge markers; --hlomem-update rewrites the file"
         problem = f"not a baseline of hlomem: {error}"

@@ -11,9 +11,8 @@ from hlomem.report.screens.owner_rows_text import draw_notes, draw_owners
 from hlomem.report.screens.text import Line, plural, shorten, wrapped
 
 if TYPE_CHECKING:
-    from hlomem.api.job_forecast import Largest
     from hlomem.job.forecast import Forecast
-    from hlomem.job.report import JobReport
+    from hlomem.job.report import JobReport, Largest
 
 
 def draw_forecast(report: JobReport, width: int) -> list[Line]:

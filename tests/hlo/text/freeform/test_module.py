@@ -131,3 +131,14 @@ def test_one_instruction_with_parts_that_are_not_defined() -> None:
         canonicalize("f32[4] negate(f32[4] x) }")
     with pytest.raises(ParseError, match="expected `HloModule`"):
         canonicalize("negate(f32[4] x)")
+
+
+@pytest.mark.parametrize("opcode", ["T", "Add", "a.b", "_x"])
+@pytest.mark.parametrize("space", ["\n  ", " "])
+def test_a_word_that_is_no_opcode_is_refused_where_it_stands(opcode: str, space: str) -> None:
+    """Also in a body that is read alone: opcodes of other releases are kept, these are of none."""
+    called = f"called {{\n  a = f32[] parameter(0){space}ROOT b = f32[] {opcode}(a) }}\n"
+    text = entry("p = f32[] parameter(0)", "ROOT c = f32[] call(p), to_apply=called", before=called)
+    for read in (canonicalize, lambda given: parse(given).open_all()):
+        with pytest.raises(ParseError, match=f"`{opcode}` is not an opcode"):
+            read(text)

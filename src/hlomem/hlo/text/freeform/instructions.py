@@ -13,6 +13,7 @@ nests. Differences: opcodes and attributes that are not known are kept, as in te
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from msgspec import Struct
@@ -58,6 +59,7 @@ _NAMED = frozenset((*CALL_ATTRIBUTE_NAMES, CONTROL_PREDECESSORS))
 _LISTED = frozenset(("branch_computations", "called_computations"))
 _NOT_WRAPPED = frozenset(("all-gather", "all-reduce", "collective-permute", "copy", "recv", "send"))
 """Opcodes that have stages of their own, and none more."""
+_OPCODE = re.compile(r"[a-z][\w\-]*+", re.ASCII)
 _FORM = "an instruction reads `name = shape opcode(operands), attribute=value`"
 
 
@@ -200,6 +202,8 @@ class BodyReader:
         word = tokens.value
         if tokens.kind != "word":
             tokens.fail("expected an opcode" if has_shape else "not an instruction", _FORM)
+        if not _OPCODE.fullmatch(word):
+            tokens.fail(f"`{word[:40]}` is not an opcode", _FORM)
         stage = next((ending for ending in STAGES if word.endswith(ending)), "")
         wrapped = word.removesuffix(stage)
         if word in KNOWN_OPCODES or wrapped not in KNOWN_OPCODES:

@@ -30,6 +30,8 @@ _WHOLE = ("replicated", "manual", "unknown", "unreduced")
 _MARKS = ("last_tile_dim_replicate", "shard_as", "shard_like")
 _FORMS = "`{replicated}`, `{maximal device=0}` and `{devices=[2,1]<=[2]}` are shardings"
 _DEVICE_IDS = "device_ids="
+_ONE_DEVICE = ("single_device", "maximal_mesh")
+"""The word for a mesh of one device, and the word of releases before jaxlib 0.12."""
 _MAX_DEVICES = 2**40
 """More than any machine has: a product is counted no further."""
 
@@ -64,7 +66,7 @@ def read_replica_groups(tokens: Tokens) -> Value:
     """`{{0,1},{2,3}}`, `[2,2]<=[4]` or `mesh['x'=4] {'x'}`."""
     if tokens.kind == "{":
         return read_integer_lists(tokens)
-    if tokens.kind == "word" and tokens.value in ("mesh", "maximal_mesh"):
+    if tokens.kind == "word" and tokens.value in ("mesh", *_ONE_DEVICE):
         mesh, axes = _read_mesh(tokens)
         return Value(f"{mesh} {_read_axes(tokens, axes)}")
     start = tokens.start
@@ -157,7 +159,7 @@ class _Parts(Struct):
 def _read_single(tokens: Tokens) -> str:
     """One sharding (`ParseSingleSharding`)."""
     tokens.expect("{")
-    if tokens.kind == "word" and tokens.value in ("mesh", "maximal_mesh"):
+    if tokens.kind == "word" and tokens.value in ("mesh", *_ONE_DEVICE):
         return _read_named(tokens)
     start, parts = tokens.start, _Parts()
     while tokens.kind != "}":
@@ -248,12 +250,12 @@ def _format_subgroups(tiles: _Tiles, types: list[str]) -> str:
 
 def _read_mesh(tokens: Tokens) -> tuple[str, list[str]]:
     """`mesh['x'=2,'y'=4], device_ids=(…)`: its text, and the names of its axes (`ParseMesh`)."""
-    if tokens.take() == "maximal_mesh":
+    if tokens.take() in _ONE_DEVICE:
         tokens.expect("[")
         start, name = tokens.start, tokens.expect("attribute")
         if name != "device_id":
             tokens.fail("expected `device_id=`", start=start)
-        return f"maximal_mesh[device_id={tokens.form('i]')[0]}]", []
+        return f"single_device[device_id={tokens.form('i]')[0]}]", []
     start, sizes = tokens.start, dict(tokens.listed(_read_mesh_axis, "[]"))
     axes = ",".join(f"'{name}'={size}" for name, size in sizes.items())
     ids = _read_device_ids(tokens, list(sizes.values()), start) if sizes else ""
@@ -304,7 +306,10 @@ def _read_axis(tokens: Tokens, names: list[str]) -> str:
 
 def _read_named(tokens: Tokens) -> str:
     """A sharding by axes of a mesh whose brace is open."""
+    is_mesh = tokens.value == "mesh"
     mesh, names = _read_mesh(tokens)
+    if not is_mesh:
+        return f"{{{mesh}{_read_named_rest(tokens, names, ()).get('metadata', '')}}}"
     tokens.eat(",")
     if tokens.kind == "[":
         dimensions = tokens.listed(lambda at: _read_axes(at, names), "[]")
@@ -319,7 +324,7 @@ def _read_named(tokens: Tokens) -> str:
         axes = _read_axes(tokens, names) if tokens.kind == "{" else _all_axes(names)
         if word == "unreduced":
             word = _format_named([], names, {word: f"{operation}{axes}"}).removeprefix(", ")
-    elif not mesh.startswith("maximal"):
+    else:
         tokens.fail("expected a part of a sharding", _FORMS)
     rest = _read_named_rest(tokens, names)
     return f"{{{mesh}{f', {word}' if word else ''}{rest.get('metadata', '')}}}"
@@ -343,7 +348,9 @@ def _format_named(dimensions: list[str], names: list[str], rest: dict[str, str])
     return f", [{', '.join(dimensions)}]{''.join(said)}{rest.get('metadata', '')}"
 
 
-def _read_named_rest(tokens: Tokens, names: list[str]) -> dict[str, str]:
+def _read_named_rest(
+    tokens: Tokens, names: list[str], known: Sequence[str] = ("replicated", "unreduced", "manual")
+) -> dict[str, str]:
     """`replicated={…}, unreduced=max{…}, manual={…}, metadata={…}}` to the brace that ends it."""
     said: dict[str, str] = {}
     while tokens.eat(",") or tokens.kind == "attribute":
@@ -352,7 +359,7 @@ def _read_named_rest(tokens: Tokens, names: list[str]) -> dict[str, str]:
             origins = read_metadata_list(tokens)
             said[name] = f", metadata={braced([braced([origin]) for origin in origins], ', ')}"
             continue
-        if name not in ("replicated", "unreduced", "manual"):
+        if name not in known:
             tokens.fail(f"a sharding has no `{name}=`", start=start)
         operation = _read_operation(tokens) if name == "unreduced" else ""
         axes = _read_axes(tokens, names)
