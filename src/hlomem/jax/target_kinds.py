@@ -85,7 +85,7 @@ class Target(Struct, frozen=True, dict=True):
     form: ClassVar[re.Pattern[str]] = re.compile("")
     """Of a topology."""
     has_slices: ClassVar[bool] = False
-    """Whether several groups of chips can work on one program."""
+    """For chips of which several groups can work on one program."""
 
     @property
     def name(self) -> str:
@@ -225,7 +225,7 @@ class TpuTarget(Target, frozen=True, dict=True):
 
     @property
     def topology_options(self) -> dict[str, Any]:
-        """What `get_topology_desc` is told besides."""
+        """Further options of `get_topology_desc`."""
         config = _TPUS[self.chip].config
         options: dict[str, Any] = {"chip_config_name": config} if config else {}
         return {**options, "num_slices": self.slices} if self.slices > 1 else options
