@@ -23,7 +23,7 @@ COMMAND_GROUPS = {
         "export": "Write a timeline, a forecast or a program's plan for Perfetto or pprof.",
     },
     "Use less": {
-        "fit": "Find the largest batch that fits, by XLA's own plans.",
+        "fit": "Find what fits where, and the largest batch that does, by XLA's own plans.",
         "scale": "Plan a program at other sizes, from two compiles of it.",
         "improve": "Show what a better order of instructions would save, and write it.",
         "advise": "Show changes that would reduce memory, by how much, and at what cost.",

@@ -21,13 +21,13 @@ from hlomem.base.sizes import format_bytes
 from hlomem.base.source import visible
 from hlomem.machines.capacity import Capacity, capacity_of
 from hlomem.machines.gpu_facts import GPUS, target_config
-from hlomem.machines.registry import find_machine, machines_of
+from hlomem.machines.registry import CHIPS, find_machine, machines_of
 from hlomem.report.data.health import TargetHealth
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hlomem.machines.machine import Machine
+    from hlomem.machines.machine import Chip, Machine
 
 _TPUS = {
     machine.chip.name.removeprefix("tpu"): machine.chip
@@ -97,6 +97,11 @@ class Target(Struct, frozen=True, dict=True):
     def machine(self) -> Machine:
         """The machine, with its kinds of memory and its rules for planning them."""
         return find_machine(self.machines, self._chip_name)
+
+    @property
+    def chip_facts(self) -> Chip | None:
+        """The facts of its chip; None where it is the host."""
+        return CHIPS.get(self._chip_name)
 
     @property
     def capacity(self) -> Capacity | None:
@@ -317,6 +322,18 @@ def parse_target(name: str) -> Target:
         if found is not None:
             return found
     raise CommandError(_unknown(name, head))
+
+
+def chip_target(chip: str, topology: str = "", slices: int = 1) -> Target:
+    """The target of a chip of any family: `v5e`, `h100`."""
+    for family in _FAMILIES:
+        if chip and (found := family.parse(chip.lower(), topology, slices)) is not None:
+            return found
+    known = [name for family in _FAMILIES for name in family.chips if name]
+    near = get_close_matches(chip.lower(), known, n=2, cutoff=0.5)
+    hint = f"; did you mean {' or '.join(near)}?" if near else ""
+    problem = f"no compiler for a chip `{visible(chip)}`"
+    raise CommandError(f"{problem}: `hlomem doctor` lists what can be compiled for{hint}")
 
 
 def devices(target: str) -> list[Any]:

@@ -114,12 +114,34 @@ def _tpu(
     )
 
 
+_SPEEDS = {
+    "v4": (1228, 275),
+    "v4-core": (614, 137),
+    "v5e": (819, 197),
+    "v5p": (2765, 459),
+    "v6e": (1640, 918),
+    _NEWEST_CHIP: (3690, 1153),
+}
+"""Gigabytes and bf16 teraflops a second of one device, by the data sheets of Cloud TPU."""
+
+
 def _chip(
     name: str, gibibytes: float, nominal: int, device_kind: str, one_host: str, devices: int = 1
 ) -> Chip:
     """A chip with the capacity that libtpu 0.0.51 reports when a program needs more."""
     note = f"what libtpu 0.0.51 gives to programs; the data sheet says {nominal} GB"
-    return Chip(name, gibibytes, False, note, device_kind, one_host, devices)
+    bandwidth, teraflops = _SPEEDS[name]
+    return Chip(
+        name,
+        gibibytes,
+        is_nominal=False,
+        note=note,
+        device_kind=device_kind,
+        one_host=one_host,
+        devices=devices,
+        bandwidth=bandwidth * 10**9,
+        flops=teraflops * 10**12,
+    )
 
 
 _FIRST, _SECOND, _NEWEST = (0, 0, 2), (0, 0, 4), (0, 0, 51)

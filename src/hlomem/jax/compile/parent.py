@@ -50,6 +50,10 @@ class CompileError(HlomemError):
     """A program that could not be compiled: says whose fault it was, and shows its last lines."""
 
 
+class ChildDiedError(CompileError):
+    """The process that compiled a program died."""
+
+
 class PlannedProgram(NamedTuple):
     dump: Dump
     """Read whole; the folder it lay in may be gone."""
@@ -252,7 +256,7 @@ class _Child:
     def _outcome(self) -> messages.Outcome | None:
         outcome = messages.read_message(self._folder, messages.OUTCOME, messages.Outcome)
         if outcome is None and not self._is_stopped:
-            raise CompileError(self._died())
+            raise ChildDiedError(self._died())
         if outcome is not None and outcome.problem:
             raise self._failed(outcome)
         return outcome
@@ -305,6 +309,6 @@ def _kill_group(pid: int) -> None:
 
 def _search_path(job: messages.Job) -> list[str]:
     """The folders this process finds modules in, and the one it runs in if the job may need it."""
-    here = str(Path.cwd())
+    here = job.home or str(Path.cwd())
     path = [place or here for place in sys.path]
     return path if here in path or not job.is_from_here else [here, *path]
