@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from hlomem.base.errors import HlomemError
 from hlomem.fleet.workers import open_pool
+from hlomem.jax.compile.serving import end_servers
 from hlomem.jax.fit_rows import RowOutcome, RowTask, problem_row, search_row
 
 if TYPE_CHECKING:
@@ -30,13 +31,16 @@ def search_rows(
 ) -> list[RowOutcome]:
     """The outcome of every task, in their order."""
     count = len(tasks)
-    if scheduler is None and min(workers, count) <= 1:
-        return [
-            search_row(task, partial(on_progress, number, count))
-            for number, task in enumerate(tasks)
-        ]
-    with open_pool(min(workers, count) or 1, scheduler) as pool:
-        return _on_pool(pool, tasks, is_here=scheduler is None, on_progress=on_progress)
+    try:
+        if scheduler is None and min(workers, count) <= 1:
+            return [
+                search_row(task, partial(on_progress, number, count))
+                for number, task in enumerate(tasks)
+            ]
+        with open_pool(min(workers, count) or 1, scheduler) as pool:
+            return _on_pool(pool, tasks, is_here=scheduler is None, on_progress=on_progress)
+    finally:
+        end_servers()
 
 
 def _on_pool(

@@ -18,10 +18,14 @@ from hlomem.assign.footprint import footprint
 from hlomem.base.atomic_files import write_files
 from hlomem.jax.compile.messages import Facts, Job
 from hlomem.jax.compile.parent import ChildDiedError, PlannedProgram, plan_unless_known
+from hlomem.jax.compile.processes import OwnProcess
+from hlomem.jax.compile.serving import ServedStart
 from hlomem.jax.modelled_run import model_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from hlomem.jax.compile.processes import Start
 
 
 class KnownPlan(Struct, frozen=True, kw_only=True):
@@ -70,9 +74,9 @@ class KnownPlans:
     def plan(self, job: Job, timeout: float | None, on_progress: Callable[[], None]) -> FoundPlan:
         """The plan of a job's program."""
         try:
-            done = self._plan(job, timeout, on_progress)
+            done = self._plan(job, timeout, on_progress, ServedStart(job))
         except ChildDiedError:  # killed for the memory of others, perhaps
-            done = self._plan(job, timeout, on_progress)
+            done = self._plan(job, timeout, on_progress, OwnProcess)
         if isinstance(done, Facts):
             known = self._find(done)
             assert known is not None
@@ -80,13 +84,14 @@ class KnownPlans:
         return self.keep(done)
 
     def _plan(
-        self, job: Job, timeout: float | None, on_progress: Callable[[], None]
+        self, job: Job, timeout: float | None, on_progress: Callable[[], None], start: Start
     ) -> PlannedProgram | Facts:
         return plan_unless_known(
             replace(job, has_fingerprint=True),
             lambda facts: self._find(facts) is not None,
             timeout=timeout,
             on_progress=lambda _: on_progress(),
+            start=start,
         )
 
     def keep(self, done: PlannedProgram) -> FoundPlan:

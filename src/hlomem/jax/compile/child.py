@@ -17,7 +17,7 @@ from contextlib import nullcontext
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 import msgspec
 
@@ -55,7 +55,13 @@ def main() -> None:
     errand = msgspec.json.decode(sys.stdin.buffer.readline(), type=Errand)
     folder = Path(errand.folder)
     threading.Thread(target=_leave_with_parent, args=(folder,), daemon=True).start()
+    do_errand(errand)
+
+
+def do_errand(errand: Errand) -> NoReturn:
+    """Do a job, leave its outcome, and end this process."""
     sys.path[:] = errand.path
+    folder = Path(errand.folder)
     write_message(folder, OUTCOME, _outcome(errand.job, folder))
     sys.stdout.flush()
     sys.stderr.flush()

@@ -54,7 +54,7 @@ def find_factory(spec: str) -> Callable[..., Any]:
     if not colon or not place or not name:
         problem = f"`{visible(spec)}` names no factory: give module:function, as in"
         raise CommandError(f"{problem} my_package.train:make_step or train.py:make_step")
-    found: Any = _import_file(Path(place)) if place.endswith(".py") else _import_module(place)
+    found: Any = import_place(place)
     for part in name.split("."):
         if not hasattr(found, part):
             known = [key for key, value in vars(found).items() if inspect.isfunction(value)]
@@ -65,6 +65,11 @@ def find_factory(spec: str) -> Callable[..., Any]:
         raise CommandError(f"`{visible(spec)}` is not a function, but a {type(found).__name__}")
     factory: Callable[..., Any] = found
     return factory
+
+
+def import_place(place: str) -> Any:
+    """The module of a factory: an importable one, or a file."""
+    return _import_file(Path(place)) if place.endswith(".py") else _import_module(place)
 
 
 def _import_file(path: Path) -> Any:
