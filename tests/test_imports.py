@@ -194,6 +194,7 @@ MAY_IMPORT = {
     | {"__version__", "jax", "machines.registry", "machines.capacity", "opt", "pipeline", "proto"}
     | {"report"},
     "jax": {"base", "jax", "opt"},
+    "stacks": {"base", "jax", "stacks"},
     # Checkers know nothing of what they check: neither the search nor the planner.
     "opt.checks": {"base", "hlo", "check"},
     "opt.orders": PLANNER | {"opt.constants", "opt.goal", "opt.candidate"},

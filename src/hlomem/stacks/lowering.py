@@ -1,4 +1,4 @@
-"""What a stack lowers, taken at the moment it would compile it."""
+"""Programs that stacks lower, taken at the moment they would be compiled."""
 
 from __future__ import annotations
 

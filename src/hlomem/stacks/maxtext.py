@@ -73,7 +73,7 @@ def train_step(
         "compile_topology_num_slices": str(_slices(mesh, target)),
     }
     words = [f"{name}={value}" for name, value in ({**_QUIET, **own, **topology}).items()]
-    argv = ["train_compile", str(_find_config(given.config)), *words]
+    argv = ["train_compile", str(_find_file(given.config)), *words]
     return lowered_by(lambda: trainer.main(argv), _command(given, own))
 
 
@@ -107,20 +107,20 @@ def _name_of(target: Target) -> str:
     raise CommandError(f"MaxText has no name for {target.name}: it compiles for usual TPU slices")
 
 
-def _find_config(name: str) -> Path:
-    """A config file as it is given, or else MaxText's own of that name."""
+def _find_file(name: str) -> Path:
+    """A file as it is given, or else one of MaxText's configs: `base.yml`, `v5e/16b.sh`."""
     if Path(name).is_file():
         return Path(name)
-    home = Path(import_module("maxtext").__path__[0]) / "configs"
-    own = next(iter(sorted(home.rglob(Path(name).name))), None) if name.endswith(".yml") else None
-    if own is None:
-        raise CommandError(f"{visible(name)}: no such config file, nor one of MaxText's")
-    return own
+    home = Path(import_stack("maxtext", "MaxText", _INSTALL).__path__[0]) / "configs"
+    found = sorted(file for file in home.rglob(Path(name).name) if file.match(name))
+    if not found:
+        raise CommandError(f"{visible(name)}: no such file, nor one of MaxText's configs")
+    return found[0]
 
 
 def read_recipe(words: str) -> Recipe:
     """A script or a command line of MaxText, without the words that have shell variables."""
-    text = Path(words).read_text(encoding="utf-8") if words.endswith(".sh") else words
+    text = _find_file(words).read_text(encoding="utf-8") if words.endswith(".sh") else words
     text = text.replace("\\\n", " ")
     start = _START.search(text)
     line = start[0] if start is not None else text

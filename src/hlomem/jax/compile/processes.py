@@ -114,7 +114,7 @@ class ForkOrder(Struct, frozen=True, kw_only=True):
 
 
 class Prepared(Struct, frozen=True, kw_only=True):
-    """Whether a server can fork, and the CPU time of its imports."""
+    """The state of a server after its imports, and their CPU time."""
 
     can_fork: bool
     cpu_seconds: float

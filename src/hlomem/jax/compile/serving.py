@@ -25,7 +25,7 @@ _lock = threading.Lock()
 
 
 class ServedStart:
-    """Starts a job's process: a fork of this thread's server, or where there can be none, its own."""
+    """Starts a job's process: a fork of this thread's server where it can have one."""
 
     def __init__(self, job: Job) -> None:
         path = search_path(job)
