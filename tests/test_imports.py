@@ -170,12 +170,18 @@ MAY_IMPORT = {
     "jax.compile.changed_sources": set[str](),
     "jax.compile": {"assign.footprint", "base", "dump", "hlo", "api.explain", "jax", "proto"},
     "jax.known_plans": {"assign.footprint", "base", "jax"},
+    "jax.modelled_run": {"hlo", "jax", "opt"},
+    "jax.fit_forecasts": {"base", "api.scale", "jax"},
+    "jax.fit_rows": {"base", "api.fit_search", "jax", "report"},
+    "jax.fit_pool": {"base", "fleet", "jax"},
+    "jax.fit_ranks": {"jax", "report"},
+    "jax.verdicts": {"base", "api.explain", "jax"},
     "jax.trials.source_edits": {"base"},
     "jax.trials": {"advice", "api.advise", "base", "jax", "machines.capacity", "report"},
     "libtpu.plans": PROGRAM | DUMPS | {"assign.footprint", "check", "libtpu", "proto"},
     "libtpu": {"base", "libtpu", "proto"},
     "jax.linking": DUMPS | {"api.improve", "api.plan", "jax", "libtpu", "proto"},
-    "jax.fitting": {"base", "api.fit_search", "api.scale", "jax", "machines.capacity", "report"},
+    "jax.fitting": {"base", "api.fit_search", "jax", "machines.capacity", "report"},
     "jax.factory_front": {
         "assign.footprint",
         "base",
@@ -191,6 +197,7 @@ MAY_IMPORT = {
     | {"__version__", "jax", "machines.registry", "machines.capacity", "opt", "pipeline", "proto"}
     | {"report"},
     "jax": {"base", "jax", "opt"},
+    "stacks": {"base", "jax", "stacks"},
     # Checkers know nothing of what they check: neither the search nor the planner.
     "opt.checks": {"base", "hlo", "check"},
     "opt.orders": PLANNER | {"opt.constants", "opt.goal", "opt.candidate"},

@@ -103,16 +103,22 @@ class Meter:
         name: str = "",
         target: str | None = None,
         jit: Mapping[str, Any] | None = None,
+        settings: Mapping[str, Any] | None = None,
         **keywords: Any,
     ) -> MemoryExplanation:
-        """Compile as `hlomem.jax.memory` does, and check; `name` tells a test's programs apart."""
+        """Compile as `hlomem.jax.memory` does, and check; `name` tells a test's programs apart.
+
+        A factory of `hlomem compile`, given by name, is called with `settings`.
+        """
         __tracebackhide__ = True
         from hlomem.base.errors import HlomemError  # noqa: PLC0415 - only when used
-        from hlomem.jax.function_memory import memory  # noqa: PLC0415 - only when used
+        from hlomem.jax.verdicts import memory_of  # noqa: PLC0415 - only when used
 
         chosen = target or self._marked("target")
         try:
-            found = memory(function, *arguments, target=chosen, jit=jit, **keywords)
+            found = memory_of(
+                function, *arguments, target=chosen, jit=jit, settings=settings, **keywords
+            )
         except HlomemError as error:
             pytest.fail(f"hlomem: {error}", pytrace=False)
         return self.check(found, name=name, target=chosen)
@@ -127,7 +133,11 @@ class Meter:
 
         path, line, _ = self._item.location
         try:
-            limit = parse_hbm_limit(self._marked("limit"), target)
+            limit = parse_hbm_limit(self._marked("limit"))
+            if limit is None and target is not None:
+                from hlomem.jax.verdicts import limit_on  # noqa: PLC0415 - only when used
+
+                limit = limit_on(target)
             session = _session(self._item.config)
             where = SourceLine(path, (line or 0) + 1)
             entry = session.check(self._key(name), memory, where, target=target, limit=limit)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -42,6 +44,37 @@ def test_a_table_a_page_and_json_say_the_same(run: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("compiler")
+def test_csv_has_a_line_for_each_row(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "fit.csv"
+    rows = ("--max", "batch", "--over", "remat=none,full", "--over", "bad=0,1")
+    result = run("fit", *_options(tmp_path, *rows, "--csv", file))
+    assert result.code == 1
+    good, *_, bad = csv.DictReader(io.StringIO(file.read_text()))
+    assert (good["remat"], good["batch"], good["next"], good["fits"]) == (
+        "none",
+        "92",
+        "93",
+        "True",
+    )
+    assert good["needs"] == good["needs: activations"] == str(1020 << 20)
+    assert (bad["batch"], bad["problem"]) == ("0", "`m:f` raised: ValueError: bad")
+
+
+@pytest.mark.usefixtures("compiler")
+def test_a_check_is_one_line_for_each_row(run: Run, tmp_path: Path) -> None:
+    rows = ("--check", "--set", "batch=100", "--over", "remat=none,full")
+    result = run("fit", *_options(tmp_path, *rows))
+    assert result.code == 1
+    assert result.out.decode().splitlines() == [
+        "does not fit: cpu remat=none needs 1.07 GiB of 1.00 GiB, 76.00 MiB too much",
+        "fits: cpu remat=full needs 400.0 MiB of 1.00 GiB",
+    ]
+    assert run("fit", *_options(tmp_path, *rows[:3], "--set", "remat=full")).code == 0
+    most = run("fit", *_options(tmp_path, "--check", "--max", "batch"))
+    assert most.out == b"fits: cpu batch=92 needs 1020.0 MiB of 1.00 GiB\n"
+
+
+@pytest.mark.usefixtures("compiler")
 def test_a_program_that_never_fits_is_a_finding(run: Run, tmp_path: Path) -> None:
     result = run("fit", "m:f", "--over", "batch", "--capacity", "50MiB", "--cache", tmp_path)
     assert result.code == 1
@@ -51,12 +84,13 @@ def test_a_program_that_never_fits_is_a_finding(run: Run, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--over", "remat=a,b"), "no settings to increase: give one --over"),
         (("--over", "batch", "--over", "length"), "2 settings to increase"),
+        (("--over", "batch", "--max", "length"), "2 settings to increase: give one"),
+        (("--max", "batch", "--price", "v5e"), "`v5e` is no price of a chip, as in v5e=1.2"),
+        (("--max", "batch", "--over", "mesh=auto"), "give them by --axes"),
         (("--over", "batch", "--over", "a="), "`a=` makes no rows"),
         (("--over", "batch", "--over", "a=1", "--over", "a=2"), "`a=2` makes no rows"),
         (("--over", "batch", "--set", "batch=3"), "`batch` is given twice"),
-        ((), "Missing option '--over'"),
         (("--over", "batch", "--step", "0"), "--step"),
         (("--over", "batch", "--html", __file__), "exists; give --force to overwrite it"),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from pathlib import Path
 from types import FunctionType
 from typing import Any
@@ -26,21 +27,28 @@ MIB = 1 << 20
 
 
 class FakeCompiler:
-    """A compiler that needs 100 MiB and 10 for each of a batch, less where it recomputes."""
+    """A compiler that needs 100 MiB and 10 for each of a batch, less where it recomputes.
+
+    A mesh divides what each of a batch needs; a `bad` setting is an error of the factory.
+    """
 
     def __init__(self) -> None:
         self.planned: list[dict[str, Any]] = []
         self.counts_flops = True
 
     def __call__(self, job: Any, is_known: Any, **_: Any) -> Any:
-        batch, remat = job.settings["batch"], job.settings.get("remat", "none")
-        each = 10 if remat == "none" else 3
+        if job.settings.get("bad"):
+            raise CompileError("`m:f` raised: ValueError: bad\n  in a line of it")
+        batch, remat = job.settings.get("batch", 8), job.settings.get("remat", "none")
+        mesh = job.settings.get("mesh", {})
+        each = (10 if remat == "none" else 3) / prod(mesh.values())
         flops = batch * (100 if remat == "none" else 120) if self.counts_flops else None
-        facts = Facts(module_name="jit_f", flops=flops, fingerprint=f"{remat}-{batch}")
+        name = f"{job.target}-{remat}-{mesh}-{batch}".replace("/", "_")
+        facts = Facts(module_name="jit_f", flops=flops, fingerprint=name, command=f"f {batch}")
         if is_known(facts):
             return facts
         self.planned.append(job.settings)
-        size = (100 + each * batch) * MIB
+        size = round((100 + each * batch) * MIB)
         return _Planned(facts, size, "RESOURCE_EXHAUSTED" if size > 1024 * MIB else "")
 
 
@@ -51,7 +59,9 @@ class _Planned:
 
     def __init__(self, facts: Facts, size: int, refusal: str) -> None:
         self.facts, self.refusal = facts, refusal
-        self.memory = type("Memory", (), {"space": type("Space", (), {"size": size})})
+        space = type("Space", (), {"size": size})
+        share = type("RoleShare", (), {"role": "activations", "size": size})
+        self.memory = type("Memory", (), {"space": space, "roles": (share,)})
 
 
 @pytest.fixture
@@ -105,6 +115,60 @@ def test_screen_and_page_say_what_the_rows_do(tmp_path: Path, xla: FakeCompiler)
     assert page.count("<circle ") == sum(len(row.plans) for row in found.rows)
     assert "<b>" not in page
     assert "&lt;b&gt;" in page
+
+
+@pytest.mark.usefixtures("xla")
+def test_rows_go_over_chips_and_meshes_and_the_cheapest_is_marked(tmp_path: Path) -> None:
+    rows = {"chip": ["v5e", "v4-core"], "mesh": ["auto", "3x1"]}
+    found = _fit(tmp_path, target="tpu-v5e:2x2", rows=rows, axes=["data", "model"])
+    planned = [row for row in found.rows if not row.problem]
+    assert [(row.target, row.settings["mesh"]) for row in planned] == [
+        *(("tpu-v5e:2x2", mesh) for mesh in ("4x1", "2x2", "1x4")),
+        *(("tpu-v4-core:2x2x1", mesh) for mesh in ("8x1", "4x2", "2x4", "1x8")),
+    ]
+    assert {row.problem for row in found.rows if row.problem} == {
+        "it has 3 devices, tpu-v5e:2x2 has 4",
+        "it has 3 devices, tpu-v4-core:2x2x1 has 8",
+    }
+    assert all(row.chips == 4 for row in planned)
+    assert found.cheapest is None  # as many chips, and no time is known
+    prices = {"v5e": 1.2, "v4-core": 1.0}
+    priced = _fit(tmp_path, target="tpu-v5e:2x2", rows=rows, axes=["data", "model"], prices=prices)
+    assert found.cheapest is None
+    assert {row.price for row in priced.rows if row.plans} == {4.8, 4.0}
+    assert priced.cheapest is not None
+    assert priced.cheapest.target == "tpu-v4-core:2x2x1"
+    assert priced.cheapest.command == f"f {priced.cheapest.largest}"
+    assert plain(draw_fit(priced, 100)).count("★") == 2
+
+
+def test_several_workers_make_the_table_of_one(tmp_path: Path, xla: FakeCompiler) -> None:
+    rows = {"remat": ["none", "full", "some"]}
+    one = _fit(tmp_path / "one", rows=rows, workers=1)
+    many = _fit(tmp_path / "many", rows=rows, workers=4)
+    assert one == many
+    assert len(xla.planned) % 2 == 0
+
+
+@pytest.mark.usefixtures("xla")
+def test_a_row_whose_factory_fails_is_one_line_of_the_table(tmp_path: Path) -> None:
+    found = _fit(tmp_path, rows={"bad": [0, 1]})
+    assert [row.problem for row in found.rows] == ["", "`m:f` raised: ValueError: bad"]
+    screen = plain(draw_fit(found, 80))
+    assert "  bad=1: `m:f` raised: ValueError: bad" in screen
+    assert "bad=1: `m:f` raised" in format_fit(found)
+    assert not found.rows[1].is_answered
+    with pytest.raises(CompileError, match="in a line of it"):  # where there is nothing else
+        _fit(tmp_path, rows={"bad": [1, 2]})
+
+
+@pytest.mark.usefixtures("xla")
+def test_without_a_setting_to_increase_a_row_is_one_plan(tmp_path: Path) -> None:
+    found = _fit(tmp_path, over="", rows={"remat": ["none", "full"]}, capacity="150MiB")
+    assert [(len(row.plans), row.best is not None) for row in found.rows] == [(1, False), (1, True)]
+    screen = plain(draw_fit(found, 80))
+    assert "what fits in 150.0 MiB" in screen
+    assert "<svg" not in format_fit(found)
 
 
 def test_what_fits_at_no_value_and_what_always_fits_is_not_called_proven(

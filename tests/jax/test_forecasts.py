@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import hlomem
 from hlomem.jax.compile.messages import Facts
 from hlomem.jax.compile.parent import PlannedProgram
-from hlomem.jax.fitting import Forecasts
+from hlomem.jax.fit_forecasts import Forecasts
 from hlomem.jax.target_kinds import parse_target
 from tests.places import GOLDENS
 
@@ -58,8 +58,7 @@ def test_nor_by_those_that_do_not_tell_the_plan_nearest_to_the_limit(tmp_path: P
     forecasts = _forecasts(tmp_path, [2, 4, 16])
     assert forecasts.predict(SIZE[16], 1) is None
     assert forecasts.predict(SIZE[4], 1) == 4
-    forecasts.begin()
-    assert forecasts.predict(SIZE[4], 1) is None
+    assert forecasts.has_told
 
 
 def test_nor_by_plans_that_hlomem_does_not_make(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 import hlomem.jax
 from hlomem.jax.compile.messages import Job
 from hlomem.jax.compile.parent import PlannedProgram, plan_in_child
+from hlomem.jax.target_kinds import parse_target
 from tests.places import ROOT
 
 jax: Any = pytest.importorskip("jax", reason="jax is not installed; `make jax` runs these tests")
@@ -96,3 +97,32 @@ def test_loops_for_a_tpu_stack_less_and_fit() -> None:
     assert outcome.stacks > 0
     assert 2 * outcome.after <= outcome.before
     assert 2 * fitted.memory_analysis().temp_size_in_bytes <= plain.temp_size_in_bytes
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("tpu-v4", "tpu-v4-core", "tpu-v4:2x2x2@2", "tpu-v5e:1x1", "tpu-v5e:16", "tpu-v5p:8"),
+        *("tpu-v6e:2x4@2", "tpu-7x:2x2x2"),
+    ],
+)
+def test_devices_are_as_many_as_libtpu_has(name: str) -> None:
+    target = parse_target(name)
+    devices = target.devices
+    hosts = {device.process_index for device in devices}
+    slices = {getattr(device, "slice_index", None) for device in devices}
+    assert len(devices) == target.device_count
+    assert len(devices) // len(hosts) == target.devices_per_host
+    assert len(slices) == target.slices
+
+
+@pytest.mark.parametrize("chip", ["v4", "v4-core", "v5e", "v5p", "v6e", "7x"])
+def test_the_memory_of_a_device_is_what_libtpu_says_when_it_is_too_little(chip: str) -> None:
+    target = parse_target(f"tpu-{chip}")
+    assert target.capacity is not None
+    where = jax.sharding.SingleDeviceSharding(target.devices[0])
+    large = jax.ShapeDtypeStruct((60 << 30,), "uint8", sharding=where)
+    lowered = jax.jit(lambda x, y: (x + 1, y + 1)).lower(large, large)
+    with pytest.raises(jax.errors.JaxRuntimeError, match="RESOURCE_EXHAUSTED") as caught:
+        lowered.compile()
+    assert f"available HBM ({target.capacity.size / 2**30:.2f}G)" in str(caught.value)

@@ -21,6 +21,11 @@ from hlomem.machines.gpu_facts import GPUS, target_config
         ("tpu-v5e:4x4", "tpu-v5e:4x4"),
         ("TPU-v5p", "tpu-v5p:2x2x1"),
         ("tpu-7x", "tpu-7x:2x2x1"),
+        ("tpu-v4", "tpu-v4:2x2x1"),
+        ("tpu-v4-core:2x2x2", "tpu-v4-core:2x2x2"),
+        ("tpu-v5e:16", "tpu-v5e:4x4"),
+        ("tpu-v5p:128@2", "tpu-v5p:4x4x8@2"),
+        ("tpu-v6e:8@1", "tpu-v6e:2x4"),
         ("cuda-h200", "cuda-h200:1"),
         ("cuda-b200:8", "cuda-b200:8"),
         ("cpu", "cpu"),
@@ -36,10 +41,14 @@ def test_a_target_has_the_smallest_topology_unless_another_is_given(name: str, w
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("tpu-v9", "no target `tpu-v9`: known are tpu-v4:2x2x1, tpu-v5e:2x2"),
+        ("tpu-v9", "no target `tpu-v9`: known are tpu-v4:2x2x1, tpu-v4-core:2x2x1"),
         ("tpu-v5", "did you mean"),
         ("tpu-v5e:3", "chips by chips, as in tpu-v5e:2x2"),
         ("tpu-v5e:0x2", "chips by chips"),
+        ("tpu-v5e:2x2@0", "no number of slices"),
+        ("tpu-v5e:2x2@", "no number of slices"),
+        ("cuda-h100:8@2", "cuda-h100 has no slices: leave out @2"),
+        ("cpu:@2", "no target `cpu:@2`"),
         ("cuda-h100:2x2", "no number of GPUs"),
         ("cuda-h99", "no target `cuda-h99`"),
         ("cpu:4", "no target `cpu:4`"),
@@ -50,6 +59,30 @@ def test_what_is_no_target_is_refused_with_what_is(name: str, said: str) -> None
     with pytest.raises(CommandError) as caught:
         parse_target(name)
     assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "chips", "devices", "per_host"),
+    [
+        ("tpu-v4:2x2x1", 4, 4, 4),
+        ("tpu-v4-core:2x2x1", 4, 8, 8),
+        ("tpu-v4:2x2x2@2", 16, 16, 4),
+        ("tpu-v5e:1x1", 1, 1, 1),
+        ("tpu-v5e:16x16", 256, 256, 4),
+        ("tpu-v5p:2x2x2", 8, 8, 4),
+        ("tpu-v6e:2x4@2", 16, 16, 4),
+        ("tpu-7x:2x2x2", 8, 16, 8),
+        ("cuda-h100:8", 8, 8, 8),
+        ("cpu", 1, 1, 1),
+    ],
+)
+def test_chips_and_devices_are_counted_without_a_compiler(
+    name: str, chips: int, devices: int, per_host: int
+) -> None:
+    """As libtpu 0.0.51 reports them, which test_libtpu.py asks."""
+    target = parse_target(name)
+    counts = (target.chip_count, target.device_count, target.devices_per_host)
+    assert counts == (chips, devices, per_host)
 
 
 def test_every_listed_target_can_be_asked_for() -> None:

@@ -13,22 +13,10 @@ from hlomem.testing.session import parse_hbm_limit
 
 
 @pytest.mark.parametrize(
-    ("limit", "target", "size"),
-    [
-        (7, None, 7),
-        ("2 KiB", None, 2048),
-        (None, None, None),
-        (None, "cpu", None),
-    ],
+    ("limit", "size"), [(7, 7), ("2 KiB", 2048), ("v5e", 16911433728), (None, None)]
 )
-def test_a_limit_is_a_number_a_size_or_nothing(
-    limit: object, target: str | None, size: int | None
-) -> None:
-    assert parse_hbm_limit(limit, target) == size
-
-
-def test_without_a_limit_the_targets_chip_has_one() -> None:
-    assert parse_hbm_limit(None, "tpu-v5e:2x2") == parse_hbm_limit("v5e", None)
+def test_a_limit_is_a_number_a_size_a_chip_or_nothing(limit: object, size: int | None) -> None:
+    assert parse_hbm_limit(limit) == size
 
 
 @pytest.mark.parametrize(

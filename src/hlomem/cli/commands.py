@@ -7,7 +7,7 @@ from hlomem.report.registry import REPORTS
 QUESTIONS = {
     "Does it fit?": {
         "compile": "Compile a function for another machine, and show its memory.",
-        "fit": "Find the largest batch that fits, by XLA's own plans.",
+        "fit": "Find what fits where, and the largest batch that does, by XLA's own plans.",
         "run": "Run a command with XLA's dumps enabled, and show what its programs need.",
     },
     "What takes the memory?": {

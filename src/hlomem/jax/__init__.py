@@ -18,6 +18,7 @@ __all__ = [
     "Compiles",
     "ExceptHook",
     "ExplainedFunction",
+    "FitsVerdict",
     "LinkReport",
     "MissingSoftwareError",
     "Optimization",
@@ -29,6 +30,7 @@ __all__ = [
     "devices",
     "explain_oom",
     "fit",
+    "fits",
     "front",
     "install_excepthook",
     "job",
@@ -58,6 +60,7 @@ if TYPE_CHECKING:
     from hlomem.jax.pass_.register import Optimization, UnsupportedJaxError, optimize
     from hlomem.jax.target_kinds import MissingSoftwareError, devices, targets
     from hlomem.jax.trials.advise import advise
+    from hlomem.jax.verdicts import FitsVerdict, fits
 
 _HOME = {
     "CompiledProgram": "hlomem.jax.compiled_programs",
@@ -74,7 +77,9 @@ _HOME = {
     "captured": "hlomem.jax.capture",
     "devices": "hlomem.jax.target_kinds",
     "explain_oom": "hlomem.jax.oom",
+    "FitsVerdict": "hlomem.jax.verdicts",
     "fit": "hlomem.jax.fitting",
+    "fits": "hlomem.jax.verdicts",
     "front": "hlomem.jax.factory_front",
     "install_excepthook": "hlomem.jax.oom",
     "job": "hlomem.jax.job_recording",

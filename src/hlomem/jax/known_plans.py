@@ -18,10 +18,15 @@ from hlomem.assign.footprint import footprint
 from hlomem.base.atomic_files import write_files
 from hlomem.base.json_bytes import decode_json
 from hlomem.jax.compile.messages import Facts, Job
-from hlomem.jax.compile.parent import PlannedProgram, plan_unless_known
+from hlomem.jax.compile.parent import ChildDiedError, PlannedProgram, plan_unless_known
+from hlomem.jax.compile.processes import OwnProcess
+from hlomem.jax.compile.serving import ServedStart
+from hlomem.jax.modelled_run import model_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from hlomem.jax.compile.processes import Start
 
 
 class KnownPlan(Struct, frozen=True, kw_only=True):
@@ -29,8 +34,16 @@ class KnownPlan(Struct, frozen=True, kw_only=True):
 
     size: int
     is_refused: bool
-    host: int = 0
+    host: int
     """Bytes in the host's memory."""
+    roles: dict[str, int]
+    """Bytes by what they are for."""
+    flops: int | None
+    """Of matrix products on one device; None where the plan has no program."""
+    sent: int | None
+    """Bytes that one device sends to others."""
+    seconds: float | None
+    """A run, as modelled; None where the speed of the machine is unknown."""
 
 
 class FoundPlan(NamedTuple):
@@ -61,17 +74,26 @@ class KnownPlans:
 
     def plan(self, job: Job, timeout: float | None, on_progress: Callable[[], None]) -> FoundPlan:
         """The plan of a job's program."""
-        done = plan_unless_known(
-            replace(job, has_fingerprint=True),
-            lambda facts: self._find(facts) is not None,
-            timeout=timeout,
-            on_progress=lambda _: on_progress(),
-        )
+        try:
+            done = self._plan(job, timeout, on_progress, ServedStart(job))
+        except ChildDiedError:  # killed for the memory of others, perhaps
+            done = self._plan(job, timeout, on_progress, OwnProcess)
         if isinstance(done, Facts):
             known = self._find(done)
             assert known is not None
             return FoundPlan(known, done, None)
         return self.keep(done)
+
+    def _plan(
+        self, job: Job, timeout: float | None, on_progress: Callable[[], None], start: Start
+    ) -> PlannedProgram | Facts:
+        return plan_unless_known(
+            replace(job, has_fingerprint=True),
+            lambda facts: self._find(facts) is not None,
+            timeout=timeout,
+            on_progress=lambda _: on_progress(),
+            start=start,
+        )
 
     def keep(self, done: PlannedProgram) -> FoundPlan:
         """Note a plan that was made."""
@@ -81,7 +103,16 @@ class KnownPlans:
         host = (
             0 if color is None or assignment is None else footprint(assignment.allocations, color)
         )
-        known = KnownPlan(size=memory.space.size, is_refused=bool(done.refusal), host=host)
+        run = model_run(done.dump.module, done.target) if done.dump.module is not None else None
+        known = KnownPlan(
+            size=memory.space.size,
+            is_refused=bool(done.refusal),
+            host=host,
+            roles={share.role: share.size for share in memory.roles if share.size},
+            flops=None if run is None else run.flops,
+            sent=None if run is None else run.sent,
+            seconds=None if run is None else run.seconds,
+        )
         file = self._file(done.facts)
         write_files(file.parent, {file.name: [msgspec.json.encode(known)]}, force=True)
         return FoundPlan(known, done.facts, done)

@@ -10,6 +10,7 @@ from functools import cached_property
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
+from math import prod
 from threading import RLock
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -20,20 +21,28 @@ from hlomem.base.sizes import format_bytes
 from hlomem.base.source import visible
 from hlomem.machines.capacity import Capacity, capacity_of
 from hlomem.machines.gpu_facts import GPUS, target_config
-from hlomem.machines.registry import find_machine, machines_of
+from hlomem.machines.registry import CHIPS, find_machine, machines_of
 from hlomem.report.data.health import TargetHealth
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hlomem.machines.machine import Machine
+    from hlomem.machines.machine import Chip, Machine
 
 _TPUS = {
     machine.chip.name.removeprefix("tpu"): machine.chip
-    for machine in machines_of("tpu")
+    for machine in machines_of("tpu", also_on_request=True)
     if machine.chip is not None
 }
 """TPUs by the names that targets have: `v5e`, `7x`."""
+_GRIDS = {
+    2: ("1x1", "2x2", "2x4", "4x4", "4x8", "8x8", "8x16", "16x16"),
+    3: (
+        *("1x1x1", "2x2x1", "2x2x2", "2x2x4", "2x4x4", "4x4x4", "4x4x8", "4x8x8"),
+        *("8x8x8", "8x8x16", "8x16x16", "16x16x16"),
+    ),
+}
+"""The usual slices, by the dimensions of a chip's network; another may be given whole."""
 TPU_ENVIRONMENT = {
     "TPU_SKIP_MDS_QUERY": "1",
     "TPU_WORKER_ID": "0",
@@ -45,6 +54,7 @@ TPU_ENVIRONMENT = {
 }
 """Keeps libtpu from looking for the chips of this machine when it is only to compile."""
 _CUDA_PLUGINS = ("jax_plugins.xla_cuda13", "jax_plugins.xla_cuda12")
+_SLICES = re.compile(r"[1-9]\d{0,3}")
 _environment_lock = RLock()
 
 
@@ -57,6 +67,8 @@ class Target(Struct, frozen=True, dict=True):
 
     chip: str = ""
     topology: str = ""
+    slices: int = 1
+    """Groups of chips with that topology, which the data center's network joins."""
 
     family: ClassVar[str] = ""
     """The beginning of its name."""
@@ -72,16 +84,24 @@ class Target(Struct, frozen=True, dict=True):
     """The chips there are, each with its smallest topology."""
     form: ClassVar[re.Pattern[str]] = re.compile("")
     """Of a topology."""
+    has_slices: ClassVar[bool] = False
+    """For chips of which several groups can work on one program."""
 
     @property
     def name(self) -> str:
-        """Its name in full: `tpu-v5e:2x2`."""
-        return f"{self.family}-{self.chip}:{self.topology}"
+        """Its name in full: `tpu-v5e:2x2`, of two slices `tpu-v5e:2x2@2`."""
+        several = f"@{self.slices}" if self.slices > 1 else ""
+        return f"{self.family}-{self.chip}:{self.topology}{several}"
 
     @property
     def machine(self) -> Machine:
         """The machine, with its kinds of memory and its rules for planning them."""
         return find_machine(self.machines, self._chip_name)
+
+    @property
+    def chip_facts(self) -> Chip | None:
+        """The facts of its chip; None where it is the host."""
+        return CHIPS.get(self._chip_name)
 
     @property
     def capacity(self) -> Capacity | None:
@@ -91,6 +111,21 @@ class Target(Struct, frozen=True, dict=True):
     @property
     def _chip_name(self) -> str:
         return self.chip
+
+    @property
+    def chip_count(self) -> int:
+        """Chips in all slices."""
+        return 1
+
+    @property
+    def device_count(self) -> int:
+        """Devices in all slices, as JAX counts them."""
+        return self.chip_count
+
+    @property
+    def devices_per_host(self) -> int:
+        """Devices whose programs share the memory of one host."""
+        return self.device_count
 
     @property
     def missing(self) -> str:
@@ -119,14 +154,21 @@ class Target(Struct, frozen=True, dict=True):
         raise NotImplementedError
 
     @classmethod
-    def parse(cls, chip: str, topology: str) -> Target | None:
+    def parse(cls, chip: str, topology: str, slices: int = 1) -> Target | None:
         """The target of a chip, by default in the smallest topology; None if there is none."""
         if chip not in cls.chips:
             return None
-        topology = topology or cls.chips[chip]
+        if slices > 1 and not cls.has_slices:
+            raise CommandError(f"{cls.family}-{visible(chip)} has no slices: leave out @{slices}")
+        topology = cls.topology_of(chip, topology or cls.chips[chip])
         if not cls.form.fullmatch(topology):
             raise CommandError(f"`{visible(topology)}` is no {cls._complaint(chip)}")
-        return cls(chip, topology)
+        return cls(chip, topology, slices)
+
+    @classmethod
+    def topology_of(cls, _chip: str, words: str) -> str:
+        """A topology by what a user calls it."""
+        return words
 
     @classmethod
     def examples(cls) -> list[Target]:
@@ -144,6 +186,30 @@ class TpuTarget(Target, frozen=True, dict=True):
     plan_mark: ClassVar[str] = "after_optimizations_after_buffer_assignment.txt"
     chips: ClassVar[dict[str, str]] = {name: chip.one_host for name, chip in _TPUS.items()}
     form: ClassVar[re.Pattern[str]] = re.compile(r"[1-9]\d{0,3}(x[1-9]\d{0,3}){1,2}")
+    has_slices: ClassVar[bool] = True
+
+    @property
+    def chip_count(self) -> int:
+        return self.slices * prod(map(int, self.topology.split("x")))
+
+    @property
+    def device_count(self) -> int:
+        return self.chip_count * _TPUS[self.chip].devices
+
+    @property
+    def devices_per_host(self) -> int:
+        one_host = prod(map(int, _TPUS[self.chip].one_host.split("x")))
+        chips = self.chip_count // self.slices
+        return min(chips, one_host) * _TPUS[self.chip].devices
+
+    @classmethod
+    def topology_of(cls, chip: str, words: str) -> str:
+        """The usual slice of a number of chips, or the topology that is given."""
+        if not words.isdecimal() or len(words) > 5:
+            return words
+        grids = _GRIDS[cls.chips[chip].count("x") + 1]
+        sizes = {prod(map(int, grid.split("x"))): grid for grid in grids}
+        return sizes.get(int(words), words)
 
     @property
     def missing(self) -> str:
@@ -155,20 +221,31 @@ class TpuTarget(Target, frozen=True, dict=True):
     @property
     def topology_name(self) -> str:
         """As libtpu calls it: `v5e:2x2`."""
-        return f"{self._chip_name}:{self.topology}"
+        generation = self._chip_name.partition("-")[0]
+        return f"{generation}:{self.topology}"
 
     @property
     def _chip_name(self) -> str:
         return _TPUS[self.chip].name
 
+    @property
+    def topology_options(self) -> dict[str, Any]:
+        """Further options of `get_topology_desc`."""
+        config = _TPUS[self.chip].config
+        options: dict[str, Any] = {"chip_config_name": config} if config else {}
+        return {**options, "num_slices": self.slices} if self.slices > 1 else options
+
     def _find_devices(self) -> list[Any]:
         topologies = import_module("jax.experimental.topologies")
-        name = self.topology_name
-        return list(topologies.get_topology_desc(platform="tpu", topology_name=name).devices)
+        found = topologies.get_topology_desc(
+            platform="tpu", topology_name=self.topology_name, **self.topology_options
+        )
+        return list(found.devices)
 
     @classmethod
     def _complaint(cls, chip: str) -> str:
-        return f"topology of a TPU: give chips by chips, as in tpu-{chip}:{cls.chips[chip]}"
+        usual = f"tpu-{chip}:{cls.chips[chip]}"
+        return f"topology of a TPU: give chips by chips, as in {usual}, or the number of a slice's"
 
 
 class CudaTarget(Target, frozen=True, dict=True):
@@ -180,6 +257,10 @@ class CudaTarget(Target, frozen=True, dict=True):
     plan_mark: ClassVar[str] = ".debug_options"
     chips: ClassVar[dict[str, str]] = dict.fromkeys(GPUS, "1")
     form: ClassVar[re.Pattern[str]] = re.compile(r"[1-9]\d{0,5}")
+
+    @property
+    def chip_count(self) -> int:
+        return int(self.topology)
 
     @property
     def missing(self) -> str:
@@ -220,9 +301,9 @@ class HostTarget(Target, frozen=True, dict=True):
         return list(import_module("jax").local_devices(backend=self.family))
 
     @classmethod
-    def parse(cls, chip: str, topology: str) -> Target | None:
+    def parse(cls, chip: str, topology: str, slices: int = 1) -> Target | None:
         """The host has neither chips nor a topology."""
-        return None if chip or topology else cls()
+        return None if chip or topology or slices > 1 else cls()
 
 
 _FAMILIES: tuple[type[Target], ...] = (TpuTarget, CudaTarget, HostTarget)
@@ -230,12 +311,29 @@ _FAMILIES: tuple[type[Target], ...] = (TpuTarget, CudaTarget, HostTarget)
 
 def parse_target(name: str) -> Target:
     """The target of a name; one without a topology has that of one host, or one GPU."""
-    head, _, topology = name.strip().lower().partition(":")
+    head, _, rest = name.strip().lower().partition(":")
     prefix, _, chip = head.partition("-")
+    topology, at, count = rest.partition("@")
+    if at and not _SLICES.fullmatch(count):
+        problem = f"`{visible(name)}` has no number of slices"
+        raise CommandError(f"{problem}: give it as in tpu-v4:4x4x4@2")
     for family in _FAMILIES:
-        if family.family == prefix and (found := family.parse(chip, topology)) is not None:
+        found = family.parse(chip, topology, int(count or 1)) if family.family == prefix else None
+        if found is not None:
             return found
     raise CommandError(_unknown(name, head))
+
+
+def chip_target(chip: str, topology: str = "", slices: int = 1) -> Target:
+    """The target of a chip of any family: `v5e`, `h100`."""
+    for family in _FAMILIES:
+        if chip and (found := family.parse(chip.lower(), topology, slices)) is not None:
+            return found
+    known = [name for family in _FAMILIES for name in family.chips if name]
+    near = get_close_matches(chip.lower(), known, n=2, cutoff=0.5)
+    hint = f"; did you mean {' or '.join(near)}?" if near else ""
+    problem = f"no compiler for a chip `{visible(chip)}`"
+    raise CommandError(f"{problem}: `hlomem doctor` lists what can be compiled for{hint}")
 
 
 def devices(target: str) -> list[Any]:
@@ -279,7 +377,7 @@ class KnownTargets(tuple[KnownTarget, ...]):
         lines = []
         for row in self:
             size = format_bytes(row.capacity) if row.capacity else "the host's"
-            lines.append(f"{row.name:<14} {size:>12}  {row.install or 'ready'}")
+            lines.append(f"{row.name:<17} {size:>12}  {row.install or 'ready'}")
         return "\n".join(lines)
 
 

@@ -6,6 +6,7 @@ from types import MappingProxyType
 
 from msgspec.structs import replace
 
+from hlomem.machines.gpu_facts import GPUS
 from hlomem.machines.machine import DYNAMIC_SIZE_BYTES, Chip, Machine, Mark, Marks
 from hlomem.machines.options import jaxlib_options
 
@@ -66,7 +67,13 @@ MACHINES = (
     *(
         replace(
             GPU,
-            chip=Chip(name, gib, note=_PREALLOCATION, driver_bytes=_DRIVER_BYTES.get(name, 0)),
+            chip=Chip(
+                name,
+                gib,
+                note=_PREALLOCATION,
+                driver_bytes=_DRIVER_BYTES.get(name, 0),
+                bandwidth=GPUS[name].memory_bandwidth,
+            ),
         )
         for name, gib in _GIB.items()
     ),

@@ -41,7 +41,16 @@ class Chip(Struct, frozen=True):
     """JAX's `Device.device_kind`; empty if irrelevant to plans."""
     one_host: str = ""
     """The topology of one host, `2x2`, if libtpu compiles for the chip."""
-
+    devices: int = 1
+    """Devices of one chip: its cores, unless they work as one (megacore)."""
+    config: str = ""
+    """The name of its configuration, where it is not the one libtpu takes by itself."""
+    bandwidth: int = 0
+    """Bytes a second of one device's memory, by the data sheet; 0 where unknown."""
+    flops: int = 0
+    """Operations a second in bf16 of one device, by the data sheet; 0 where unknown."""
+    is_on_request: bool = False
+    """Whether it is another configuration of a chip, meant only where it is named."""
     driver_bytes: int = 0
     """Bytes the driver says it has, of which a pool is a share; 0 where none was asked."""
 

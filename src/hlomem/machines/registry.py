@@ -89,12 +89,17 @@ def find_device(platform: str, kind: str) -> Machine | None:
     return None
 
 
-def machines_of(platform: str) -> tuple[Machine, ...]:
+def machines_of(platform: str, *, also_on_request: bool = False) -> tuple[Machine, ...]:
     """The machines of a platform that plan differently: one, or one per chip."""
     alike = MACHINES.get(platform)
     if alike is not None:
         return (alike,)
-    return tuple(machine for machine in MACHINES.values() if machine.platform == platform)
+    return tuple(
+        machine
+        for machine in MACHINES.values()
+        if machine.platform == platform
+        and (also_on_request or machine.chip is None or not machine.chip.is_on_request)
+    )
 
 
 def platform_machine(platform: str) -> Machine | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
+from msgspec.structs import replace
+
 from hlomem.machines.machine import Chip, Machine, Mark, Marks
 from hlomem.machines.options import Options
 from hlomem.machines.releases import LIBTPU, Release
@@ -112,17 +114,43 @@ def _tpu(
     )
 
 
-def _chip(name: str, gibibytes: float, nominal: int, device_kind: str, one_host: str) -> Chip:
+_SPEEDS = {
+    "v4": (1228, 275),
+    "v4-core": (614, 137),
+    "v5e": (819, 197),
+    "v5p": (2765, 459),
+    "v6e": (1640, 918),
+    _NEWEST_CHIP: (3690, 1153),
+}
+"""Gigabytes and bf16 teraflops a second of one device, by the data sheets of Cloud TPU."""
+
+
+def _chip(
+    name: str, gibibytes: float, nominal: int, device_kind: str, one_host: str, devices: int = 1
+) -> Chip:
     """A chip with the capacity that libtpu 0.0.51 reports when a program needs more."""
     note = f"what libtpu 0.0.51 gives to programs; the data sheet says {nominal} GB"
-    return Chip(name, gibibytes, False, note, device_kind, one_host)
+    bandwidth, teraflops = _SPEEDS[name]
+    return Chip(
+        name,
+        gibibytes,
+        is_nominal=False,
+        note=note,
+        device_kind=device_kind,
+        one_host=one_host,
+        devices=devices,
+        bandwidth=bandwidth * 10**9,
+        flops=teraflops * 10**12,
+    )
 
 
 _FIRST, _SECOND, _NEWEST = (0, 0, 2), (0, 0, 4), (0, 0, 51)
 
-TPU_V4 = _tpu(
-    _chip("v4", 15.25, 32, "TPU v4", "2x2x1"), 512, (_NEWEST,), _CMEM, (_IN_VMEM, _TALL_TILES)
-)
+_V4_CORE = replace(_chip("v4-core", 15.25, 16, "TPU v4", "2x2x1", 2), is_on_request=True)
+"""One core: a chip of v4 is two devices unless its cores work as one, as jobs have them."""
+_V4 = replace(_chip("v4", 30.75, 32, "TPU v4", "2x2x1"), config="megacore")
+TPU_V4 = _tpu(_V4, 512, (_NEWEST,), _CMEM, (_IN_VMEM, _TALL_TILES))
+TPU_V4_CORE = replace(TPU_V4, chip=_V4_CORE)
 TPU_V5E = _tpu(
     _chip("v5e", 15.75, 16, "TPU v5 lite", "2x2"),
     512,
@@ -142,9 +170,9 @@ TPU_V6E = _tpu(
     not_marks=(_IN_CMEM, _TALL_TILES),
 )
 TPU_7X = _tpu(
-    _chip(_NEWEST_CHIP, 94.74, 96, "TPU7x", "2x2x1"), 32, (_NEWEST,), not_marks=(_IN_CMEM,)
+    _chip(_NEWEST_CHIP, 94.74, 96, "TPU7x", "2x2x1", 2), 32, (_NEWEST,), not_marks=(_IN_CMEM,)
 )
 
-MACHINES = (TPU_V4, TPU_V5E, TPU_V5P, TPU_V6E, TPU_7X)
+MACHINES = (TPU_V4, TPU_V4_CORE, TPU_V5E, TPU_V5P, TPU_V6E, TPU_7X)
 OTHER_CHIPS = (Chip("v2", 8), Chip("v3", 16))
 """Chips of known capacity but unknown planning rules."""

@@ -123,15 +123,11 @@ class Session:
         write_baseline(self.settings.baseline, merged)
 
 
-def parse_hbm_limit(limit: object, target: str | None) -> int | None:
-    """The bytes of `14 GiB`, a number or a chip, by default the target's chip."""
-    if isinstance(limit, int):
+def parse_hbm_limit(limit: object) -> int | None:
+    """The bytes of `14 GiB`, a number or a chip."""
+    if limit is None or isinstance(limit, int):
         return limit
-    if limit is not None:
-        return parse_capacity(str(limit)).size
-    if target is None or "-" not in target:
-        return None
-    return parse_capacity(target.partition("-")[2].partition(":")[0]).size
+    return parse_capacity(str(limit)).size
 
 
 def _place_of(line: str, root: Path) -> SourceLine | None:

@@ -325,3 +325,24 @@ def test_a_string_may_look_like_a_call() -> None:
 def test_spans(module: HloModule) -> None:
     span = module.entry.instructions[2].span
     assert LONG[span.start : span.end].startswith("%fusion = f32[4]{0} fusion(%x)")
+
+
+KERNEL = """HloModule m, entry_computation_layout={(f32[8]{0})->f32[8]{0}}
+
+ENTRY %main (x: f32[8]) -> f32[8] {
+  %x = f32[8]{0} parameter(0)
+  %k = f32[8]{0} custom-call(%x), custom_call_target="k", frontend_attributes={kernel_metadata={
+"xprof_metadata":"{\\"block_q\\": 512}"
+}}, metadata={op_name="jit(f)/splash"}
+  ROOT %y = f32[8]{0} negate(%k)
+}
+"""
+"""As libtpu 0.0.51 prints the metadata that JAX's splash attention gives its kernels."""
+
+
+def test_braces_that_close_a_kernels_metadata_close_no_computation() -> None:
+    module = parse(KERNEL, lazy=False)
+    kernel = module.entry.root.operands[0]
+    assert kernel.metadata.op_name == "jit(f)/splash"
+    assert "block_q" in kernel.attributes["frontend_attributes"]
+    assert format_module(module).rstrip() == KERNEL.rstrip()

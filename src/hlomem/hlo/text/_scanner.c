@@ -44,7 +44,8 @@ static Py_ssize_t
 find_brace(const char *text, Py_ssize_t place, Py_ssize_t end)
 {
     while ((place = find_character(text, place, end, '\n')) < end) {
-        if (place + 1 < end && text[place + 1] == '}')
+        int is_more = place + 2 < end && text[place + 2] == '}'; /* closes what a tool gave */
+        if (place + 1 < end && text[place + 1] == '}' && !is_more)
             return place;
         place++;
     }

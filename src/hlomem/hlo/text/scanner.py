@@ -36,9 +36,10 @@ _STRING = '"' + repeated(r'[^"\\\n]++|\\.') + '"'
 _COMMENT = lazy_pattern(repeated(rf'[^"\n/]++|{_STRING}|/(?!/)') + "//")
 _HEAD = rf"()(ENTRY )?%?({NAME}) [^\n]*+(?<=\{{)(?=\n)"
 _FIRST_HEAD = lazy_pattern(rf"\n*+{_HEAD}", re.ASCII)
-# The brace that closes a computation, and the first line of the next if there is one.
+# The brace that closes a computation, and the first line of the next if there is one. Two of them
+# close what a tool gave XLA in several lines, such as the metadata of a kernel.
 _BOUNDARY = lazy_pattern(
-    rf'\n\}}(?:, execution_thread="([^"\n]*+)")?( // [^\n]*+)?\s*+(?:{_HEAD})?', re.ASCII
+    rf'\n\}}(?!\}})(?:, execution_thread="([^"\n]*+)")?( // [^\n]*+)?\s*+(?:{_HEAD})?', re.ASCII
 )
 
 # Atomic: the text before the first `(` after a shape and an opcode is tried once, so that a

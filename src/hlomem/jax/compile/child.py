@@ -17,7 +17,7 @@ from contextlib import nullcontext
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 import msgspec
 
@@ -55,7 +55,13 @@ def main() -> None:
     errand = msgspec.json.decode(sys.stdin.buffer.readline(), type=Errand)
     folder = Path(errand.folder)
     threading.Thread(target=_leave_with_parent, args=(folder,), daemon=True).start()
+    do_errand(errand)
+
+
+def do_errand(errand: Errand) -> NoReturn:
+    """Do a job, leave its outcome, and end this process."""
     sys.path[:] = errand.path
+    folder = Path(errand.folder)
     write_message(folder, OUTCOME, _outcome(errand.job, folder))
     sys.stdout.flush()
     sys.stderr.flush()
@@ -80,7 +86,8 @@ def _outcome(job: Job, folder: Path) -> Outcome:
         kind = "compiler"
         if job.is_linked:
             return _linked(program.lowered, job, folder)
-        return Outcome(refusal=write_dump(program.lowered, folder / DUMP).refusal)
+        done = write_dump(program.lowered, folder / DUMP, program.compiler_options)
+        return Outcome(refusal=done.refusal)
     except MissingSoftwareError as error:
         return Outcome(problem=str(error), kind="missing")
     except CommandError as error:
@@ -108,8 +115,6 @@ def _linked(lowered: Any, job: Job, folder: Path) -> Outcome:
 
 def _lower(job: Job) -> tuple[FactoryProgram, Facts]:
     target = parse_target(job.target)
-    devices = target.devices  # what is missing is said before anything is imported
-    assert devices
     install(job.texts)
     for name in job.imports:
         import_module(name)
@@ -123,20 +128,22 @@ def _lower(job: Job) -> tuple[FactoryProgram, Facts]:
         results=result_names(program.lowered),
         flops=flops.total if flops else None,
         has_while=flops.has_while if flops else False,
-        fingerprint=_fingerprint(program.lowered, job, versions) if job.has_fingerprint else "",
+        fingerprint=_fingerprint(program, job, versions) if job.has_fingerprint else "",
         calls=calls,
         versions=versions,
+        command=program.command,
     )
     return program, facts
 
 
-def _fingerprint(lowered: Any, job: Job, versions: dict[str, str]) -> str:
+def _fingerprint(program: FactoryProgram, job: Job, versions: dict[str, str]) -> str:
     """A hash of all that decides what the compiler plans."""
     ours = version_of("hlomem") if job.imports else ""  # the pass may be among them
     rest = [job.target, job.imports, ours, sorted(versions.items())]
     rest += [os.environ.get("XLA_FLAGS", ""), os.environ.get("LIBTPU_INIT_ARGS", "")]
+    rest += [sorted(program.compiler_options.items())] if program.compiler_options else []
     digest = hashlib.sha256(msgspec.json.encode(rest))
-    digest.update(lowered.as_text().encode())
+    digest.update(program.lowered.as_text().encode())
     return digest.hexdigest()
 
 

@@ -6,7 +6,11 @@ has a parameter of that name. It returns
 - `(function, arguments)` or `(function, arguments, keywords)`: a function, jitted or not, and what
   it is to be called with, arrays or `jax.ShapeDtypeStruct`s; what has no sharding is put on the
   target's first device; or
-- a `jax.stages.Lowered` or `Traced`, or a wrapper of one, as nnx.jit and eqx.filter_jit return.
+- a `jax.stages.Lowered` or `Traced`, or a wrapper of one, as nnx.jit and eqx.filter_jit return; a
+  wrapper may have `compiler_options`, and as `command` the line its own stack is started by.
+
+A setting `mesh`, the sizes of axes by name, is handed to a factory without such a parameter axis by
+axis.
 """
 
 from __future__ import annotations
@@ -29,6 +33,7 @@ if TYPE_CHECKING:
     from hlomem.jax.target_kinds import Target
 
 _DEVICES = "devices"
+_MESH = "mesh"
 _FORMS = "(function, arguments), (function, arguments, keywords) or a jax.stages.Lowered"
 
 
@@ -38,6 +43,9 @@ class FactoryProgram(NamedTuple):
     lowered: Any
     jaxpr: Any
     """None where the factory lowered it itself."""
+    compiler_options: Mapping[str, Any] = {}
+    command: str = ""
+    """The command line by which the factory's own stack makes the same program."""
 
 
 def find_factory(spec: str) -> Callable[..., Any]:
@@ -46,7 +54,7 @@ def find_factory(spec: str) -> Callable[..., Any]:
     if not colon or not place or not name:
         problem = f"`{visible(spec)}` names no factory: give module:function, as in"
         raise CommandError(f"{problem} my_package.train:make_step or train.py:make_step")
-    found: Any = _import_file(Path(place)) if place.endswith(".py") else _import_module(place)
+    found: Any = import_place(place)
     for part in name.split("."):
         if not hasattr(found, part):
             known = [key for key, value in vars(found).items() if inspect.isfunction(value)]
@@ -57,6 +65,11 @@ def find_factory(spec: str) -> Callable[..., Any]:
         raise CommandError(f"`{visible(spec)}` is not a function, but a {type(found).__name__}")
     factory: Callable[..., Any] = found
     return factory
+
+
+def import_place(place: str) -> Any:
+    """The module of a factory: an importable one, or a file."""
+    return _import_file(Path(place)) if place.endswith(".py") else _import_module(place)
 
 
 def _import_file(path: Path) -> Any:
@@ -96,9 +109,11 @@ def make_program(
     """
     made = factory(**_arguments_of(factory, settings, target))
     stages = import_module("jax").stages
+    options = getattr(made, "compiler_options", None) or {}
+    command = str(getattr(made, "command", ""))
     made = getattr(made, "lowered", made)
     if isinstance(made, stages.Lowered):
-        return FactoryProgram(made, None)
+        return FactoryProgram(made, None, options, command)
     if isinstance(made, stages.Traced):
         return FactoryProgram(made.lower(), made.jaxpr)
     if not isinstance(made, tuple | list) or not 2 <= len(made) <= 3 or not callable(made[0]):
@@ -131,6 +146,9 @@ def _arguments_of(
     factory: Callable[..., Any], settings: Mapping[str, Any], target: Target
 ) -> dict[str, Any]:
     parameters = inspect.signature(factory).parameters
+    mesh = settings.get(_MESH)
+    if isinstance(mesh, dict) and _MESH not in parameters:
+        settings = {name: value for name, value in settings.items() if name != _MESH} | mesh
     takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
     known = [name for name in parameters if name != _DEVICES]
     for name in settings:

@@ -42,6 +42,8 @@ class Job(Struct, frozen=True, kw_only=True):
     """Whether facts are to have how often functions were called."""
     is_linked: bool = False
     """Whether it is to be linked by libtpu's phases instead of planned."""
+    home: str = ""
+    """The folder that stands for the current one, where another process asked for it."""
 
 
 class Errand(Struct, frozen=True, kw_only=True):
@@ -69,6 +71,8 @@ class Facts(Struct, frozen=True, kw_only=True):
     calls: dict[str, int] = field(default_factory=dict)
     """How often functions of the user were called while it was traced, by `file::name`."""
     versions: dict[str, str] = field(default_factory=dict)
+    command: str = ""
+    """The command line by which the factory's own stack makes the same program."""
 
 
 class Outcome(Struct, frozen=True, kw_only=True):

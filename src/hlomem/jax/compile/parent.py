@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import time
 from contextlib import contextmanager, suppress
@@ -18,12 +17,11 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING, NamedTuple
 
-import msgspec
-
 from hlomem.base.errors import CommandError, HlomemError
 from hlomem.base.source import visible
 from hlomem.dump.file_names import FILE_NAMES
 from hlomem.jax.compile import messages
+from hlomem.jax.compile.processes import OwnProcess
 from hlomem.jax.function_memory import explained, read_dump
 from hlomem.jax.target_kinds import MissingSoftwareError, Target, parse_target
 
@@ -32,13 +30,10 @@ if TYPE_CHECKING:
 
     from hlomem.api.explain import MemoryExplanation
     from hlomem.dump.dump import Dump
+    from hlomem.jax.compile.processes import Ended, Start
 
-_START = (
-    "import sys; sys.path[:0] = sys.argv[1:]; from hlomem.jax.compile.child import main; main()"
-)
-_PACKAGE_HOME = str(Path(__file__).parents[3])
 _INTERVAL = 0.03
-_ENVIRONMENT = {"JAX_PLATFORMS": "cpu", "JAX_ENABLE_COMPILATION_CACHE": "false"}
+COMMON_ENVIRONMENT = {"JAX_PLATFORMS": "cpu", "JAX_ENABLE_COMPILATION_CACHE": "false"}
 """The child's own: no device of this machine is touched, no cache answers."""
 _PLAN = ("after_optimizations.txt", *(name.suffix for name in dict.fromkeys(FILE_NAMES.values())))
 """How the names of a plan's files end."""
@@ -48,6 +43,10 @@ _MAX_OUTPUT = 8
 
 class CompileError(HlomemError):
     """A program that could not be compiled: says whose fault it was, and shows its last lines."""
+
+
+class ChildDiedError(CompileError):
+    """The process that compiled a program died."""
 
 
 class PlannedProgram(NamedTuple):
@@ -91,9 +90,10 @@ def plan_unless_known(
     *,
     timeout: float | None = None,
     on_progress: Callable[[str], None] = lambda _: None,
+    start: Start = OwnProcess,
 ) -> PlannedProgram | messages.Facts:
     """The same, but of a program that is known once it is lowered the facts are returned."""
-    with _child_of(job) as child:
+    with _child_of(job, start=start) as child:
         facts = child.wait(timeout, is_known, on_progress)
         return facts if facts is not None and is_known(facts) else child.result(facts)
 
@@ -113,7 +113,9 @@ def link_in_child(
 
 
 @contextmanager
-def _child_of(job: messages.Job, *, is_full: bool = False) -> Iterator[_Child]:
+def _child_of(
+    job: messages.Job, *, is_full: bool = False, start: Start = OwnProcess
+) -> Iterator[_Child]:
     """A process that compiles a job's program; nothing of it is left afterwards."""
     target = parse_target(job.target)
     if not hasattr(os, "wait4"):
@@ -123,37 +125,27 @@ def _child_of(job: messages.Job, *, is_full: bool = False) -> Iterator[_Child]:
         raise MissingSoftwareError(f"{problem}\n  {target.missing}")
     folder = Path(mkdtemp(prefix="hlomem-"))
     try:
-        yield _Child(job, target, folder, is_full=is_full)
+        yield _Child(job, target, folder, start, is_full=is_full)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 class _Child:
-    def __init__(self, job: messages.Job, target: Target, folder: Path, *, is_full: bool) -> None:
+    def __init__(
+        self, job: messages.Job, target: Target, folder: Path, start: Start, *, is_full: bool
+    ) -> None:
         self._job = job
         self._target = target
         self._folder = folder
         self._doing = "links" if job.is_linked else "plans"
         self._mark = "" if is_full else target.plan_mark
         (folder / messages.DUMP).mkdir()
-        self._output = (folder / messages.OUTPUT).open("wb")
         self._began = time.monotonic()
         self._is_stopped = False
-        self._cpu_seconds = 0.0
+        self._end_of_it: Ended | None = None
         self._plan_sizes: dict[Path, int] = {}
-        self._process = subprocess.Popen(  # noqa: S603 - Python itself
-            [sys.executable, "-P", "-c", _START, _PACKAGE_HOME],
-            stdin=subprocess.PIPE,
-            stdout=self._output,
-            stderr=subprocess.STDOUT,
-            env=_environment(target),
-            process_group=0,
-        )
-        assert self._process.stdin is not None
-        errand = messages.Errand(job=job, folder=str(folder), path=_search_path(job))
-        with suppress(BrokenPipeError):  # it may have died already, which `wait` finds
-            self._process.stdin.write(msgspec.json.encode(errand) + b"\n")
-            self._process.stdin.flush()
+        errand = messages.Errand(job=job, folder=str(folder), path=search_path(job))
+        self._process = start(errand, folder / messages.OUTPUT, environment_of(target))
 
     def wait(
         self,
@@ -191,16 +183,9 @@ class _Child:
         return facts or messages.read_message(self._folder, messages.FACTS, messages.Facts)
 
     def _has_ended(self) -> bool:
-        if self._process.returncode is not None:
-            return True
-        pid, status, usage = os.wait4(self._process.pid, os.WNOHANG)
-        if pid:
-            self._note_end(status, usage.ru_utime + usage.ru_stime)
-        return bool(pid)
-
-    def _note_end(self, status: int, cpu_seconds: float) -> None:
-        self._process.returncode = os.waitstatus_to_exitcode(status)
-        self._cpu_seconds = cpu_seconds
+        if self._end_of_it is None:
+            self._end_of_it = self._process.ended(waits=False)
+        return self._end_of_it is not None
 
     def _is_planned(self, facts: messages.Facts) -> bool:
         """Whether the next file is there, and those of the plan are not empty and do not grow."""
@@ -216,16 +201,10 @@ class _Child:
 
     def _end(self) -> None:
         """Nothing of it runs after this."""
-        if self._process.returncode is None:
-            _kill_group(self._process.pid)
-            _, status, usage = os.wait4(self._process.pid, 0)
-            self._note_end(status, usage.ru_utime + usage.ru_stime)
-        else:
-            _kill_group(self._process.pid)  # what it started, and left
-        assert self._process.stdin is not None
-        with suppress(BrokenPipeError):
-            self._process.stdin.close()
-        self._output.close()
+        _kill_group(self._process.pid)  # also what it started, and left
+        if self._end_of_it is None:
+            self._end_of_it = self._process.ended(waits=True)
+        self._process.close()
 
     def result(self, facts: messages.Facts | None) -> PlannedProgram:
         """The plan, or the error of the process that failed."""
@@ -238,7 +217,7 @@ class _Child:
             outcome.refusal if outcome else "",
             self._is_stopped,
             time.monotonic() - self._began,
-            self._cpu_seconds,
+            0.0 if self._end_of_it is None else self._end_of_it.cpu_seconds,
         )
 
     def linked(self) -> tuple[messages.Linked, bytes]:
@@ -252,7 +231,7 @@ class _Child:
     def _outcome(self) -> messages.Outcome | None:
         outcome = messages.read_message(self._folder, messages.OUTCOME, messages.Outcome)
         if outcome is None and not self._is_stopped:
-            raise CompileError(self._died())
+            raise ChildDiedError(self._died())
         if outcome is not None and outcome.problem:
             raise self._failed(outcome)
         return outcome
@@ -279,7 +258,7 @@ class _Child:
         return CompileError(f"{who}: {problem}{trace}")
 
     def _died(self) -> str:
-        code = self._process.returncode
+        code = None if self._end_of_it is None else self._end_of_it.code
         does = "links" if self._job.is_linked else "compiles"
         how = f"exit code {code}"
         if code is not None and code < 0:
@@ -294,8 +273,9 @@ class _Child:
         return "".join(f"\n  {visible(line)}" for line in last)
 
 
-def _environment(target: Target) -> dict[str, str]:
-    return {**target.environment, **os.environ, **_ENVIRONMENT, messages.TARGET: target.name}
+def environment_of(target: Target) -> dict[str, str]:
+    """The environment of a process that compiles for a target."""
+    return {**target.environment, **os.environ, **COMMON_ENVIRONMENT, messages.TARGET: target.name}
 
 
 def _kill_group(pid: int) -> None:
@@ -303,8 +283,8 @@ def _kill_group(pid: int) -> None:
         os.killpg(pid, signal.SIGKILL)
 
 
-def _search_path(job: messages.Job) -> list[str]:
+def search_path(job: messages.Job) -> list[str]:
     """The folders this process finds modules in, and the one it runs in if the job may need it."""
-    here = str(Path.cwd())
+    here = job.home or str(Path.cwd())
     path = [place or here for place in sys.path]
     return path if here in path or not job.is_from_here else [here, *path]

@@ -114,10 +114,13 @@ class Compile(NamedTuple):
     """XLA's message where the program does not fit."""
 
 
-def write_dump(lowered: Any, folder: Path) -> Compile:
+def write_dump(
+    lowered: Any, folder: Path, compiler_options: Mapping[str, Any] | None = None
+) -> Compile:
     """Compile a Lowered and leave XLA's dump in a folder, also where it does not fit."""
     jax = import_module("jax")
-    options = {"xla_dump_to": str(folder), "xla_dump_hlo_as_text": True}
+    dumps = {"xla_dump_to": str(folder), "xla_dump_hlo_as_text": True}
+    options = {**(compiler_options or {}), **dumps}
     with cache_off():
         try:
             return Compile(lowered.compile(compiler_options=options))

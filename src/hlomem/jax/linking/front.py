@@ -51,6 +51,9 @@ def link(
     aim = parse_target(target)
     if not isinstance(aim, TpuTarget):
         raise CommandError(f"only libtpu takes a plan: give a target tpu-…, not {aim.name}")
+    if aim.topology_options:
+        problem = "libtpu links for one slice in its own configuration"
+        raise CommandError(f"{problem}: give another target than {aim.name}, such as tpu-v4-core")
     file = None
     if not aim.missing:  # the child says what is
         release = find_library().version

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from hlomem.base.sizes import format_bytes
 from hlomem.base.source import visible
-from hlomem.report.screens.fit_text import table_of, words_of
+from hlomem.report.screens.fit_text import problems_of, subtitle, table_of, words_of
 
 if TYPE_CHECKING:
     from hlomem.report.data.fit import FitReport, FitRow
@@ -32,13 +32,14 @@ p { color: #888; }
 def format_fit(report: FitReport) -> str:
     title = f"{visible(report.factory)}, {report.target}"
     common = words_of(report.settings)
-    size = format_bytes(report.capacity.size)
-    head = f"largest {visible(report.over)} in {size}{f', {common}' if common else ''}"
+    head = f"{subtitle(report)}{f', {common}' if common else ''}"
     notes = "".join(f"<p>{escape(visible(note))}</p>" for note in report.notes)
+    chart = _draw(report) if report.over else ""
     return (
         '<!doctype html><html lang="en"><meta charset="utf-8">'
         f"<title>{escape(title)}</title><style>{_STYLE}</style>"
-        f"<h1>{escape(title)}</h1><h2>{escape(head)}</h2>{_draw(report)}{_table(report)}{notes}"
+        f"<h1>{escape(title)}</h1><h2>{escape(head)}</h2>{chart}{_table(report)}"
+        f"{_problems(report)}{_roles(report)}{_command(report)}{notes}"
         "</html>\n"
     )
 
@@ -54,6 +55,32 @@ def _table(report: FitReport) -> str:
     return f"<table><tr>{head}</tr>{''.join(body)}</table>"
 
 
+def _problems(report: FitReport) -> str:
+    found = [f"<li>{escape(words)}: {escape(problem)}" for words, problem in problems_of(report)]
+    return f"<h2>not planned</h2><ul>{''.join(found)}</ul>" if found else ""
+
+
+def _roles(report: FitReport) -> str:
+    """The needs of every row that fits, by role."""
+    best = [(row, row.best) for row in report.rows if row.best is not None]
+    names = list(dict.fromkeys(name for _, plan in best if plan for name in plan.roles))
+    if not names:
+        return ""
+    head = "".join(f"<th>{escape(name)}</th>" for name in names)
+    body = "".join(
+        f"<tr><td>{escape(words_of(row.settings)) or 'all'}</td>"
+        + "".join(f"<td>{format_bytes(plan.roles.get(name, 0))}</td>" for name in names)
+        for row, plan in best
+        if plan is not None
+    )
+    return f"<h2>needs by role</h2><table><tr><th></th>{head}</tr>{body}</table>"
+
+
+def _command(report: FitReport) -> str:
+    row = report.cheapest or report.rows[0]
+    return f"<pre>{escape(visible(row.command))}</pre>" if row.command else ""
+
+
 def _colour(number: int) -> str:
     return _COLOURS[number % len(_COLOURS)]
 
@@ -62,8 +89,9 @@ class _Scale:
     def __init__(self, report: FitReport) -> None:
         plans = [plan for row in report.rows for plan in row.plans]
         self.most = max(plan.value for plan in plans)
-        shown = [plan.size for plan in plans if plan.size <= 2 * report.capacity.size]
-        self.highest = round(1.08 * max([report.capacity.size, *shown]))
+        self.limits = sorted({row.capacity for row in report.rows if row.capacity})
+        shown = [plan.size for plan in plans if plan.size <= 2 * self.limits[-1]]
+        self.highest = round(1.08 * max([self.limits[-1], *shown]))
 
     def x(self, value: float) -> float:
         return round(_LEFT + (_WIDTH - _LEFT - _RIGHT) * value / self.most, 1)
@@ -75,15 +103,19 @@ class _Scale:
 
 def _draw(report: FitReport) -> str:
     scale = _Scale(report)
-    limit = scale.y(report.capacity.size)
     parts = [_axes(scale, visible(report.over))]
-    parts += [_curve(row, scale, _colour(number)) for number, row in enumerate(report.rows)]
-    parts.append(
-        f'<line x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{limit}" y2="{limit}" stroke="currentColor"'
-        f' stroke-dasharray="6 4"/><text x="{_LEFT + 6}" y="{limit - 6}">'
-        f"{escape(format_bytes(report.capacity.size))}</text>"
-    )
+    rows = [row for row in report.rows if row.plans]
+    parts += [_curve(row, scale, _colour(number)) for number, row in enumerate(rows)]
+    parts += [_limit(scale.y(size), size) for size in scale.limits]
     return f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img">{"".join(parts)}</svg>'
+
+
+def _limit(y: float, size: int) -> str:
+    return (
+        f'<line x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y}" y2="{y}" stroke="currentColor"'
+        f' stroke-dasharray="6 4"/><text x="{_LEFT + 6}" y="{y - 6}">'
+        f"{escape(format_bytes(size))}</text>"
+    )
 
 
 def _axes(scale: _Scale, over: str) -> str:
