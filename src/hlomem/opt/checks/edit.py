@@ -11,8 +11,14 @@ import re
 from bisect import bisect_right
 from typing import TYPE_CHECKING, TypeAlias
 
-from hlomem.check.flow import Flow, Position, trace
-from hlomem.opt.checks.order import STRICT, find_families, find_order_problems, run_times, touching
+from hlomem.check.flow import trace
+from hlomem.opt.checks.order import (
+    STRICT,
+    find_effect_problems,
+    find_families,
+    run_times,
+    touching,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,6 +37,14 @@ _ONCE = """
     rng-get-and-update-state send send-done tuple while
 """
 _NEVER_TWICE = frozenset(_ONCE.split())
+_CALLS_OF_LIBRARIES = """
+    __cublas$gemm __cublas$lt$matmul __cublas$lt$matmul$f8 __cudnn$convBackwardFilter
+    __cudnn$convBackwardInput __cudnn$convBiasActivationForward __cudnn$convForward
+    __cudnn$convForwardGraph __cudnn$norm __gpu$xla.gpu.triton
+"""
+_PURE_CALLS = frozenset(f'"{target}"' for target in _CALLS_OF_LIBRARIES.split())
+"""Targets of calls that write a result and a workspace, and nothing else (`cublas_cudnn.cc`)."""
+_NOT_PURE = ("custom_call_has_side_effect", "output_to_operand_aliasing")
 _SAME_BY_OPERANDS = ("parameter", "tuple")
 _NAMING = """
     body branch_computations called_computations calls condition control-predecessors
@@ -45,8 +59,9 @@ OF_CLONE = re.compile(r"\.(?:remat|clone)\d*(?:\.\d+)?$")
 
 def find_edit_problems(given: HloModule, edited: HloModule, allowed: Allowed = STRICT) -> list[str]:
     problems = [*check_header(given, edited), *_compare(given, edited)]
-    problems = problems or find_order_problems(given, edited, allowed)
-    return problems or list(_check_new_readers(given, edited))
+    problems = problems or list(_check_sequence(edited))
+    problems = problems or find_effect_problems(given, edited, allowed)
+    return problems or list(_check_readers(given, edited))
 
 
 def check_header(given: HloModule, edited: HloModule) -> Iterator[str]:
@@ -112,7 +127,7 @@ def text_of(instruction: HloInstruction) -> Key:
 
 def is_pure(instruction: HloInstruction, *, may_wait: bool = False) -> bool:
     """Whether equal operands give equal results, and nothing happens but, if allowed, waiting."""
-    if instruction.opcode in _NEVER_TWICE:
+    if instruction.opcode in _NEVER_TWICE and not _is_pure_call(instruction):
         return False
     if instruction.control_predecessors and not may_wait:
         return False
@@ -121,6 +136,13 @@ def is_pure(instruction: HloInstruction, *, may_wait: bool = False) -> bool:
         for callee in instruction.called_computations
         for inside in callee.instructions
     )
+
+
+def _is_pure_call(instruction: HloInstruction) -> bool:
+    attributes = instruction.attributes
+    if attributes.get("custom_call_target") not in _PURE_CALLS:
+        return False
+    return not any(name in attributes for name in _NOT_PURE)
 
 
 def _compare(given: HloModule, edited: HloModule) -> Iterator[str]:
@@ -157,11 +179,21 @@ def _compare_bodies(old: HloComputation, new: HloComputation, classes: Classes) 
         yield f"{old.name} returns {new.root.name}, not {old.root.name}"
 
 
-# Who reads what too late.
+# Who reads what too early, or too late.
 
 
-def _check_new_readers(given: HloModule, edited: HloModule) -> Iterator[str]:
-    """New readers of a value come before the next value in that memory."""
+def _check_sequence(edited: HloModule) -> Iterator[str]:
+    """Every instruction runs after those that it reads, and waits for, now."""
+    for computation in edited.outer_computations:
+        place_of = {one: place for place, one in enumerate(computation.instructions)}
+        for instruction, place in place_of.items():
+            for earlier in (*instruction.operands, *instruction.control_predecessors):
+                if place_of[earlier] >= place:
+                    yield f"{instruction.name} needs {earlier.name}, which runs later"
+
+
+def _check_readers(given: HloModule, edited: HloModule) -> Iterator[str]:
+    """Readers of a value come before the next value in that memory; no new value is in it."""
     before, flow = trace(given), trace(edited)
     was, now = run_times(given, {}), run_times(edited, {})
     for family in find_families(edited, flow):
@@ -169,20 +201,15 @@ def _check_new_readers(given: HloModule, edited: HloModule) -> Iterator[str]:
         if new:
             yield f"{new[0]} is new, and must share the memory of another value"
             continue
-        written = sorted({was[name] for name, _ in family if name in was})
         name_at = {was[name]: name for name, _ in family if name in was}
+        written = sorted(name_at)
         for value in family:
-            if value[0] in was:
-                following = bisect_right(written, was[value[0]])
-                if following < len(written):
-                    writer = name_at[written[following]]
-                    yield from _late(before, flow, value, writer, now)
-
-
-def _late(
-    before: Flow, flow: Flow, value: Position, writer: str, now: dict[str, int]
-) -> Iterator[str]:
-    old = set(touching(before, value))
-    for name in touching(flow, value):
-        if name not in old and name in now and now[name] > now[writer]:
-            yield f"{name} reads {value[0]}, which {writer} has written over by then"
+            if value[0] not in was:
+                continue
+            old = set(touching(before, value))
+            for name in touching(flow, value):
+                known = was[name] if name in old and name in was else was[value[0]]
+                following = bisect_right(written, known)
+                writer = name_at[written[following]] if following < len(written) else ""
+                if writer and name in now and now[name] > now[writer]:
+                    yield f"{name} reads {value[0]}, which {writer} has written over by then"

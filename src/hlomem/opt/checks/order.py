@@ -54,6 +54,18 @@ STRICT = Allowed()
 
 def find_order_problems(given: HloModule, after: HloModule, allowed: Allowed = STRICT) -> list[str]:
     """The problems of a module in other orders; what is new in it is left out."""
+    return check_orders(given, _orders_in(given, after), allowed)
+
+
+def find_effect_problems(
+    given: HloModule, after: HloModule, allowed: Allowed = STRICT
+) -> list[str]:
+    """The same of a module whose instructions may read others: effects, and what hid transfers."""
+    return _check_kept(_orders_in(given, after), allowed)
+
+
+def _orders_in(given: HloModule, after: HloModule) -> Orders:
+    """The orders that instructions of a module have in another."""
     orders = {}
     for computation in after.outer_computations:
         before = given.computation_by_name.get(computation.name)
@@ -61,7 +73,7 @@ def find_order_problems(given: HloModule, after: HloModule, allowed: Allowed = S
             by_name = {one.name: one for one in before.instructions}
             names = [one.name for one in computation.instructions]
             orders[before] = [by_name[name] for name in names if name in by_name]
-    return check_orders(given, orders, allowed)
+    return orders
 
 
 def check_orders(module: HloModule, orders: Orders, allowed: Allowed = STRICT) -> list[str]:
@@ -71,14 +83,19 @@ def check_orders(module: HloModule, orders: Orders, allowed: Allowed = STRICT) -
         for computation, order in orders.items()
         for problem in _check_sequence(computation, order)
     ]
-    if problems:
-        return problems
+    problems = problems or _check_kept(orders, allowed)
+    return problems or list(_check_overwriting(module, orders))
+
+
+def _check_kept(orders: Orders, allowed: Allowed) -> list[str]:
+    """Effects stay in order, and what was hidden stays so."""
+    problems: list[str] = []
     for computation, order in orders.items():
         old = computation.instructions
         problems += _check_effects(old, order, allowed.may_reorder_collectives)
         if not allowed.may_lose_overlap:
             problems += _check_overlap(old, order)
-    return problems or list(_check_overwriting(module, orders))
+    return problems
 
 
 def _check_sequence(computation: HloComputation, order: Sequence[HloInstruction]) -> Iterator[str]:

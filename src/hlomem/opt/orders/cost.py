@@ -9,13 +9,13 @@ current accelerators and CPU cores to within a factor of two.
 
 from __future__ import annotations
 
-import re
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.hlo.opcodes import RUN_IN_PLACE
 from hlomem.opt.constants import TRANSFER_FACTOR
 from hlomem.opt.orders.effects import find_end, is_start, takes_time
+from hlomem.opt.orders.products import product_flops
 from hlomem.opt.orders.trips import trip_count
 
 if TYPE_CHECKING:
@@ -32,8 +32,6 @@ _READS_PART = frozenset({"dynamic-slice", "gather", "slice"})
 """Opcodes that read of their first operand what they return."""
 _WRITES_PART = frozenset({"dynamic-update-slice", "scatter"})
 """Opcodes that write into the memory of their first operand."""
-_LABELS = re.compile(r"(?P<left>\w+)_(?P<kernel>\w+)->(?P<out>\w+)")
-_WINDOW = re.compile(r"(\w+)=([\w\-]+)")
 
 
 class _Transfer(NamedTuple):
@@ -162,69 +160,6 @@ def _products_in(body: HloComputation) -> int:
         if instruction.opcode != "fusion"
         else sum(map(_products_in, instruction.called_computations))
         for instruction in body.instructions
-    )
-
-
-def product_flops(instruction: HloInstruction) -> int:
-    """Multiplications and additions of a dot or a convolution; nothing for any other."""
-    if instruction.opcode == "dot":
-        left = instruction.operands[0].shape.dimensions
-        dimensions = instruction.integers("lhs_contracting_dims")
-        contracted = prod(left[dimension] for dimension in dimensions)
-        return 2 * contracted * prod(instruction.shape.dimensions)
-    if instruction.opcode == "convolution":
-        return 2 * _products(instruction)
-    return 0
-
-
-def _products(convolution: HloInstruction) -> int:
-    """Products that count: those of a window's places that lie on elements, not on what is between.
-
-    As `HloCostAnalysis::HandleConvolution` counts them; TPUs write dots as convolutions whose
-    windows lie outside of their operands but for one position.
-    """
-    labels = _LABELS.fullmatch(convolution.attributes.get("dim_labels", ""))
-    left, kernel = (operand.shape.dimensions for operand in convolution.operands[:2])
-    if labels is None:
-        return prod(convolution.shape.dimensions) * prod(kernel)
-    window = dict(_WINDOW.findall(convolution.attributes.get("window", "")))
-    count = kernel[labels["kernel"].index("i")] * kernel[labels["kernel"].index("o")]
-    count *= left[labels["left"].index("b")]
-    count //= max(int(convolution.attributes.get("batch_group_count", "1")), 1)
-    spatial = [label for label in labels["left"] if label.isdecimal()]
-    for number, label in enumerate(spatial):
-        count *= _places(
-            left[labels["left"].index(label)],
-            convolution.shape.dimensions[labels["out"].index(label)],
-            _Side(window, number),
-        )
-    return count
-
-
-class _Side:
-    def __init__(self, window: dict[str, str], number: int) -> None:
-        def part(name: str, default: str) -> str:
-            return window[name].split("x")[number] if name in window else default
-
-        self.size = int(part("size", "1"))
-        self.stride = int(part("stride", "1"))
-        self.pad = int(part("pad", "0_0").partition("_")[0])
-        self.spread = int(part("rhs_dilate", "1"))
-        self.holes = int(part("lhs_dilate", "1"))
-
-
-def _places(size: int, out: int, side: _Side) -> int:
-    """Pairs of a place of the window and one of the output that meet an element."""
-    end = (size - 1) * side.holes + 1
-    return sum(
-        1
-        for place in range(side.size)
-        for start in range(
-            place * side.spread - side.pad,
-            place * side.spread - side.pad + out * side.stride,
-            side.stride,
-        )
-        if 0 <= start < end and start % side.holes == 0
     )
 
 
