@@ -22,7 +22,7 @@ Orders: TypeAlias = "Mapping[HloComputation, Sequence[HloInstruction]]"
 _SEEN_OUTSIDE = """
     infeed outfeed recv recv-done rng rng-get-and-update-state send send-done
 """
-_COLLECTIVE = """
+_TOGETHER = """
     all-gather all-gather-start all-reduce all-reduce-start all-to-all collective-broadcast
     collective-permute collective-permute-start collective-reduce ragged-all-to-all reduce-scatter
 """
@@ -31,7 +31,7 @@ _IDLE = """
     partition-id replica-id tuple
 """
 _OUTSIDE = frozenset(_SEEN_OUTSIDE.split())
-_WITH_OTHERS = frozenset(_COLLECTIVE.split())
+COLLECTIVE = frozenset(_TOGETHER.split())
 _TAKES_NO_TIME = frozenset(_IDLE.split())
 _DECLARED_EFFECT = "custom_call_has_side_effect=true"
 _CALLS = ("calls=", "to_apply=")
@@ -119,7 +119,7 @@ def _check_sequence(computation: HloComputation, order: Sequence[HloInstruction]
 def _check_effects(
     old: Sequence[HloInstruction], order: Sequence[HloInstruction], may_reorder_collectives: bool
 ) -> Iterator[str]:
-    counted = _OUTSIDE if may_reorder_collectives else _OUTSIDE | _WITH_OTHERS
+    counted = _OUTSIDE if may_reorder_collectives else _OUTSIDE | COLLECTIVE
     known: dict[HloComputation, bool] = {}
     seen = [instruction for instruction in old if _is_seen(instruction, counted, known)]
     now = [instruction for instruction in order if _is_seen(instruction, counted, known)]
@@ -145,6 +145,11 @@ def _is_seen(
         if known[callee]:
             return True
     return False
+
+
+def has_effect(instruction: HloInstruction, collectives: frozenset[str]) -> bool:
+    """Whether an instruction, or one that it runs, is seen outside, or one of these."""
+    return _is_seen(instruction, _OUTSIDE | collectives, {})
 
 
 def _check_overlap(old: Sequence[HloInstruction], order: Sequence[HloInstruction]) -> Iterator[str]:

@@ -7,6 +7,7 @@ that lowers what is above the target most per operation and byte; never one that
 
 from __future__ import annotations
 
+from functools import cached_property
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -225,14 +226,26 @@ class _Offers:
         """The nodes that make and forward a value, if it is unread before a position; else none."""
         state, places = self._state, self.places
         maker = state.flow.values[value].made_by
-        early: list[int] = []
-        for made in state.flow.made_by[maker]:
-            if state.flow.values[made].lives_on:
-                return []
-            early += [node for node in state.flow.values[made].readers if places[node] < place]
-        if any(state.instruction(node).opcode not in FORWARDS for node in early):
+        if any(state.flow.values[made].lives_on for made in state.flow.made_by[maker]):
             return []
-        return sorted({maker, *early}, key=lambda node: places[node])
+        found = {maker}
+        pending = [maker]
+        while pending:
+            early = {user for user in self._users[pending.pop()] if places[user] < place}
+            if any(state.instruction(node).opcode not in FORWARDS for node in early):
+                return []
+            pending += early - found
+            found |= early
+        return sorted(found, key=lambda node: places[node])
+
+    @cached_property
+    def _users(self) -> list[list[int]]:
+        """By node those that it is an operand of, parts that are no temporaries included."""
+        users: list[list[int]] = [[] for _ in self._state.origin]
+        for node in self._state.order:
+            for operand in set(self._state.operands[node]):
+                users[operand].append(node)
+        return users
 
     def is_there(self, node: int, place: int) -> bool:
         """Whether all that a node holds is alive at a place, and not written over."""
