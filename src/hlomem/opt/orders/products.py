@@ -4,17 +4,65 @@ from __future__ import annotations
 
 import re
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.opt.orders.library_calls import Convolved, contracted, convolved
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hlomem.hlo.ir import HloInstruction
+    from hlomem.hlo.ir import HloComputation, HloInstruction
 
 _LABELS = re.compile(r"(?P<left>\w+)_(?P<kernel>\w+)->(?P<out>\w+)")
+_FEATURES = {
+    "__cudnn$convBackwardInput": ("left", "f"),
+    "__cudnn$convBackwardFilter": ("kernel", "o"),
+}
+"""By call the part of a convolution that its result is, and the label of its features."""
+_EXACT = re.compile(r'operand_precision=\{highest|"operand_precision":\["HIGHEST"')
 _WINDOW = re.compile(r"(\w+)=([\w\-]+)")
+
+
+class Work(NamedTuple):
+    """The multiplications and additions of a kernel."""
+
+    flops: int = 0
+    type: str = ""
+    """Of the operands of the largest product."""
+    is_exact: bool = False
+    """Whether float32 is multiplied as such."""
+    features: int | None = None
+    """Output features, if it is a convolution."""
+    is_by_filter: bool = False
+    """Whether it is the gradient of one by its filter."""
+
+
+def work_of(instruction: HloInstruction) -> Work:
+    """The work of an instruction other than a fusion."""
+    flops = product_flops(instruction)
+    if not flops:
+        return Work()
+    kind = instruction.operands[0].shape.element_type.text
+    is_exact = kind == "f32" and _EXACT.search(instruction.attribute_text) is not None
+    shape = instruction.shape.elements[0] if instruction.shape.is_tuple else instruction.shape
+    target = instruction.custom_call_target or ""
+    if instruction.opcode == "convolution" or "conv" in target:
+        is_by_filter = target == "__cudnn$convBackwardFilter"
+        labels = _LABELS.fullmatch(instruction.attributes.get("dim_labels", ""))
+        part, label = _FEATURES.get(target, ("out", "f"))
+        place = -1 if labels is None else labels[part].index(label)
+        return Work(flops, kind, is_exact, shape.dimensions[place], is_by_filter)
+    return Work(flops, kind, is_exact)
+
+
+def work_in(body: HloComputation) -> Work:
+    """The work of a fusion: of its largest product, with the operations of all."""
+    parts = [
+        work_in(part.called_computations[0]) if part.opcode == "fusion" else work_of(part)
+        for part in body.instructions
+    ]
+    largest = max(parts, key=lambda part: part.flops, default=Work())
+    return largest._replace(flops=sum(part.flops for part in parts))
 
 
 def product_flops(instruction: HloInstruction) -> int:
