@@ -100,6 +100,12 @@ TOO_MUCH = 4
 """How much more than something that fits may be added on the way down."""
 MAX_MOVES = 400
 """Values that are moved at most."""
+LEAST_COPY = 0.005
+"""The share of a program's temporaries that a copy must take to be looked at."""
+MAX_COPIES = 200
+"""Copies that are dropped, for the time it takes."""
+MAX_SEED = 64
+"""Bytes of operands up to which a value counts as made of nothing."""
 LATENCY = 1 << 24
 """The time, in bytes, that any copy costs: small ones are not worth it."""
 

@@ -89,7 +89,7 @@ class _Undecided(Exception):  # noqa: N818 - never leaves this module
 
 def _other_loops(given: HloModule, edited: HloModule) -> set[str]:
     """Names of loops that do not compute in both modules what their bodies say alike."""
-    classes = Classes()
+    classes = Classes(of_values=True)
     found: dict[str, set[tuple[int, ...]]] = {}
     for module in (given, edited):
         for computation in module.outer_computations:
@@ -136,7 +136,7 @@ class _Stack:
 class _Terms:
     def __init__(self, opened: set[str]) -> None:
         self._opened = opened
-        self._classes = Classes()
+        self._classes = Classes(of_values=True)
         self._number_of: dict[tuple[object, ...], int] = {}
         self._integer: dict[int, int] = {}
         self._source: dict[int, int] = {}

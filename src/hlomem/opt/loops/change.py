@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 def change_loops(candidate: Candidate, price: int) -> Candidate | None:
     """The program with all pairs of loops changed for a price; None where none is."""
     done: set[tuple[str, str]] = set()
-    stages, stacks, changes = candidate.plan, 0, list(candidate.changes)
+    stages, stacks, changes = candidate.plan, 0, list(candidate.changes_so_far)
     for _ in range(MAX_PAIRS):
         changed = _change_one(stages, price, done)
         if changed is None:
@@ -40,7 +40,7 @@ def change_loops(candidate: Candidate, price: int) -> Candidate | None:
         stacks += gone
         changes.append(Change(module, "loops"))
         stages = start_text(module, stages.options)
-    if len(changes) == len(candidate.changes):
+    if len(changes) == len(candidate.changes_so_far):
         return None
     return replace(
         planned(candidate.given, stages),

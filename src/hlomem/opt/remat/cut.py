@@ -40,7 +40,7 @@ def cut(candidate: Candidate, price: int, body: HloComputation | None = None) ->
         return None
     return replace(
         made,
-        changes=(*candidate.changes, Change(module, "clones" if body is None else "loops")),
+        changes=(*candidate.changes_so_far, Change(module, "clones" if body is None else "loops")),
         flops=program_flops(made.plan) - candidate.given.flops,
         stacks=candidate.stacks,
         clones=candidate.clones + len(edit.clones),
