@@ -31,6 +31,7 @@ from hlomem.opt.checks import Allowed, Change, find_problems
 from hlomem.opt.constants import MAX_REJECTED, NEAR, PRICES
 from hlomem.opt.goal import Budget, Effort, Front, Goal, Order, WorkLeft
 from hlomem.opt.orders.planned_orders import temporary_bytes
+from hlomem.opt.remat.inside import lower_inside
 from hlomem.opt.strategies import (
     drop_copies_in_order,
     propose,
@@ -204,7 +205,11 @@ class _Fits:
             yield self._note(lighter)
             self._start = lighter
         if self._cheapest is None:
-            yield from self._single(self._start)
+            start = self._start
+            for lower in self._inside(start):
+                start = lower
+                yield self._note(start)
+            yield from self._single(start)
             yield from self._changed()
         if given.orders and self._cheapest is None:
             yield from self._single(given.given.start())
@@ -229,12 +234,22 @@ class _Fits:
         """A change in an order of its own; where it is near, with single values made again."""
         if self._is_dear(made):
             return
-        ordered = reordered(made)
-        if ordered is not made:
-            yield self._note(ordered)
-        room = room_for(ordered.plan, self._goal.limit)
-        if ordered.temporaries <= NEAR * room and not self._is_dear(ordered):
-            yield from self._single(ordered)
+        start = reordered(made)
+        if start is not made:
+            yield self._note(start)
+        for lower in self._inside(start):
+            start = lower
+            yield self._note(start)
+        room = room_for(start.plan, self._goal.limit)
+        if start.temporaries <= NEAR * room and not self._is_dear(start):
+            yield from self._single(start)
+
+    def _inside(self, start: Candidate) -> Iterator[Candidate]:
+        """Values of the hungriest bodies made again, where it is a loop that is too large."""
+        work = self._goal.work
+        assert work is not None
+        if start.total > self._goal.limit:
+            yield from map(reordered, lower_inside(start, self._goal.limit, work))
 
     def _single(self, start: Candidate) -> Iterator[Candidate]:
         most = self._cheapest

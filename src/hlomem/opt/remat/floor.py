@@ -16,7 +16,7 @@ from hlomem.hlo.opcodes import RUN_IN_PLACE
 from hlomem.opt.constants import MAX_BOUND_NODES
 from hlomem.opt.orders.bound import reachable, weigh, written_over
 from hlomem.opt.orders.effects import Effects, takes_time
-from hlomem.opt.orders.flow import Flow, FlowBuilder, FlowValue
+from hlomem.opt.orders.flow import Flow, FlowBuilder, FlowLender, FlowValue
 from hlomem.opt.remat.state import is_repeatable
 
 if TYPE_CHECKING:
@@ -160,8 +160,15 @@ class _Moments:
             nodes = 0
             for value in lender.values:
                 nodes |= self._waits_for(value, value.readers)
-            found.append(nodes)
+            found.append(-1 if self._is_taken_over(lender) else nodes)
         return found
+
+    def _is_taken_over(self, lender: FlowLender) -> bool:
+        """Whether a result is made right of the argument whose memory it takes over."""
+        given = [value for value in lender.values if value.made_by < 0]
+        made = {value.made_by for value in lender.values if value.made_by >= 0}
+        readers = {node for value in given for node in value.readers} - self._flow.inner.keys()
+        return bool(made) and made <= readers
 
     def _needs_operands(self, node: int) -> bool:
         """Whether a node reads its operands whole; a loop may be given what makes them."""
