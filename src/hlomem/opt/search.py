@@ -211,6 +211,8 @@ class _Fits:
                 yield self._note(start)
             yield from self._single(start)
             yield from self._changed()
+        if given is not self._start and self._cheapest is None:
+            yield from self._single(given)
         if given.orders and self._cheapest is None:
             yield from self._single(given.given.start())
 

@@ -19,7 +19,7 @@ from hlomem.opt.orders.planned_orders import in_orders
 from hlomem.opt.orders.search import improve
 from hlomem.opt.remat.budget_search import find_single
 from hlomem.opt.remat.cheap import find_cheap
-from hlomem.opt.remat.copies import drop_copies
+from hlomem.opt.remat.copies import drop_barriers, drop_copies
 from hlomem.opt.remat.cut import cut, cut_inside
 from hlomem.opt.remat.offload import choose_moves, make_moves
 
@@ -66,11 +66,12 @@ def _cheap(candidate: Candidate, goal: Share) -> Iterator[Candidate]:
 
 def drop_copies_in_order(candidate: Candidate) -> Iterator[Candidate]:
     """The program without copies that are not needed, in an order of its own, if smaller."""
-    found = [
-        reordered(made)
-        for start in dict.fromkeys((candidate, candidate.given.start()))
-        if (made := drop_copies(start)) is not None
-    ]
+    found: list[Candidate] = []
+    for start in dict.fromkeys((candidate, candidate.given.start())):
+        free = drop_barriers(start)
+        made = drop_copies(free) or free
+        if made is not start:
+            found.append(reordered(made))
     best = min(found, key=lambda one: one.temporaries, default=candidate)
     if best.temporaries < candidate.temporaries:
         yield best

@@ -109,8 +109,8 @@ class Classes:
 
 
 def _is_same(instruction: HloInstruction) -> bool:
-    """Whether a copy has the shape and layout of what it is of."""
-    if instruction.opcode != "copy":
+    """Whether a copy has the shape and layout of what it is of; a barrier hands on what it is."""
+    if instruction.opcode not in ("copy", "opt-barrier"):
         return False
     return instruction.shape.text == instruction.operands[0].shape.text
 

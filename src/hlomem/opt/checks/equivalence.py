@@ -192,6 +192,8 @@ class _Terms:
             if not isinstance(whole, tuple) or instruction.tuple_index >= len(whole):
                 raise _Undecided(f"{instruction.name} reads a result that does not exist")
             return whole[instruction.tuple_index]
+        if opcode == "opt-barrier":
+            return operands[0]
         is_transparent = opcode == "fusion" and instruction.attributes.get("kind") != _OPAQUE
         if is_transparent or opcode == "call":
             return self._evaluate(instruction.called_computations[0], operands)

@@ -16,9 +16,10 @@ from msgspec.structs import replace
 from hlomem.analysis.alias_rules import can_share_operand_buffer
 from hlomem.analysis.machine_rules import rules_of
 from hlomem.base.errors import EditError
+from hlomem.hlo.barriers import has_barriers, without_barriers
 from hlomem.hlo.body_draft import relink
 from hlomem.hlo.shape import ShapeIndex
-from hlomem.opt.candidate import Candidate, planned, start_text
+from hlomem.opt.candidate import Candidate, planned, start_text, with_schedule
 from hlomem.opt.checks import Change
 from hlomem.opt.constants import LEAST_COPY, MAX_COPIES, MAX_SEED
 from hlomem.opt.loops.fusion_edit import LoopDraft
@@ -35,6 +36,25 @@ if TYPE_CHECKING:
     from hlomem.analysis.values import HloValue
     from hlomem.hlo.ir import HloComputation, HloInstruction, HloModule
     from hlomem.pipeline import Stages
+
+
+def drop_barriers(candidate: Candidate) -> Candidate:
+    """The program without barriers, where its compiler does no more than drop them, too.
+
+    What `jax.checkpoint` keeps apart by barriers is apart by then.
+    """
+    machine = candidate.options.machine
+    stages = candidate.plan
+    if machine.changed_after_hook != "nothing" or not has_barriers(stages.module):
+        return candidate
+    module = without_barriers(with_schedule(stages, {}))
+    return replace(
+        planned(candidate.given, start_text(module, stages.options)),
+        changes=(*candidate.changes_so_far, Change(module, "loops")),
+        flops=candidate.flops,
+        stacks=candidate.stacks,
+        clones=candidate.clones,
+    )
 
 
 def drop_copies(candidate: Candidate) -> Candidate | None:
