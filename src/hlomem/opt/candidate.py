@@ -12,6 +12,7 @@ from msgspec import Struct, field
 
 from hlomem.hlo.rewrite import Rewriter
 from hlomem.hlo.schedule import running_computations
+from hlomem.opt.checks import Change
 from hlomem.opt.constants import CHEAP
 from hlomem.opt.orders.cost import model_time, module_time, program_flops
 from hlomem.opt.orders.planned_orders import in_orders, needed_bytes, other_bytes, temporary_bytes
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
     from hlomem.hlo.ir import HloModule
     from hlomem.machines.options import Options
-    from hlomem.opt.checks import Change
     from hlomem.opt.goal import Rules
     from hlomem.opt.orders.search import Improvement, Orders
     from hlomem.opt.remat.offload import Move
@@ -112,6 +112,15 @@ class Candidate(Struct, frozen=True, dict=True, eq=False, kw_only=True):
         if self.orders:
             return in_orders(self.given.stages, self.orders)
         return start_text(self.module, self.options)
+
+    @property
+    def changes_so_far(self) -> tuple[Change, ...]:
+        """All that led to its plan, its order and clones as a last change."""
+        if self.edit is not None:
+            return (*self.changes, Change(self.module, "clones"))
+        if self.orders:
+            return (*self.changes, Change(self.module, "order"))
+        return self.changes
 
     @property
     def options(self) -> Options:

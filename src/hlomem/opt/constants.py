@@ -100,6 +100,16 @@ TOO_MUCH = 4
 """How much more than something that fits may be added on the way down."""
 MAX_MOVES = 400
 """Values that are moved at most."""
+MAX_INSIDE = 4
+"""Bodies of loops that values are recomputed in, one after another, the hungriest first."""
+MAX_INSIDE_NODES = 2000
+"""Instructions of such a body, for the time it takes."""
+LEAST_COPY = 0.005
+"""The share of a program's temporaries that a copy must take to be looked at."""
+MAX_COPIES = 200
+"""Copies that are dropped, for the time it takes."""
+MAX_SEED = 64
+"""Bytes of operands up to which a value counts as made of nothing."""
 LATENCY = 1 << 24
 """The time, in bytes, that any copy costs: small ones are not worth it."""
 

@@ -19,9 +19,9 @@ from hlomem.jax.pass_.answer_cache import Answer, AnswerStore
 from hlomem.jax.pass_.log import Outcome, logger, record
 from hlomem.opt.candidate import Candidate, Program, choose_cheapest, start_text
 from hlomem.opt.goal import Rules, Share
-from hlomem.opt.orders.bound import find_floor
 from hlomem.opt.orders.cost import model_time, module_time
 from hlomem.opt.orders.planned_orders import needed_bytes, other_bytes, temporary_bytes
+from hlomem.opt.remat.floor import find_floor
 from hlomem.opt.remat.offload import model_moves
 from hlomem.opt.remat.origins import find_origins
 from hlomem.opt.search import (
@@ -143,12 +143,30 @@ class Transform:
         before = program.start().temporaries
         if before < self._limits.min_bytes:
             return Answer(None, outcome._replace(before=before, after=before, reason="small"))
-        answer = self._change(*self._find_order(program), outcome, self._limits.fit)
-        if self._is_exact and answer.outcome.missing:  # then at least as good as without a number
-            plain = self._change(find_order(program, is_checked=False), [], outcome, None)
-            answer = _smaller(answer, plain, other_bytes(program.stages))
+        if self._is_exact and self._limits.fit is not None:
+            answer = self._fit_exactly(program, outcome, self._limits.fit)
+        else:
+            answer = self._change(*self._find_order(program), outcome, self._limits.fit)
         seconds = time.thread_time() - start
         return answer._replace(outcome=answer.outcome._replace(seconds=seconds))
+
+    def _fit_exactly(self, program: Program, outcome: Outcome, limit: int) -> Answer:
+        """The program that fits, else at least as good as without a number, and for no more."""
+        rest = other_bytes(program.stages)
+        floor = find_floor(program.stages)
+        cannot = rest + floor.size > limit
+        answer = None
+        if not cannot:
+            answer = self._change(*self._find_order(program), outcome, limit)
+            if not answer.outcome.missing:
+                return answer
+        plain = self._change(find_order(program, is_checked=False), [], outcome, None)
+        total = rest + plain.outcome.after
+        if answer is not None and answer.outcome.total < total:
+            return answer
+        least = (rest + floor.size, floor.instruction) if total > limit else (0, "")
+        told = plain.outcome._replace(total=total, limit=limit, floor=least[0], hungriest=least[1])
+        return Answer(plain.proto, told)
 
     def _change(
         self, found: Candidate, fits: list[Candidate], outcome: Outcome, limit: int | None
@@ -284,18 +302,6 @@ class Transform:
             time_ratio=outcome.time_ratio * model_moves(start.plan, moves),
         )
         return Answer(tried.best.written.data, outcome)
-
-
-def _smaller(fitted: Answer, plain: Answer, others: int) -> Answer:
-    """The answer without a number, told as one that misses it, where it needs less."""
-    total = others + plain.outcome.after
-    if total >= fitted.outcome.total:
-        return fitted
-    said = fitted.outcome
-    told = plain.outcome._replace(
-        total=total, limit=said.limit, floor=said.floor, hungriest=said.hungriest
-    )
-    return Answer(plain.proto, told)
 
 
 def _attempt(change: Callable[[], Answer], answer: Answer) -> Answer:

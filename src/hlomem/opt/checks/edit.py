@@ -77,7 +77,9 @@ def check_header(given: HloModule, edited: HloModule) -> Iterator[str]:
 class Classes:
     """The classes of a pair of modules' instructions."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, of_values: bool = False) -> None:
+        """With `of_values` a copy is what it is of, and what is waited for does not count."""
+        self._of_values = of_values
         self._number_of: dict[Key, int] = {}
         self._of: dict[HloInstruction, int] = {}
         self._bodies: dict[HloComputation, int] = {}
@@ -85,6 +87,8 @@ class Classes:
     def of(self, instruction: HloInstruction) -> int:
         """The class of an instruction whose operands have theirs."""
         known = self._of.get(instruction)
+        if known is None and self._of_values and _is_same(instruction):
+            known = self._of[instruction] = self.of(instruction.operands[0])
         if known is None:
             number = self._number_of.setdefault(self._key(instruction), len(self._number_of))
             known = self._of[instruction] = number
@@ -97,14 +101,17 @@ class Classes:
             *text_of(instruction),
             tuple([self.of(operand) for operand in instruction.operands]),
             tuple([self.of_body(callee) for callee in instruction.called_computations]),
-            tuple([self.of(earlier) for earlier in instruction.control_predecessors]),
+            ()
+            if self._of_values
+            else tuple([self.of(earlier) for earlier in instruction.control_predecessors]),
         )
 
     def _is_unique(self, instruction: HloInstruction) -> bool:
         """Whether no other instruction is like it, since more than its operands counts."""
         if instruction.opcode in _SAME_BY_OPERANDS:
             return False
-        return not is_pure(instruction) and not instruction.parent.is_fused
+        may_wait = self._of_values
+        return not is_pure(instruction, may_wait=may_wait) and not instruction.parent.is_fused
 
     def of_body(self, computation: HloComputation) -> int:
         """The class of what a computation computes from its parameters."""
@@ -114,6 +121,13 @@ class Classes:
                 self.of(instruction)
             known = self._bodies[computation] = self.of(computation.root)
         return known
+
+
+def _is_same(instruction: HloInstruction) -> bool:
+    """Whether a copy has the shape and layout of what it is of; a barrier hands on what it is."""
+    if instruction.opcode not in ("copy", "opt-barrier"):
+        return False
+    return instruction.shape.text == instruction.operands[0].shape.text
 
 
 def text_of(instruction: HloInstruction) -> Key:

@@ -103,7 +103,7 @@ class _Undecided(Exception):  # noqa: N818 - never leaves this module
 
 def _other_loops(given: HloModule, edited: HloModule) -> set[str]:
     """Names of loops that do not compute in both modules what their bodies say alike."""
-    classes = Classes()
+    classes = Classes(of_values=True)
     found: dict[str, set[tuple[int, ...]]] = {}
     for module in (given, edited):
         for computation in module.outer_computations:
@@ -163,7 +163,7 @@ class _Stack:
 class _Terms:
     def __init__(self, opened: set[str]) -> None:
         self._opened = opened
-        self._classes = Classes()
+        self._classes = Classes(of_values=True)
         self._number_of: dict[tuple[object, ...], int] = {}
         self._integer: dict[int, int] = {}
         self._source: dict[int, int] = {}
@@ -219,6 +219,8 @@ class _Terms:
             if not isinstance(whole, tuple) or instruction.tuple_index >= len(whole):
                 raise _Undecided(f"{instruction.name} reads a result that does not exist")
             return whole[instruction.tuple_index]
+        if opcode == "opt-barrier":
+            return operands[0]
         is_transparent = opcode == "fusion" and instruction.attributes.get("kind") != _OPAQUE
         if is_transparent or opcode == "call":
             return self._evaluate(instruction.called_computations[0], operands)

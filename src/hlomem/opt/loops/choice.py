@@ -35,7 +35,7 @@ class BodyValues:
         """By body that is looked into: the instruction of the loop's body that runs it."""
         for instruction in self._body.instructions:
             fusion = fusion_of(instruction)
-            if fusion is None or not is_transparent(fusion):
+            if fusion is None or not is_transparent(fusion) or not _has_parts(fusion):
                 continue
             if instruction in writing or fusion.shape.is_tuple:
                 self._owner_of[fusion.called_computations[0]] = instruction
@@ -92,6 +92,13 @@ class BodyValues:
         if inside.opcode != "parameter":
             return inside
         return owner.operands[inside.parameter_number]
+
+
+def _has_parts(fusion: HloInstruction) -> bool:
+    """Whether each result of a fusion is a value inside; a reduction may make several at once."""
+    if not fusion.shape.is_tuple:
+        return True
+    return fusion.called_computations[0].root.opcode == "tuple"
 
 
 def repeated_by(value: HloInstruction) -> HloInstruction | None:
