@@ -196,7 +196,7 @@ class _Fits:
         self._start = start
         self._goal = Budget(limit, work=WorkLeft(start.given.rules.effort))
         self._cheapest: int | None = None
-        """Operations that the cheapest adds that fits."""
+        """The price of the cheapest that fits."""
 
     def run(self) -> Iterator[Candidate]:
         """The program itself, then changed for rising prices, until that costs too much."""
@@ -256,20 +256,20 @@ class _Fits:
     def _single(self, start: Candidate) -> Iterator[Candidate]:
         most = self._cheapest
         if most is not None:
-            most -= start.flops
-        for made in propose(start, self._goal._replace(max_flops=most)):
+            most -= start.price
+        for made in propose(start, self._goal._replace(max_price=most)):
             yield self._note(made)
 
     def _is_dear(self, made: Candidate) -> bool:
-        return self._cheapest is not None and made.flops >= self._cheapest
+        return self._cheapest is not None and made.price >= self._cheapest
 
     def _note(self, made: Candidate) -> Candidate:
         if made.total <= self._goal.limit:
             known = self._cheapest
-            self._cheapest = made.flops if known is None else min(made.flops, known)
+            self._cheapest = made.price if known is None else min(made.price, known)
         if made.edit is None:
             made = replace(made, edit=edit_of(made.plan))
-        return replace(made, stages=None)
+        return replace(made, stages=None, foreseen_time=made.time if made.has_clock else None)
 
 
 # Memory against operations.

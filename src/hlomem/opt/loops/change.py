@@ -16,7 +16,7 @@ from hlomem.opt.loops.choice import LoopPlan, kept_stacks, plan_loops
 from hlomem.opt.loops.fusion_edit import FusionEdits, LoopDraft
 from hlomem.opt.loops.pairs import Loop, find_pairs
 from hlomem.opt.loops.stacks import stacked
-from hlomem.opt.orders.cost import Costs, program_flops
+from hlomem.opt.orders.cost import costs_of, program_flops
 from hlomem.opt.orders.effects import Effects
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def _change_one(
 ) -> tuple[HloModule, int] | None:
     """The program with the first pair changed that is not done, and the stacks that are gone."""
     size_of = stages.options.machine.size_of
-    costs, effects = Costs(size_of), Effects(stages.call_graph)
+    costs, effects = costs_of(stages.options.machine), Effects(stages.call_graph)
     for pair in find_pairs(stages.module):
         names = pair.first.instruction.name, pair.second.instruction.name
         if names in done:

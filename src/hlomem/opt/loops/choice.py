@@ -234,9 +234,8 @@ class _Chooser:
         made_by = repeated_by(value)
         if not price or made_by is None or self._values.is_result(value):
             return 1
-        flops = self._costs.flops(made_by)
-        touched = 0 if self._is_inside(value) else self._costs.bytes_touched(made_by)
-        return (flops + touched) // price + 1
+        weigh = self._costs.flops if self._is_inside(value) else self._costs.weight
+        return weigh(made_by) // price + 1
 
     def _bytes(self, shape: Shape) -> int:
         return sum(self._size_of(leaf) for _, leaf in shape.leaves())

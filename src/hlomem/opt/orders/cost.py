@@ -248,8 +248,16 @@ _MOVES = frozenset(_MOVING.split())
 class Costs:
     """Operations and bytes of instructions, those of bodies worked out once."""
 
-    def __init__(self, size_of: Callable[[Shape], int]) -> None:
+    def __init__(
+        self,
+        size_of: Callable[[Shape], int],
+        times: Times | None = None,
+        *,
+        weighs_time: bool = True,
+    ) -> None:
         self._size_of = size_of
+        self._times = times
+        self._weighs_time = weighs_time and times is not None
         self._bodies: dict[HloComputation, int] = {}
         self._flops: dict[HloInstruction, int] = {}
         self._touched: dict[HloInstruction, int] = {}
@@ -286,6 +294,20 @@ class Costs:
             )
         return known
 
+    def price(self, instructions: Iterable[HloInstruction]) -> int:
+        """What instructions cost: modelled time where speeds are known, else operations."""
+        return sum(map(self.flops if self._times is None else self._time, instructions))
+
+    def weight(self, instruction: HloInstruction) -> int:
+        """What values are compared by: time, or operations and the bytes that are moved."""
+        if self._weighs_time:
+            return self._time(instruction)
+        return self.flops(instruction) + self.bytes_touched(instruction)
+
+    def _time(self, instruction: HloInstruction) -> int:
+        assert self._times is not None
+        return self._times.of(instruction, is_looped=not instruction.parent.is_entry)
+
     def total(self, instructions: Iterable[HloInstruction]) -> int:
         return sum(map(self.flops, instructions))
 
@@ -294,6 +316,12 @@ class Costs:
         if known is None:
             known = self._bodies[body] = self.total(body.instructions)
         return known
+
+
+def costs_of(machine: Machine, *, weighs_time: bool = True) -> Costs:
+    """Costs by the speeds of a machine, where they are known."""
+    times = None if speeds_of(machine) is None else Times(machine)
+    return Costs(machine.size_of, times, weighs_time=weighs_time)
 
 
 def _elements(shape: Shape) -> int:

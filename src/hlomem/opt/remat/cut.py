@@ -15,7 +15,7 @@ from hlomem.hlo.opcodes import RUN_IN_PLACE
 from hlomem.opt.candidate import Candidate, planned, start_text
 from hlomem.opt.checks import Change
 from hlomem.opt.constants import MAX_CUT_NODES, MAX_CUT_RETRIES
-from hlomem.opt.orders.cost import Costs, program_flops
+from hlomem.opt.orders.cost import Costs, costs_of, program_flops
 from hlomem.opt.orders.flow import FlowBuilder
 from hlomem.opt.remat.clones import Draft, settle
 from hlomem.opt.remat.edit import apply_edit, orders_by_name
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 def cut(candidate: Candidate, price: int, body: HloComputation | None = None) -> Candidate | None:
     """The program cut at its peak, or at that of a loop's body, if that is smaller."""
     stages = candidate.plan
-    costs = Costs(stages.options.machine.size_of)
+    costs = costs_of(stages.options.machine)
     state = cut_at_peak(start_state(stages, computation=body), costs, price)
     if state is None:
         return None
@@ -219,5 +219,4 @@ class _Cut:
             return 0
         if not self._price:
             return 1
-        touched = self._costs.bytes_touched(instruction)
-        return (self._costs.flops(instruction) + touched) // self._price + 1
+        return self._costs.weight(instruction) // self._price + 1

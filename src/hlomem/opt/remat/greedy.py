@@ -25,13 +25,13 @@ class Choice(NamedTuple):
     state: State
     levels: list[int]
     """Of the state."""
-    flops: int
-    """Operations it adds."""
+    price: int
+    """What it costs."""
 
 
 class _Offer(NamedTuple):
     step: Step
-    flops: int
+    price: int
     cost: int
     end: int
     """The position of the first reader after the peak, before which the clones go."""
@@ -79,7 +79,7 @@ def _take_best(
             new = after.levels()
             if max(new) < peak or (max(new) == peak and new.count(peak) < levels.count(peak)):
                 following = [harmless[-one] for more, one in ranked[rank + 1 :] if 2 * more > gain]
-                return _take_more(Choice(after, new, offer.flops), offer, following, floor)
+                return _take_more(Choice(after, new, offer.price), offer, following, floor)
     return None
 
 
@@ -94,7 +94,7 @@ def _take_more(choice: Choice, taken: _Offer, others: Sequence[_Offer], floor: i
         levels = after.levels()
         is_better = above(levels, floor) < above(choice.levels, floor)
         if is_better and max(levels) <= max(choice.levels):
-            choice = Choice(after, levels, choice.flops + other.flops)
+            choice = Choice(after, levels, choice.price + other.price)
             touched |= nodes
     return choice
 
@@ -191,15 +191,15 @@ class _Offers:
         if sum(more for start, more in changes if start <= place) >= 0:
             return None
         instructions = [state.instruction(node) for node, _ in chain.clones]
-        flops = self._costs.total(instructions)
-        touched = sum(map(self._costs.bytes_touched, instructions))
+        price = self._costs.price(instructions)
+        weight = sum(map(self._costs.weight, instructions))
         maker = flow.values[value].made_by
         before = state.order[chain.place]
         step = Step(value, maker, before, tuple(chain.clones), chain.moved, rewired)
         size = flow.size(value) if chain.moves else 0
         change = sum(more for _, more in changes)
         there = self._base(chain.place) + change + chain.most_alive() + size
-        return _Offer(step, flops, flops + touched + 1, chain.place, changes, there)
+        return _Offer(step, price, weight + 1, chain.place, changes, there)
 
     def _changes(self, value: int, place: int, chain: _Chain) -> tuple[tuple[int, int], ...]:
         """Places from which on bytes are freed, or kept, up to where the clones are."""

@@ -14,7 +14,7 @@ from hlomem.base.errors import EditError
 from hlomem.opt.candidate import Candidate, planned, room_for, start_text
 from hlomem.opt.checks import Change
 from hlomem.opt.constants import MAX_INSIDE, MAX_INSIDE_NODES
-from hlomem.opt.orders.cost import Costs, program_flops
+from hlomem.opt.orders.cost import Costs, costs_of, program_flops
 from hlomem.opt.remat.clones import relax, settle
 from hlomem.opt.remat.cut import hungriest_body
 from hlomem.opt.remat.edit import apply_edit, orders_by_name
@@ -49,7 +49,7 @@ def _lower(
     given = start_state(stages, computation=body)
     if len(given.order) > MAX_INSIDE_NODES:
         return None
-    costs = Costs(stages.options.machine.size_of)
+    costs = costs_of(stages.options.machine)
     missing = candidate.temporaries - room_for(stages, limit)
     state = _descend(given, costs, max(given.levels()) - missing, work)
     if state is given:
