@@ -6,7 +6,7 @@ The only record of a better program that strategies, checkers, compilers and rep
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct, field
 
@@ -51,6 +51,15 @@ class Program(Struct, frozen=True, dict=True, eq=False):
 
     def start(self) -> Candidate:
         return planned(self, self.stages)
+
+
+class Slowdown(NamedTuple):
+    """A program that would be possible."""
+
+    total: int
+    """Bytes of all its allocations."""
+    ratio: float
+    """Its modelled time, divided by that of the given program."""
 
 
 class Written(Struct, frozen=True, eq=False):
@@ -201,6 +210,15 @@ def choose_cheapest(candidates: Sequence[Candidate], limit: int) -> Candidate | 
         key=lambda one: (one.price, one.total) if fitting else (one.total, one.price),
         default=None,
     )
+
+
+def find_slowdowns(candidates: Sequence[Candidate], below: int) -> tuple[Slowdown, ...]:
+    """The fastest for every number of bytes below one, the fastest first."""
+    front: list[Slowdown] = []
+    for one in sorted(candidates, key=lambda one: (one.time, one.total)):
+        if one.total < min([below, *(total for total, _ in front)]):
+            front.append(Slowdown(one.total, one.slowdown))
+    return tuple(front)
 
 
 def room_for(stages: Stages, limit: int) -> int:

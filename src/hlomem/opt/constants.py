@@ -122,6 +122,11 @@ MAX_PAIRS = 8
 
 # The loop (`search.py`, `trials.py`, `strategies.py`).
 
+MAX_SLOWDOWN = 1.25
+"""How many times as long a program may take to fit a budget, by default, where speeds are known."""
+AFTER_HOOK = 1 << 16
+"""Bytes that a GPU's plan may be larger than foreseen: the fusions it forms after the hook were
+seen to add up to 11 KiB."""
 RECOMPUTE = 0.02
 """The share by default: too little to be seen in the time of a run (docs/improve.md)."""
 PRICES = (4, 16, 64, 128, 256, 1024, 0)

@@ -10,6 +10,7 @@ import hashlib
 import time
 from collections import OrderedDict
 from functools import partial
+from math import inf
 from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,7 +18,14 @@ from hlomem.hlo.barriers import has_barriers, without_barriers
 from hlomem.hlo.schedule import running_computations
 from hlomem.jax.pass_.answer_cache import Answer, AnswerStore
 from hlomem.jax.pass_.log import Outcome, logger, record
-from hlomem.opt.candidate import Candidate, Program, choose_cheapest, start_text
+from hlomem.opt.candidate import (
+    Candidate,
+    Program,
+    choose_cheapest,
+    find_slowdowns,
+    start_text,
+)
+from hlomem.opt.constants import MAX_SLOWDOWN
 from hlomem.opt.goal import Rules, Share
 from hlomem.opt.orders.cost import model_time, module_time
 from hlomem.opt.orders.planned_orders import needed_bytes, other_bytes, temporary_bytes
@@ -68,6 +76,9 @@ class Limits(NamedTuple):
     """Instructions, outside fusions, above which the search would take long."""
     fit: int | None = None
     """Bytes that all allocations may take, with recomputation if orders do not suffice; or None."""
+    max_slowdown: float | None = None
+    """How many times as long it may take then, as modelled; None leaves it to what is known of the
+    machine: where its speeds are not, any time will do."""
     offload: bool = True
     """Whether values may wait in the host's memory where recomputing them is not enough."""
     keeps_donations: bool = True
@@ -95,10 +106,15 @@ class Transform:
         self._limits = limits
         self._compiler = compiler_of(plan)
         self._is_exact = plan is None
+        self._planning = self._compiler._replace(plan=plan or self._foresee)
         self._foresees_orders = foresees_orders or plan is None
         self._store = store
         self._known: OrderedDict[bytes, Answer] = OrderedDict()
         self._lock = Lock()
+
+    def _foresee(self, proto: bytes) -> int:
+        """Bytes of temporaries, by our own plan."""
+        return temporary_bytes(start_text(read_module(proto), self._options))
 
     def __call__(self, proto: bytes) -> bytes | None:
         """The module in a better order; None to leave it as it is."""
@@ -249,16 +265,35 @@ class Transform:
     def _fit(self, found: Candidate, answer: Answer, limit: int, fits: list[Candidate]) -> Answer:
         """The program that fits for least, else the smallest; at last with values on the host."""
         if self._is_exact:
-            fits = fits or find_fits(found, limit)
-            made, notes = settle(fits, self._compiler, limit, below=answer.outcome.total)
-            answer = noted(answer, *notes)
-            return answer if made is None else _with_values(answer, made)
-        fitted = self._fit_by_trying(found, answer, limit)
-        if self._limits.offload and fitted.outcome.missing:
+            fitted = self._fit_as_foreseen(found, answer, limit, fits)
+        else:
+            fitted = self._fit_by_trying(found, answer, limit)
+        can_move = self._options.machine.host_color is not None
+        if can_move and self._limits.offload and fitted.outcome.missing:
             starts = [] if fitted.proto is answer.proto else [fitted]
             starts.append(_check_order(found, fitted if not starts else answer))
             fitted = self._offload(found.given.data, starts)
         return fitted
+
+    def _fit_as_foreseen(
+        self, found: Candidate, answer: Answer, limit: int, fits: list[Candidate]
+    ) -> Answer:
+        """The fastest that fits, else the smallest, of those that do not take too long."""
+        fits = fits or find_fits(found, limit)
+        quick = [one for one in fits if one.slowdown <= self._most(found)]
+        made, notes = settle(quick, self._compiler, limit, below=answer.outcome.total)
+        answer = noted(answer, *notes)
+        answer = answer if made is None else _with_values(answer, made)
+        if answer.outcome.missing and len(quick) < len(fits):
+            front = find_slowdowns(fits, answer.outcome.total)
+            answer = answer._replace(outcome=answer.outcome._replace(slower=front))
+        return answer
+
+    def _most(self, found: Candidate) -> float:
+        """How many times as long a program may take."""
+        if self._limits.max_slowdown is not None:
+            return self._limits.max_slowdown
+        return MAX_SLOWDOWN if found.has_clock else inf
 
     def _fit_by_trying(self, found: Candidate, answer: Answer, limit: int) -> Answer:
         """The same where the compiler itself says what a program needs."""
@@ -287,19 +322,22 @@ class Transform:
         room = outcome.limit - outcome.total + outcome.after
         proto = answer.proto or proto
         start = Program(start_text(read_module(proto), self._options), self._rules, proto).start()
-        tried = try_offloads(start, room, self._compiler, outcome.after)
+        tried = try_offloads(start, room, self._planning, outcome.after)
         notes = [f"{tried.tried} programs with values on the host tried"] if tried.tried else []
         answer = noted(answer, *notes, *tried.problems)
         if tried.best is None or tried.best.written is None:
             return answer
         moves = tried.best.moves
+        ratio = outcome.time_ratio * model_moves(start.plan, moves)
+        if ratio > self._most(start):
+            return noted(answer, f"with values on the host it would take {ratio:.2f} times as long")
         outcome = answer.outcome._replace(
             kind="improved",
             total=outcome.total - outcome.after + tried.after,
             after=tried.after,
             moves=len(moves),
             moved_bytes=sum(move.size for move in moves),
-            time_ratio=outcome.time_ratio * model_moves(start.plan, moves),
+            time_ratio=ratio,
         )
         return Answer(tried.best.written.data, outcome)
 
