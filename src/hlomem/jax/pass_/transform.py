@@ -178,11 +178,14 @@ class Transform:
                 return answer
         plain = self._change(find_order(program, is_checked=False), [], outcome, None)
         total = rest + plain.outcome.after
-        if answer is not None and answer.outcome.total < total:
-            return answer
-        least = (rest + floor.size, floor.instruction) if total > limit else (0, "")
-        told = plain.outcome._replace(total=total, limit=limit, floor=least[0], hungriest=least[1])
-        return Answer(plain.proto, told)
+        if answer is None or answer.outcome.total >= total:
+            least = (rest + floor.size, floor.instruction) if total > limit else (0, "")
+            slower = () if answer is None else answer.outcome.slower
+            told = plain.outcome._replace(total=total, limit=limit, slower=slower)
+            answer = Answer(plain.proto, told._replace(floor=least[0], hungriest=least[1]))
+        if self._may_move and answer.outcome.missing:
+            return self._offload(program.data, [answer])
+        return answer
 
     def _change(
         self, found: Candidate, fits: list[Candidate], outcome: Outcome, limit: int | None
@@ -265,15 +268,17 @@ class Transform:
     def _fit(self, found: Candidate, answer: Answer, limit: int, fits: list[Candidate]) -> Answer:
         """The program that fits for least, else the smallest; at last with values on the host."""
         if self._is_exact:
-            fitted = self._fit_as_foreseen(found, answer, limit, fits)
-        else:
-            fitted = self._fit_by_trying(found, answer, limit)
-        can_move = self._options.machine.host_color is not None
-        if can_move and self._limits.offload and fitted.outcome.missing:
+            return self._fit_as_foreseen(found, answer, limit, fits)
+        fitted = self._fit_by_trying(found, answer, limit)
+        if self._may_move and fitted.outcome.missing:
             starts = [] if fitted.proto is answer.proto else [fitted]
             starts.append(_check_order(found, fitted if not starts else answer))
             fitted = self._offload(found.given.data, starts)
         return fitted
+
+    @property
+    def _may_move(self) -> bool:
+        return self._limits.offload and self._options.machine.host_color is not None
 
     def _fit_as_foreseen(
         self, found: Candidate, answer: Answer, limit: int, fits: list[Candidate]
