@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import hlomem.jax
 from hlomem import hlo
 from hlomem.jax.pass_ import log
-from hlomem.opt.orders.bound import find_floor
+from hlomem.opt.remat.floor import find_floor
 from hlomem.pipeline import in_text_order, start_stages
 from tools.programs.fitted import FIT_PROGRAMS
 from tools.tables import put

@@ -6,15 +6,17 @@ The only record of a better program that strategies, checkers, compilers and rep
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct, field
 
 from hlomem.hlo.rewrite import Rewriter
 from hlomem.hlo.schedule import running_computations
+from hlomem.opt.checks import Change
 from hlomem.opt.constants import CHEAP
 from hlomem.opt.orders.cost import model_time, module_time, program_flops
 from hlomem.opt.orders.planned_orders import in_orders, needed_bytes, other_bytes, temporary_bytes
+from hlomem.opt.orders.speeds import speeds_of
 from hlomem.opt.remat.edit import Edit, apply_edit, orders_by_name
 from hlomem.pipeline import Stages, in_text_order, start_stages
 
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
 
     from hlomem.hlo.ir import HloModule
     from hlomem.machines.options import Options
-    from hlomem.opt.checks import Change
     from hlomem.opt.goal import Rules
     from hlomem.opt.orders.search import Improvement, Orders
     from hlomem.opt.remat.offload import Move
@@ -50,6 +51,15 @@ class Program(Struct, frozen=True, dict=True, eq=False):
 
     def start(self) -> Candidate:
         return planned(self, self.stages)
+
+
+class Slowdown(NamedTuple):
+    """A program that would be possible."""
+
+    total: int
+    """Bytes of all its allocations."""
+    ratio: float
+    """Its modelled time, divided by that of the given program."""
 
 
 class Written(Struct, frozen=True, eq=False):
@@ -80,6 +90,8 @@ class Candidate(Struct, frozen=True, dict=True, eq=False, kw_only=True):
     """The findings about the order, where one was looked for."""
     flops: int = 0
     """Operations more than in the given program."""
+    foreseen_time: int | None = None
+    """Modelled time more than in the given program, where that of its clones was added up."""
     stacks: int = 0
     """Stacks of loops that are gone, less those that replaced them."""
     clones: int = 0
@@ -114,12 +126,23 @@ class Candidate(Struct, frozen=True, dict=True, eq=False, kw_only=True):
         return start_text(self.module, self.options)
 
     @property
+    def changes_so_far(self) -> tuple[Change, ...]:
+        """All that led to its plan, its order and clones as a last change."""
+        if self.edit is not None:
+            return (*self.changes, Change(self.module, "clones"))
+        if self.orders:
+            return (*self.changes, Change(self.module, "order"))
+        return self.changes
+
+    @property
     def options(self) -> Options:
         return self.given.stages.options
 
     @cached_property
     def time(self) -> int:
         """Modelled time more than that of the given program."""
+        if self.foreseen_time is not None:
+            return self.foreseen_time
         if self.stages is not None or self.orders:
             return model_time(self.plan, {}).before - self.given.time
         return module_time(self.read_back, self.options.machine) - self.given.time
@@ -130,9 +153,25 @@ class Candidate(Struct, frozen=True, dict=True, eq=False, kw_only=True):
         return self.module if self.written is None else self.written.module
 
     @property
+    def has_clock(self) -> bool:
+        """Whether the speeds of its machine are known."""
+        return speeds_of(self.options.machine) is not None
+
+    @property
+    def price(self) -> int:
+        """What it costs more than the given program: time where speeds are known, or operations."""
+        return self.time if self.has_clock else self.flops
+
+    @property
+    def slowdown(self) -> float:
+        """Its modelled time, divided by that of the given program."""
+        return 1 + self.time / max(self.given.time, 1)
+
+    @property
     def is_cheap(self) -> bool:
-        """Whether next to nothing is recomputed."""
-        return self.flops <= CHEAP * self.given.flops
+        """Whether it costs next to nothing."""
+        whole = self.given.time if self.has_clock else self.given.flops
+        return self.price <= CHEAP * whole
 
 
 def planned(given: Program, stages: Stages) -> Candidate:
@@ -168,9 +207,18 @@ def choose_cheapest(candidates: Sequence[Candidate], limit: int) -> Candidate | 
     fitting = [one for one in candidates if one.total <= limit]
     return min(
         fitting or candidates,
-        key=lambda one: (one.flops, one.total) if fitting else (one.total, one.flops),
+        key=lambda one: (one.price, one.total) if fitting else (one.total, one.price),
         default=None,
     )
+
+
+def find_slowdowns(candidates: Sequence[Candidate], below: int) -> tuple[Slowdown, ...]:
+    """The fastest for every number of bytes below one, the fastest first."""
+    front: list[Slowdown] = []
+    for one in sorted(candidates, key=lambda one: (one.time, one.total)):
+        if one.total < min([below, *(total for total, _ in front)]):
+            front.append(Slowdown(one.total, one.slowdown))
+    return tuple(front)
 
 
 def room_for(stages: Stages, limit: int) -> int:

@@ -100,6 +100,16 @@ TOO_MUCH = 4
 """How much more than something that fits may be added on the way down."""
 MAX_MOVES = 400
 """Values that are moved at most."""
+MAX_INSIDE = 4
+"""Bodies of loops that values are recomputed in, one after another, the hungriest first."""
+MAX_INSIDE_NODES = 2000
+"""Instructions of such a body, for the time it takes."""
+LEAST_COPY = 0.005
+"""The share of a program's temporaries that a copy must take to be looked at."""
+MAX_COPIES = 200
+"""Copies that are dropped, for the time it takes."""
+MAX_SEED = 64
+"""Bytes of operands up to which a value counts as made of nothing."""
 LATENCY = 1 << 24
 """The time, in bytes, that any copy costs: small ones are not worth it."""
 
@@ -112,6 +122,11 @@ MAX_PAIRS = 8
 
 # The loop (`search.py`, `trials.py`, `strategies.py`).
 
+MAX_SLOWDOWN = 1.25
+"""How many times as long a program may take to fit a budget, by default, where speeds are known."""
+AFTER_HOOK = 1 << 16
+"""Bytes that a GPU's plan may be larger than foreseen: the fusions it forms after the hook were
+seen to add up to 11 KiB."""
 RECOMPUTE = 0.02
 """The share by default: too little to be seen in the time of a run (docs/improve.md)."""
 PRICES = (4, 16, 64, 128, 256, 1024, 0)

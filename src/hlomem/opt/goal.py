@@ -21,14 +21,15 @@ class Rules(NamedTuple):
     effort: Effort = "default"
     may_reorder_collectives: bool = False
     """For programs of which every device runs the same, and gets the same order."""
-    max_slowdown: float = 0.0
-    """The share of the modelled time (`orders/cost.py`) that may no longer be hidden."""
+    max_slowdown: float = 1.0
+    """How many times as long transfers may make it take that are no longer hidden, as modelled
+    (`orders/cost.py`); 1 keeps all that XLA overlapped."""
     recompute: float = 0.0
     """The share of operations and modelled time that recomputation may add."""
 
     def allowed(self, host_color: int | None = None) -> Allowed:
         """The rules as checkers know them."""
-        return Allowed(self.may_reorder_collectives, bool(self.max_slowdown), host_color or 0)
+        return Allowed(self.may_reorder_collectives, self.max_slowdown > 1, host_color or 0)
 
 
 DEFAULT_RULES = Rules()
@@ -39,11 +40,19 @@ def check_rules(rules: Rules) -> Rules:
     effort = rules.effort
     if effort not in EFFORTS:
         raise CommandError(f"unknown effort `{visible(effort)}`; known are {', '.join(EFFORTS)}")
-    shares = {"max_slowdown": rules.max_slowdown, "recompute": rules.recompute}
-    for name, share in shares.items():
-        if not isinstance(share, int | float) or not 0 <= share <= 1:
-            raise CommandError(f"`{name}` is a share between 0 and 1, not {visible(str(share))}")
+    check_slowdown(rules.max_slowdown)
+    share = rules.recompute
+    if not isinstance(share, int | float) or not 0 <= share <= 1:
+        raise CommandError(f"`recompute` is a share between 0 and 1, not {visible(str(share))}")
     return rules
+
+
+def check_slowdown(ratio: float) -> float:
+    """The ratio, if it is one; `CommandError` where it is not."""
+    if not isinstance(ratio, int | float) or not 1 <= ratio < float("inf"):
+        said = visible(str(ratio))
+        raise CommandError(f"`max_slowdown` is a ratio of 1 or more, 1.1 for +10%; not {said}")
+    return ratio
 
 
 # Goals.
@@ -67,8 +76,8 @@ class Budget(NamedTuple):
     limit: int
     price: int = 0
     """Operations and bytes touched that a byte is worth; 0 stands for any number."""
-    max_flops: int | None = None
-    """Operations beyond which it is not worth it."""
+    max_price: int | None = None
+    """The price beyond which it is not worth it."""
     work: WorkLeft | None = None
 
 

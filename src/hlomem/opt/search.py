@@ -31,7 +31,14 @@ from hlomem.opt.checks import Allowed, Change, find_problems
 from hlomem.opt.constants import MAX_REJECTED, NEAR, PRICES
 from hlomem.opt.goal import Budget, Effort, Front, Goal, Order, WorkLeft
 from hlomem.opt.orders.planned_orders import temporary_bytes
-from hlomem.opt.strategies import propose, propose_priced, strategies_for
+from hlomem.opt.remat.inside import lower_inside
+from hlomem.opt.strategies import (
+    drop_copies_in_order,
+    propose,
+    propose_priced,
+    reordered,
+    strategies_for,
+)
 from hlomem.write.build import build_contents
 
 if TYPE_CHECKING:
@@ -138,20 +145,6 @@ def without_order(found: Candidate, note: str) -> Candidate:
     return replace(found.given.start(), order=order, notes=(*found.notes, note))
 
 
-def reorder(candidate: Candidate) -> Candidate:
-    """A changed program in an order of its own, if one is found at little cost."""
-    ordered = find_order(Program(candidate.plan, candidate.given.rules), "low")
-    if not ordered.orders:
-        return candidate
-    return replace(
-        candidate,
-        temporaries=ordered.temporaries,
-        total=ordered.total,
-        edit=edit_of(ordered.plan),
-        stages=ordered.plan,
-    )
-
-
 # What is cheap, what fits.
 
 
@@ -159,9 +152,13 @@ def find_accepted(
     start: Candidate, goal: Goal, compiler: Compiler = OURS
 ) -> tuple[Candidate | None, list[str]]:
     """The first candidate for a goal, if checkers accept it, else a note."""
+    notes: list[str] = []
     for made in propose(start, goal):
-        return settle([made], compiler)
-    return None, []
+        accepted, problems = settle([made], compiler)
+        if accepted is not None:
+            return accepted, notes
+        notes += problems
+    return None, notes
 
 
 def find_fits(start: Candidate, limit: int) -> list[Candidate]:
@@ -199,14 +196,25 @@ class _Fits:
         self._start = start
         self._goal = Budget(limit, work=WorkLeft(start.given.rules.effort))
         self._cheapest: int | None = None
-        """Operations that the cheapest adds that fits."""
+        """The price of the cheapest that fits."""
 
     def run(self) -> Iterator[Candidate]:
         """The program itself, then changed for rising prices, until that costs too much."""
-        yield from self._single(self._start)
-        yield from self._changed()
-        if self._start.orders and self._cheapest is None:
-            yield from self._single(self._start.given.start())
+        given = self._start
+        for lighter in drop_copies_in_order(given):
+            yield self._note(lighter)
+            self._start = lighter
+        if self._cheapest is None:
+            start = self._start
+            for lower in self._inside(start):
+                start = lower
+                yield self._note(start)
+            yield from self._single(start)
+            yield from self._changed()
+        if given is not self._start and self._cheapest is None:
+            yield from self._single(given)
+        if given.orders and self._cheapest is None:
+            yield from self._single(given.given.start())
 
     def _changed(self) -> Iterator[Candidate]:
         seen: set[tuple[int, int]] = set()
@@ -228,30 +236,40 @@ class _Fits:
         """A change in an order of its own; where it is near, with single values made again."""
         if self._is_dear(made):
             return
-        ordered = reorder(made)
-        if ordered is not made:
-            yield self._note(ordered)
-        room = room_for(ordered.plan, self._goal.limit)
-        if ordered.temporaries <= NEAR * room and not self._is_dear(ordered):
-            yield from self._single(ordered)
+        start = reordered(made)
+        if start is not made:
+            yield self._note(start)
+        for lower in self._inside(start):
+            start = lower
+            yield self._note(start)
+        room = room_for(start.plan, self._goal.limit)
+        if start.temporaries <= NEAR * room and not self._is_dear(start):
+            yield from self._single(start)
+
+    def _inside(self, start: Candidate) -> Iterator[Candidate]:
+        """Values of the hungriest bodies made again, where it is a loop that is too large."""
+        work = self._goal.work
+        assert work is not None
+        if start.total > self._goal.limit:
+            yield from map(reordered, lower_inside(start, self._goal.limit, work))
 
     def _single(self, start: Candidate) -> Iterator[Candidate]:
         most = self._cheapest
         if most is not None:
-            most -= start.flops
-        for made in propose(start, self._goal._replace(max_flops=most)):
+            most -= start.price
+        for made in propose(start, self._goal._replace(max_price=most)):
             yield self._note(made)
 
     def _is_dear(self, made: Candidate) -> bool:
-        return self._cheapest is not None and made.flops >= self._cheapest
+        return self._cheapest is not None and made.price >= self._cheapest
 
     def _note(self, made: Candidate) -> Candidate:
         if made.total <= self._goal.limit:
             known = self._cheapest
-            self._cheapest = made.flops if known is None else min(made.flops, known)
+            self._cheapest = made.price if known is None else min(made.price, known)
         if made.edit is None:
             made = replace(made, edit=edit_of(made.plan))
-        return replace(made, stages=None)
+        return replace(made, stages=None, foreseen_time=made.time if made.has_clock else None)
 
 
 # Memory against operations.
@@ -261,12 +279,13 @@ def find_front(start: Candidate, compiler: Compiler = OURS) -> list[Candidate]:
     """The program, in its order and changed for all prices, the cheapest first, as accepted."""
     given = start.given.start()
     with collector_off():
-        changed = [reorder(one) for price in PRICES for one in propose_priced(start, Front(price))]
+        changed = [one for price in PRICES for one in propose_priced(start, Front(price))]
+        changed = [*drop_copies_in_order(start), *map(reordered, changed)]
     found = [given, *([start] if start.orders else []), *changed]
     kept: list[Candidate] = []
     for one in sorted(found, key=_size):
         is_on = all(one.temporaries < other.temporaries for other in kept)
-        if is_on and find_problems(given.given.stages.module, one.changes):
+        if is_on and find_problems(given.given.stages.module, one.changes, _allowed(one)):
             continue
         is_seen = any(_size(other) == _size(one) for other in kept)
         if not one.changes or (is_on if compiler.plan is not None else not is_seen):

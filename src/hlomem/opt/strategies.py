@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
 
-from hlomem.opt.candidate import Candidate, planned, start_text
+from hlomem.opt.candidate import Candidate, edit_of, planned, start_text
 from hlomem.opt.checks import Change
 from hlomem.opt.constants import LEAST_STEP, MARGIN, MAX_CUTS, MAX_PLANNED_OFFLOADS
 from hlomem.opt.goal import Budget, Front, Goal, Offload, Order, Share
 from hlomem.opt.loops.change import change_loops
+from hlomem.opt.orders.planned_orders import in_orders
 from hlomem.opt.orders.search import improve
 from hlomem.opt.remat.budget_search import find_single
 from hlomem.opt.remat.cheap import find_cheap
+from hlomem.opt.remat.copies import drop_barriers, drop_copies
 from hlomem.opt.remat.cut import cut, cut_inside
 from hlomem.opt.remat.offload import choose_moves, make_moves
 
@@ -54,14 +56,47 @@ def _order(candidate: Candidate, goal: Order) -> Iterator[Candidate]:
 def _cheap(candidate: Candidate, goal: Share) -> Iterator[Candidate]:
     """Values recomputed for next to nothing, where no compiler fills fast memory after the hook."""
     if goal.share and candidate.options.machine.preset_color is None:
-        made = find_cheap(candidate, goal)
-        yield from [] if made is None else [made]
+        for start in (*drop_copies_in_order(candidate), candidate):
+            made = find_cheap(start, goal)
+            if made is not None:
+                yield made
+            elif start is not candidate:
+                yield start
+
+
+def drop_copies_in_order(candidate: Candidate) -> Iterator[Candidate]:
+    """The program without copies that are not needed, in an order of its own, if smaller."""
+    found: list[Candidate] = []
+    for start in dict.fromkeys((candidate, candidate.given.start())):
+        free = drop_barriers(start)
+        made = drop_copies(free) or free
+        if made is not start:
+            found.append(reordered(made))
+    best = min(found, key=lambda one: one.temporaries, default=candidate)
+    if best.temporaries < candidate.temporaries:
+        yield best
+
+
+def reordered(candidate: Candidate) -> Candidate:
+    """A changed program in an order of its own, if one is found at little cost."""
+    stages = candidate.plan
+    found = improve(stages, candidate.given.rules._replace(effort="low"))
+    if not found.orders:
+        return candidate
+    ordered = planned(candidate.given, in_orders(stages, found.orders))
+    return replace(
+        candidate,
+        temporaries=ordered.temporaries,
+        total=ordered.total,
+        edit=edit_of(ordered.plan),
+        stages=ordered.stages,
+    )
 
 
 def _loops(candidate: Candidate, goal: Budget | Front) -> Iterator[Candidate]:
     """Loops that stack less, and recompute it in the loop that reads it."""
     made = change_loops(candidate, goal.price)
-    yield from [] if made is None else [made]
+    yield from [] if made is None else [drop_copies(made) or made]
 
 
 def _cut(candidate: Candidate, goal: Budget | Front) -> Iterator[Candidate]:

@@ -227,7 +227,7 @@ class _Fits:
         """The cheapest that fits, else the smallest, in other orders where it is near."""
         fitting = [one for one in self._tried if one.temporaries <= self._room]
         if fitting:
-            return min(fitting, key=lambda one: (one.flops, one.temporaries))
+            return min(fitting, key=lambda one: (one.price, one.temporaries))
         smaller = [one for one in self._tried if one.temporaries < before]
         best = min(smaller, key=lambda one: one.temporaries, default=None)
         if best is not None and best.temporaries <= constants.NEAR * self._room:

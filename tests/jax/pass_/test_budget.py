@@ -129,11 +129,6 @@ def test_an_edit_that_is_written_wrongly_never_reaches_xla(
     assert ".remat" not in fitted.as_text()
 
 
-def test_a_gpu_without_a_name_is_refused() -> None:
-    with pytest.raises(CommandError, match="name the chip"):
-        optimize(fit="1 GiB", platforms="cuda")
-
-
 def test_a_scanned_step_fits_half_of_its_temporaries_with_the_same_bits() -> None:
     def scanned(ws: Any, x: Any) -> Any:
         def loss(ws: Any) -> Any:

@@ -20,6 +20,7 @@ from hlomem.opt.goal import Rules
 from hlomem.opt.orders.cost import module_time
 from hlomem.opt.orders.planned_orders import temporary_bytes
 from hlomem.opt.orders.search import Improvement
+from hlomem.opt.trials import Tried
 from hlomem.pipeline import Stages, start_stages
 from hlomem.proto.module import read_module
 from tests.analysis.programs import DONATE_SWAP
@@ -232,19 +233,37 @@ def test_the_pass_moves_what_cannot_be_computed_again(offload: bool) -> None:
     stages = gpu_chain(is_opaque=True)
     before = temporary_bytes(stages)
     limit = stages.assignment.total_bytes - before + round(0.6 * before)
-    limits = Limits(1, 1000, limit, offload)
+    limits = Limits(1, 1000, limit, max_slowdown=1000, offload=offload)
     log.forget()
     answer = Transform("cuda", stages.options, Rules(), limits, _compiler(stages))(
         _proto(format_module(stages.module))
     )
     [outcome] = log.report().outcomes
-    assert (answer is None) != offload
     assert bool(outcome.moves) == offload
     assert bool(outcome.missing) != offload
     assert ("offloaded to the host" in str(outcome)) == offload
     if answer is not None:
         assert outcome.after == _compiler(stages)(answer)
-        assert outcome.total <= limit
+        assert (outcome.total <= limit) == offload
+
+
+@pytest.mark.parametrize("is_opaque", [True, False])
+def test_what_takes_too_long_is_refused_and_told(is_opaque: bool) -> None:
+    stages = gpu_chain(is_opaque=is_opaque)
+    before = temporary_bytes(stages)
+    limit = stages.assignment.total_bytes - before + round(0.6 * before)
+    log.forget()
+    transform = Transform("cuda", stages.options, Rules(), Limits(1, 1000, limit, max_slowdown=1))
+    transform(_proto(format_module(stages.module)))
+    [outcome] = log.report().outcomes
+    assert outcome.missing
+    assert outcome.time_ratio <= 1
+    if is_opaque:
+        assert "with values on the host it would take" in outcome.reason
+    else:
+        assert outcome.slower[-1][0] < outcome.total
+        assert all(ratio > 1 for _, ratio in outcome.slower)
+        assert "more than max_slowdown allows" in str(outcome)
 
 
 def test_moves_of_an_order_that_checkers_reject_are_those_of_xlas(
@@ -253,11 +272,14 @@ def test_moves_of_an_order_that_checkers_reject_are_those_of_xlas(
     stages = gpu_chain(is_opaque=True, is_early=True)
     before = temporary_bytes(stages)
     limit = stages.assignment.total_bytes - before + round(0.6 * before)
-    make = Transform("cuda", stages.options, Rules(), Limits(1, 1000, limit), _compiler(stages))
+    limits = Limits(1, 1000, limit, max_slowdown=1000)
+    make = Transform("cuda", stages.options, Rules(), limits, _compiler(stages))
     assert make(_proto(format_module(stages.module))) is not None
     assert log.report().outcomes[-1].ordered < before
     monkeypatch.setattr(transform, "find_order_problems", lambda _: ["it is wrong"])
-    make = Transform("cuda", stages.options, Rules(), Limits(1, 1000, limit), _compiler(stages))
+    nothing = Tried(None, before, before, 0)
+    monkeypatch.setattr(transform, "try_fits", lambda *_: nothing)
+    make = Transform("cuda", stages.options, Rules(), limits, _compiler(stages))
     answer = make(_proto(format_module(stages.module)))
     assert answer is not None
     outcome = log.report().outcomes[-1]

@@ -101,7 +101,7 @@ OTHER = {
     "an effect on another value": (
         "custom-call(%say)",
         "custom-call(%q)",
-        "side effects do not see the same values in the same order",
+        "side effects do not see the same values in the same order: tell",
     ),
 }  # fmt: skip
 

@@ -9,9 +9,9 @@ import pytest
 from hlomem import hlo
 from hlomem.opt.candidate import Program
 from hlomem.opt.goal import Budget, Rules
-from hlomem.opt.orders.bound import find_floor
 from hlomem.opt.orders.planned_orders import other_bytes, temporary_bytes
 from hlomem.opt.remat.budget_search import find_single
+from hlomem.opt.remat.floor import find_floor
 from hlomem.pipeline import in_text_order, start_stages
 from tests.opt.orders.programs import stages_of
 from tests.opt.remat.programs import HOMES, WIDE

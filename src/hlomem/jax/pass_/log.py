@@ -14,6 +14,8 @@ from hlomem.report.screens.text import percent
 logger = logging.getLogger("hlomem.jax")
 MAX_OUTCOMES = 1000
 """The latest programs that are remembered."""
+_MAX_SLOWER = 6
+"""Programs that would take too long that it names."""
 _WORTH_SAYING = 0.001
 """Smallest share of temporaries that makes a program an improved one in words."""
 MAX_LINES = 2
@@ -71,6 +73,9 @@ class Outcome(NamedTuple):
     """The instruction that needs most at once."""
     verdict: str = ""
     """As `hlomem improve` says: `at the bound`, `proven`, `open`; empty if a compiler was asked."""
+    slower: tuple[tuple[int, float], ...] = ()
+    """Smaller programs that were not taken, since they would take too long, the fastest first:
+    bytes of all allocations, and how many times as long they take, as modelled."""
 
     @property
     def missing(self) -> int:
@@ -118,8 +123,15 @@ class Outcome(NamedTuple):
             if self.limit < self.floor:
                 size = format_bytes(self.floor)
                 least = f"; recomputation cannot go below {size}, for {self.hungriest} alone"
-            return f", {sizes}: {format_bytes(self.missing)} too much{least or self._why()}"
+            why = least or self._slower() or self._why()
+            return f", {sizes}: {format_bytes(self.missing)} too much{why}"
         return f", {sizes}: fits"
+
+    def _slower(self) -> str:
+        """The programs that were refused for the time they would take."""
+        parts = [f"{format_bytes(total)} for {ratio - 1:+.1%}" for total, ratio in self.slower]
+        said = ", ".join(parts[:_MAX_SLOWER])
+        return f"; more than max_slowdown allows: {said} modelled time" if parts else ""
 
     def _why(self) -> str:
         """Why a program is too large that was left as it is, but for its order."""

@@ -28,9 +28,9 @@ from hlomem.jax.pass_.transform import Limits, Transform
 from hlomem.jax.target_kinds import Target, parse_target, version_of
 from hlomem.machines.capacity import parse_capacity
 from hlomem.machines.options import Options, options_for
-from hlomem.machines.registry import find_device, find_machine, machines_of
+from hlomem.machines.registry import MACHINES, find_device, find_machine, machines_of
 from hlomem.machines.releases import Release
-from hlomem.opt.constants import RECOMPUTE
+from hlomem.opt.constants import AFTER_HOOK, RECOMPUTE
 from hlomem.opt.goal import Effort, Rules, check_rules
 from hlomem.proto.edit import write_orders
 from hlomem.proto.module import read_module
@@ -47,8 +47,6 @@ DEFAULT_PLATFORMS = ("cpu", "cuda")
 """Those that are optimised unless others are named. On a TPU orders are tried by compiling, which
 takes longer, and is to be asked for."""
 _BACKEND_OF = {"cpu": "cpu", "cuda": "gpu", "tpu": "tpu"}
-_FITTED = "cpu"
-"""The platform whose programs are fitted to a budget unless another is named."""
 _numbers = itertools.count(1)
 _lock = Lock()
 _tested: dict[str, str] = {}
@@ -68,7 +66,7 @@ def optimize(
     min_bytes: int = 1 << 16,
     max_instructions: int = 50_000,
     may_reorder_collectives: bool | None = None,
-    max_slowdown: float = 0.0,
+    max_slowdown: float | None = None,
     recompute: float = RECOMPUTE,
     chip: str = "",
     target: str = "",
@@ -78,9 +76,11 @@ def optimize(
     """Make every program compiled from now on need less memory: by another order, and a bit more.
 
     It ends with the `with` block, or by `.remove()`. Programs with less than `min_bytes` of
-    temporaries, or more than `max_instructions`, are left alone. `may_reorder_collectives` and
-    `max_slowdown` are as for `hlomem.improve`; unless it is said, collectives may change places if
-    this is the only process: all devices run what is compiled here.
+    temporaries, or more than `max_instructions`, are left alone. `may_reorder_collectives` is as
+    for `hlomem.improve`; unless it is said, collectives may change places if this is the only
+    process: all devices run what is compiled here. `max_slowdown` is how many times as long a
+    program may take, as modelled: with it transfers may be exposed, and what would fit for more is
+    refused, with what is possible in the report (1.25 for `fit` on a GPU unless it is said).
 
     `recompute` is the share of a program's operations, and of its modelled time, that
     recomputation may add, where the program needs less then; 0 leaves it at the order. Programs for
@@ -96,19 +96,18 @@ def optimize(
     until it fits or nothing helps; `report()` says which, and by how much it misses. Where that is
     not enough on a TPU or GPU, values wait in the host's memory, unless `offload` is False.
     """
-    rules = check_rules(Rules(effort, bool(may_reorder_collectives), max_slowdown, recompute))
+    exposed = 1.0 if max_slowdown is None else max_slowdown
+    rules = check_rules(Rules(effort, bool(may_reorder_collectives), exposed, recompute))
     extension = _find_extension()
     if may_reorder_collectives is None:
         is_alone = import_module("jax").process_count() == 1
         rules = rules._replace(may_reorder_collectives=is_alone)
-    limits = Limits(min_bytes, max_instructions, _parse_fit(fit), offload)
+    limits = Limits(min_bytes, max_instructions, _parse_fit(fit), max_slowdown, offload)
     aim = parse_target(target) if target else None
-    if platforms is None and (aim is not None or fit is not None):
-        platforms = aim.family if aim is not None else _FITTED
+    if platforms is None and aim is not None:
+        platforms = aim.family
     chosen = _choose_platforms(platforms)
     aims = {platform: _aim_of(platform, aim, chip) for platform in chosen}
-    if fit is not None and any(not aims[one] and _changed(one) != "nothing" for one in chosen):
-        raise CommandError("`fit` on a GPU is tried: name the chip, as in target='cuda-h100'")
     for platform in chosen:
         _test_once(extension, platform)
     transforms = {}
@@ -139,10 +138,11 @@ def _transform(
     platform: str, aim: Target | None, chip: str, rules: Rules, limits: Limits
 ) -> Transform:
     """The pass for a platform; for a TPU one that tries orders."""
-    chip = aim.machine.chip_name if aim is not None else chip
+    chip = aim.machine.chip_name if aim is not None else chip or _find_chip(platform)
     changed = _changed(platform)
-    is_tried = changed == "memory" or (limits.fit is not None and changed != "nothing")
-    plan = partial(planned_bytes, aim.name, platform) if aim and is_tried else None
+    if changed == "fusions" and limits.fit is not None:
+        limits = limits._replace(fit=max(limits.fit - AFTER_HOOK, 1))
+    plan = partial(planned_bytes, aim.name, platform) if aim and changed == "memory" else None
     return Transform(
         platform,
         compiler_options(platform, chip),
@@ -154,12 +154,22 @@ def _transform(
     )
 
 
+def _find_chip(platform: str) -> str:
+    """The chip that is here, if it is a known one."""
+    if platform not in _backends():
+        return ""
+    kind = import_module("jax").local_devices(backend=platform)[0].device_kind
+    backend = _BACKEND_OF[platform]
+    for word in kind.lower().split():  # as in `NVIDIA H100 80GB HBM3`
+        if f"{backend}-{word}" in MACHINES:
+            return str(word)
+    machine = find_device(backend, kind)
+    return "" if machine is None else machine.chip_name.removeprefix(platform)
+
+
 def _chip_here(platform: str) -> str:
-    if platform in _backends():
-        kind = import_module("jax").local_devices(backend=platform)[0].device_kind
-        machine = find_device(platform, kind)
-        if machine is not None:
-            return machine.chip_name.removeprefix(platform)
+    if chip := _find_chip(platform):
+        return chip
     raise CommandError("which TPU? Name it, as in target='tpu-v5e:2x2'")
 
 

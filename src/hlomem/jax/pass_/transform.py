@@ -10,6 +10,7 @@ import hashlib
 import time
 from collections import OrderedDict
 from functools import partial
+from math import inf
 from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,11 +18,18 @@ from hlomem.hlo.barriers import has_barriers, without_barriers
 from hlomem.hlo.schedule import running_computations
 from hlomem.jax.pass_.answer_cache import Answer, AnswerStore
 from hlomem.jax.pass_.log import Outcome, logger, record
-from hlomem.opt.candidate import Candidate, Program, choose_cheapest, start_text
+from hlomem.opt.candidate import (
+    Candidate,
+    Program,
+    choose_cheapest,
+    find_slowdowns,
+    start_text,
+)
+from hlomem.opt.constants import MAX_SLOWDOWN
 from hlomem.opt.goal import Rules, Share
-from hlomem.opt.orders.bound import find_floor
 from hlomem.opt.orders.cost import model_time, module_time
 from hlomem.opt.orders.planned_orders import needed_bytes, other_bytes, temporary_bytes
+from hlomem.opt.remat.floor import find_floor
 from hlomem.opt.remat.offload import model_moves
 from hlomem.opt.remat.origins import find_origins
 from hlomem.opt.search import (
@@ -68,6 +76,9 @@ class Limits(NamedTuple):
     """Instructions, outside fusions, above which the search would take long."""
     fit: int | None = None
     """Bytes that all allocations may take, with recomputation if orders do not suffice; or None."""
+    max_slowdown: float | None = None
+    """How many times as long it may take then, as modelled; None leaves it to what is known of the
+    machine: where its speeds are not, any time will do."""
     offload: bool = True
     """Whether values may wait in the host's memory where recomputing them is not enough."""
     keeps_donations: bool = True
@@ -95,10 +106,15 @@ class Transform:
         self._limits = limits
         self._compiler = compiler_of(plan)
         self._is_exact = plan is None
+        self._planning = self._compiler._replace(plan=plan or self._foresee)
         self._foresees_orders = foresees_orders or plan is None
         self._store = store
         self._known: OrderedDict[bytes, Answer] = OrderedDict()
         self._lock = Lock()
+
+    def _foresee(self, proto: bytes) -> int:
+        """Bytes of temporaries, by our own plan."""
+        return temporary_bytes(start_text(read_module(proto), self._options))
 
     def __call__(self, proto: bytes) -> bytes | None:
         """The module in a better order; None to leave it as it is."""
@@ -143,12 +159,33 @@ class Transform:
         before = program.start().temporaries
         if before < self._limits.min_bytes:
             return Answer(None, outcome._replace(before=before, after=before, reason="small"))
-        answer = self._change(*self._find_order(program), outcome, self._limits.fit)
-        if self._is_exact and answer.outcome.missing:  # then at least as good as without a number
-            plain = self._change(find_order(program, is_checked=False), [], outcome, None)
-            answer = _smaller(answer, plain, other_bytes(program.stages))
+        if self._is_exact and self._limits.fit is not None:
+            answer = self._fit_exactly(program, outcome, self._limits.fit)
+        else:
+            answer = self._change(*self._find_order(program), outcome, self._limits.fit)
         seconds = time.thread_time() - start
         return answer._replace(outcome=answer.outcome._replace(seconds=seconds))
+
+    def _fit_exactly(self, program: Program, outcome: Outcome, limit: int) -> Answer:
+        """The program that fits, else at least as good as without a number, and for no more."""
+        rest = other_bytes(program.stages)
+        floor = find_floor(program.stages)
+        cannot = rest + floor.size > limit
+        answer = None
+        if not cannot:
+            answer = self._change(*self._find_order(program), outcome, limit)
+            if not answer.outcome.missing:
+                return answer
+        plain = self._change(find_order(program, is_checked=False), [], outcome, None)
+        total = rest + plain.outcome.after
+        if answer is None or answer.outcome.total >= total:
+            least = (rest + floor.size, floor.instruction) if total > limit else (0, "")
+            slower = () if answer is None else answer.outcome.slower
+            told = plain.outcome._replace(total=total, limit=limit, slower=slower)
+            answer = Answer(plain.proto, told._replace(floor=least[0], hungriest=least[1]))
+        if self._may_move and answer.outcome.missing:
+            return self._offload(program.data, [answer])
+        return answer
 
     def _change(
         self, found: Candidate, fits: list[Candidate], outcome: Outcome, limit: int | None
@@ -231,16 +268,37 @@ class Transform:
     def _fit(self, found: Candidate, answer: Answer, limit: int, fits: list[Candidate]) -> Answer:
         """The program that fits for least, else the smallest; at last with values on the host."""
         if self._is_exact:
-            fits = fits or find_fits(found, limit)
-            made, notes = settle(fits, self._compiler, limit, below=answer.outcome.total)
-            answer = noted(answer, *notes)
-            return answer if made is None else _with_values(answer, made)
+            return self._fit_as_foreseen(found, answer, limit, fits)
         fitted = self._fit_by_trying(found, answer, limit)
-        if self._limits.offload and fitted.outcome.missing:
+        if self._may_move and fitted.outcome.missing:
             starts = [] if fitted.proto is answer.proto else [fitted]
             starts.append(_check_order(found, fitted if not starts else answer))
             fitted = self._offload(found.given.data, starts)
         return fitted
+
+    @property
+    def _may_move(self) -> bool:
+        return self._limits.offload and self._options.machine.host_color is not None
+
+    def _fit_as_foreseen(
+        self, found: Candidate, answer: Answer, limit: int, fits: list[Candidate]
+    ) -> Answer:
+        """The fastest that fits, else the smallest, of those that do not take too long."""
+        fits = fits or find_fits(found, limit)
+        quick = [one for one in fits if one.slowdown <= self._most(found)]
+        made, notes = settle(quick, self._compiler, limit, below=answer.outcome.total)
+        answer = noted(answer, *notes)
+        answer = answer if made is None else _with_values(answer, made)
+        if answer.outcome.missing and len(quick) < len(fits):
+            front = find_slowdowns(fits, answer.outcome.total)
+            answer = answer._replace(outcome=answer.outcome._replace(slower=front))
+        return answer
+
+    def _most(self, found: Candidate) -> float:
+        """How many times as long a program may take."""
+        if self._limits.max_slowdown is not None:
+            return self._limits.max_slowdown
+        return MAX_SLOWDOWN if found.has_clock else inf
 
     def _fit_by_trying(self, found: Candidate, answer: Answer, limit: int) -> Answer:
         """The same where the compiler itself says what a program needs."""
@@ -269,33 +327,24 @@ class Transform:
         room = outcome.limit - outcome.total + outcome.after
         proto = answer.proto or proto
         start = Program(start_text(read_module(proto), self._options), self._rules, proto).start()
-        tried = try_offloads(start, room, self._compiler, outcome.after)
+        tried = try_offloads(start, room, self._planning, outcome.after)
         notes = [f"{tried.tried} programs with values on the host tried"] if tried.tried else []
         answer = noted(answer, *notes, *tried.problems)
         if tried.best is None or tried.best.written is None:
             return answer
         moves = tried.best.moves
+        ratio = outcome.time_ratio * model_moves(start.plan, moves)
+        if ratio > self._most(start):
+            return noted(answer, f"with values on the host it would take {ratio:.2f} times as long")
         outcome = answer.outcome._replace(
             kind="improved",
             total=outcome.total - outcome.after + tried.after,
             after=tried.after,
             moves=len(moves),
             moved_bytes=sum(move.size for move in moves),
-            time_ratio=outcome.time_ratio * model_moves(start.plan, moves),
+            time_ratio=ratio,
         )
         return Answer(tried.best.written.data, outcome)
-
-
-def _smaller(fitted: Answer, plain: Answer, others: int) -> Answer:
-    """The answer without a number, told as one that misses it, where it needs less."""
-    total = others + plain.outcome.after
-    if total >= fitted.outcome.total:
-        return fitted
-    said = fitted.outcome
-    told = plain.outcome._replace(
-        total=total, limit=said.limit, floor=said.floor, hungriest=said.hungriest
-    )
-    return Answer(plain.proto, told)
 
 
 def _attempt(change: Callable[[], Answer], answer: Answer) -> Answer:

@@ -11,8 +11,14 @@ import re
 from bisect import bisect_right
 from typing import TYPE_CHECKING, TypeAlias
 
-from hlomem.check.flow import Flow, Position, trace
-from hlomem.opt.checks.order import STRICT, find_families, find_order_problems, run_times, touching
+from hlomem.check.flow import trace
+from hlomem.opt.checks.order import (
+    STRICT,
+    find_effect_problems,
+    find_families,
+    run_times,
+    touching,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,6 +37,14 @@ _ONCE = """
     rng-get-and-update-state send send-done tuple while
 """
 _NEVER_TWICE = frozenset(_ONCE.split())
+_CALLS_OF_LIBRARIES = """
+    __cublas$gemm __cublas$lt$matmul __cublas$lt$matmul$f8 __cudnn$convBackwardFilter
+    __cudnn$convBackwardInput __cudnn$convBiasActivationForward __cudnn$convForward
+    __cudnn$convForwardGraph __cudnn$norm __gpu$xla.gpu.triton
+"""
+_PURE_CALLS = frozenset(f'"{target}"' for target in _CALLS_OF_LIBRARIES.split())
+"""Targets of calls that write a result and a workspace, and nothing else (`cublas_cudnn.cc`)."""
+_NOT_PURE = ("custom_call_has_side_effect", "output_to_operand_aliasing")
 _SAME_BY_OPERANDS = ("parameter", "tuple")
 _NAMING = """
     body branch_computations called_computations calls condition control-predecessors
@@ -45,8 +59,9 @@ OF_CLONE = re.compile(r"\.(?:remat|clone)\d*(?:\.\d+)?$")
 
 def find_edit_problems(given: HloModule, edited: HloModule, allowed: Allowed = STRICT) -> list[str]:
     problems = [*check_header(given, edited), *_compare(given, edited)]
-    problems = problems or find_order_problems(given, edited, allowed)
-    return problems or list(_check_new_readers(given, edited))
+    problems = problems or list(_check_sequence(edited))
+    problems = problems or find_effect_problems(given, edited, allowed)
+    return problems or list(_check_readers(given, edited))
 
 
 def check_header(given: HloModule, edited: HloModule) -> Iterator[str]:
@@ -62,7 +77,9 @@ def check_header(given: HloModule, edited: HloModule) -> Iterator[str]:
 class Classes:
     """The classes of a pair of modules' instructions."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, of_values: bool = False) -> None:
+        """With `of_values` a copy is what it is of, and what is waited for does not count."""
+        self._of_values = of_values
         self._number_of: dict[Key, int] = {}
         self._of: dict[HloInstruction, int] = {}
         self._bodies: dict[HloComputation, int] = {}
@@ -70,6 +87,8 @@ class Classes:
     def of(self, instruction: HloInstruction) -> int:
         """The class of an instruction whose operands have theirs."""
         known = self._of.get(instruction)
+        if known is None and self._of_values and _is_same(instruction):
+            known = self._of[instruction] = self.of(instruction.operands[0])
         if known is None:
             number = self._number_of.setdefault(self._key(instruction), len(self._number_of))
             known = self._of[instruction] = number
@@ -82,14 +101,17 @@ class Classes:
             *text_of(instruction),
             tuple([self.of(operand) for operand in instruction.operands]),
             tuple([self.of_body(callee) for callee in instruction.called_computations]),
-            tuple([self.of(earlier) for earlier in instruction.control_predecessors]),
+            ()
+            if self._of_values
+            else tuple([self.of(earlier) for earlier in instruction.control_predecessors]),
         )
 
     def _is_unique(self, instruction: HloInstruction) -> bool:
         """Whether no other instruction is like it, since more than its operands counts."""
         if instruction.opcode in _SAME_BY_OPERANDS:
             return False
-        return not is_pure(instruction) and not instruction.parent.is_fused
+        may_wait = self._of_values
+        return not is_pure(instruction, may_wait=may_wait) and not instruction.parent.is_fused
 
     def of_body(self, computation: HloComputation) -> int:
         """The class of what a computation computes from its parameters."""
@@ -99,6 +121,13 @@ class Classes:
                 self.of(instruction)
             known = self._bodies[computation] = self.of(computation.root)
         return known
+
+
+def _is_same(instruction: HloInstruction) -> bool:
+    """Whether a copy has the shape and layout of what it is of; a barrier hands on what it is."""
+    if instruction.opcode not in ("copy", "opt-barrier"):
+        return False
+    return instruction.shape.text == instruction.operands[0].shape.text
 
 
 def text_of(instruction: HloInstruction) -> Key:
@@ -112,7 +141,7 @@ def text_of(instruction: HloInstruction) -> Key:
 
 def is_pure(instruction: HloInstruction, *, may_wait: bool = False) -> bool:
     """Whether equal operands give equal results, and nothing happens but, if allowed, waiting."""
-    if instruction.opcode in _NEVER_TWICE:
+    if instruction.opcode in _NEVER_TWICE and not _is_pure_call(instruction):
         return False
     if instruction.control_predecessors and not may_wait:
         return False
@@ -121,6 +150,13 @@ def is_pure(instruction: HloInstruction, *, may_wait: bool = False) -> bool:
         for callee in instruction.called_computations
         for inside in callee.instructions
     )
+
+
+def _is_pure_call(instruction: HloInstruction) -> bool:
+    attributes = instruction.attributes
+    if attributes.get("custom_call_target") not in _PURE_CALLS:
+        return False
+    return not any(name in attributes for name in _NOT_PURE)
 
 
 def _compare(given: HloModule, edited: HloModule) -> Iterator[str]:
@@ -157,11 +193,21 @@ def _compare_bodies(old: HloComputation, new: HloComputation, classes: Classes) 
         yield f"{old.name} returns {new.root.name}, not {old.root.name}"
 
 
-# Who reads what too late.
+# Who reads what too early, or too late.
 
 
-def _check_new_readers(given: HloModule, edited: HloModule) -> Iterator[str]:
-    """New readers of a value come before the next value in that memory."""
+def _check_sequence(edited: HloModule) -> Iterator[str]:
+    """Every instruction runs after those that it reads, and waits for, now."""
+    for computation in edited.outer_computations:
+        place_of = {one: place for place, one in enumerate(computation.instructions)}
+        for instruction, place in place_of.items():
+            for earlier in (*instruction.operands, *instruction.control_predecessors):
+                if place_of[earlier] >= place:
+                    yield f"{instruction.name} needs {earlier.name}, which runs later"
+
+
+def _check_readers(given: HloModule, edited: HloModule) -> Iterator[str]:
+    """Readers of a value come before the next value in that memory; no new value is in it."""
     before, flow = trace(given), trace(edited)
     was, now = run_times(given, {}), run_times(edited, {})
     for family in find_families(edited, flow):
@@ -169,20 +215,15 @@ def _check_new_readers(given: HloModule, edited: HloModule) -> Iterator[str]:
         if new:
             yield f"{new[0]} is new, and must share the memory of another value"
             continue
-        written = sorted({was[name] for name, _ in family if name in was})
         name_at = {was[name]: name for name, _ in family if name in was}
+        written = sorted(name_at)
         for value in family:
-            if value[0] in was:
-                following = bisect_right(written, was[value[0]])
-                if following < len(written):
-                    writer = name_at[written[following]]
-                    yield from _late(before, flow, value, writer, now)
-
-
-def _late(
-    before: Flow, flow: Flow, value: Position, writer: str, now: dict[str, int]
-) -> Iterator[str]:
-    old = set(touching(before, value))
-    for name in touching(flow, value):
-        if name not in old and name in now and now[name] > now[writer]:
-            yield f"{name} reads {value[0]}, which {writer} has written over by then"
+            if value[0] not in was:
+                continue
+            old = set(touching(before, value))
+            for name in touching(flow, value):
+                known = was[name] if name in old and name in was else was[value[0]]
+                following = bisect_right(written, known)
+                writer = name_at[written[following]] if following < len(written) else ""
+                if writer and name in now and now[name] > now[writer]:
+                    yield f"{name} reads {value[0]}, which {writer} has written over by then"

@@ -2,19 +2,22 @@
 
 Both are run on terms instead of numbers; equal operations on equal terms are one term. Known
 integers are computed, so that loops that differ are gone through iteration by iteration, and a
-slice of a stack is found by its index. Effects must happen to the same terms, in the same order.
+slice of a stack is found by its index. What the world outside sees must happen to the same terms
+in the same order, and so must what devices do together; other calls as often to the same terms.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from collections import Counter
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from hlomem.hlo.shape import Shape
 from hlomem.opt.checks.edit import Classes, check_header, is_pure, text_of
-from hlomem.opt.checks.order import STRICT, Allowed
+from hlomem.opt.checks.order import COLLECTIVE, STRICT, Allowed, has_effect
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from hlomem.hlo.ir import HloComputation, HloInstruction, HloModule
     from hlomem.hlo.opcodes import Opcode
@@ -73,8 +76,7 @@ def find_meaning_problems(given: HloModule, edited: HloModule, _: Allowed = STRI
         before, after = terms.run(given), terms.run(edited)
     except _Undecided as reason:
         return [str(reason)]
-    if before[1] != after[1]:
-        problems.append("side effects do not see the same values in the same order")
+    problems += _compare_effects(before[1], after[1])
     problems += [
         f"result {number} is a different value"
         for number, (one, other) in enumerate(zip(before[0], after[0], strict=True))
@@ -83,13 +85,25 @@ def find_meaning_problems(given: HloModule, edited: HloModule, _: Allowed = STRI
     return problems
 
 
+def _compare_effects(before: _Happened, after: _Happened) -> Iterator[str]:
+    """What happens in the given program, and does not in the same way in the edited one."""
+    for was, now in zip(before.in_order.values(), after.in_order.values(), strict=True):
+        different = (one for one, other in zip_longest(was, now) if one != other)
+        for one in different:
+            name = "another call" if one is None else one[-2]
+            yield f"side effects do not see the same values in the same order: {name}"
+            break
+    for one in (before.once - after.once) | (after.once - before.once):
+        yield f"{one[-1]} does not run as often, or not on the same values"
+
+
 class _Undecided(Exception):  # noqa: N818 - never leaves this module
     """A program of which nothing can be said."""
 
 
 def _other_loops(given: HloModule, edited: HloModule) -> set[str]:
     """Names of loops that do not compute in both modules what their bodies say alike."""
-    classes = Classes()
+    classes = Classes(of_values=True)
     found: dict[str, set[tuple[int, ...]]] = {}
     for module in (given, edited):
         for computation in module.outer_computations:
@@ -98,6 +112,19 @@ def _other_loops(given: HloModule, edited: HloModule) -> set[str]:
                     bodies = tuple(map(classes.of_body, instruction.called_computations))
                     found.setdefault(instruction.name, set()).add(bodies)
     return {name for name, bodies in found.items() if len(bodies) != 1}
+
+
+_Key: TypeAlias = "tuple[object, ...]"
+_Touched: TypeAlias = Literal["outside", "together", "once"]
+
+
+class _Happened(NamedTuple):
+    """The effects of a program, by what they touch."""
+
+    in_order: dict[_Touched, list[_Key]]
+    """What is seen outside, and what devices do together; one does not wait for the other."""
+    once: Counter[_Key]
+    """Calls that nothing is known of but that no effect was declared: as often as given."""
 
 
 class _Stack:
@@ -136,7 +163,7 @@ class _Stack:
 class _Terms:
     def __init__(self, opened: set[str]) -> None:
         self._opened = opened
-        self._classes = Classes()
+        self._classes = Classes(of_values=True)
         self._number_of: dict[tuple[object, ...], int] = {}
         self._integer: dict[int, int] = {}
         self._source: dict[int, int] = {}
@@ -147,16 +174,16 @@ class _Terms:
         self._written: dict[tuple[_Stack | int, int, int], _Stack] = {}
         """The same by what it was before, place and slice."""
         self._left = MAX_OPERATIONS
-        self._effects: list[tuple[object, ...]] = []
+        self._happened = _Happened({}, Counter())
 
-    def run(self, module: HloModule) -> tuple[list[int], list[tuple[object, ...]]]:
+    def run(self, module: HloModule) -> tuple[list[int], _Happened]:
         """The terms of a module's results, and what happened."""
-        self._effects = []
+        self._happened = _Happened({"outside": [], "together": []}, Counter())
         arguments = [
             self._fresh(parameter.shape, ("argument", number))
             for number, parameter in enumerate(module.entry.parameters)
         ]
-        return _leaves(self._evaluate(module.entry, arguments)), self._effects
+        return _leaves(self._evaluate(module.entry, arguments)), self._happened
 
     def _fresh(self, shape: Shape, key: tuple[object, ...]) -> Value:
         """Terms of which nothing is known but their names."""
@@ -192,6 +219,8 @@ class _Terms:
             if not isinstance(whole, tuple) or instruction.tuple_index >= len(whole):
                 raise _Undecided(f"{instruction.name} reads a result that does not exist")
             return whole[instruction.tuple_index]
+        if opcode == "opt-barrier":
+            return operands[0]
         is_transparent = opcode == "fusion" and instruction.attributes.get("kind") != _OPAQUE
         if is_transparent or opcode == "call":
             return self._evaluate(instruction.called_computations[0], operands)
@@ -354,8 +383,14 @@ class _Terms:
             tuple(map(self._classes.of_body, instruction.called_computations)),
         )
         if not _is_free_of_effects(instruction):
-            key = (*key, instruction.name, len(self._effects))
-            self._effects.append(key)
+            touched = _touched_by(instruction)
+            if touched == "once":
+                key = (*key, instruction.name)
+                self._happened.once[key] += 1
+            else:
+                seen = self._happened.in_order[touched]
+                key = (*key, instruction.name, len(seen))
+                seen.append(key)
         return self._fresh(instruction.shape, key)
 
 
@@ -385,6 +420,13 @@ def _is_free_of_effects(instruction: HloInstruction) -> bool:
     if instruction.opcode == "custom-call" and not instruction.operands:
         return instruction.attributes.get("custom_call_target") == _EMPTY
     return is_pure(instruction, may_wait=True) or _is_still(instruction)
+
+
+def _touched_by(instruction: HloInstruction) -> _Touched:
+    """What an instruction with effects, or of which nothing is known, has them on."""
+    if has_effect(instruction, frozenset()):
+        return "outside"
+    return "together" if has_effect(instruction, COLLECTIVE) else "once"
 
 
 def _is_still(instruction: HloInstruction) -> bool:

@@ -22,7 +22,7 @@ Orders: TypeAlias = "Mapping[HloComputation, Sequence[HloInstruction]]"
 _SEEN_OUTSIDE = """
     infeed outfeed recv recv-done rng rng-get-and-update-state send send-done
 """
-_COLLECTIVE = """
+_TOGETHER = """
     all-gather all-gather-start all-reduce all-reduce-start all-to-all collective-broadcast
     collective-permute collective-permute-start collective-reduce ragged-all-to-all reduce-scatter
 """
@@ -31,7 +31,7 @@ _IDLE = """
     partition-id replica-id tuple
 """
 _OUTSIDE = frozenset(_SEEN_OUTSIDE.split())
-_WITH_OTHERS = frozenset(_COLLECTIVE.split())
+COLLECTIVE = frozenset(_TOGETHER.split())
 _TAKES_NO_TIME = frozenset(_IDLE.split())
 _DECLARED_EFFECT = "custom_call_has_side_effect=true"
 _CALLS = ("calls=", "to_apply=")
@@ -54,6 +54,18 @@ STRICT = Allowed()
 
 def find_order_problems(given: HloModule, after: HloModule, allowed: Allowed = STRICT) -> list[str]:
     """The problems of a module in other orders; what is new in it is left out."""
+    return check_orders(given, _orders_in(given, after), allowed)
+
+
+def find_effect_problems(
+    given: HloModule, after: HloModule, allowed: Allowed = STRICT
+) -> list[str]:
+    """The same of a module whose instructions may read others: effects, and what hid transfers."""
+    return _check_kept(_orders_in(given, after), allowed)
+
+
+def _orders_in(given: HloModule, after: HloModule) -> Orders:
+    """The orders that instructions of a module have in another."""
     orders = {}
     for computation in after.outer_computations:
         before = given.computation_by_name.get(computation.name)
@@ -61,7 +73,7 @@ def find_order_problems(given: HloModule, after: HloModule, allowed: Allowed = S
             by_name = {one.name: one for one in before.instructions}
             names = [one.name for one in computation.instructions]
             orders[before] = [by_name[name] for name in names if name in by_name]
-    return check_orders(given, orders, allowed)
+    return orders
 
 
 def check_orders(module: HloModule, orders: Orders, allowed: Allowed = STRICT) -> list[str]:
@@ -71,14 +83,19 @@ def check_orders(module: HloModule, orders: Orders, allowed: Allowed = STRICT) -
         for computation, order in orders.items()
         for problem in _check_sequence(computation, order)
     ]
-    if problems:
-        return problems
+    problems = problems or _check_kept(orders, allowed)
+    return problems or list(_check_overwriting(module, orders))
+
+
+def _check_kept(orders: Orders, allowed: Allowed) -> list[str]:
+    """Effects stay in order, and what was hidden stays so."""
+    problems: list[str] = []
     for computation, order in orders.items():
         old = computation.instructions
         problems += _check_effects(old, order, allowed.may_reorder_collectives)
         if not allowed.may_lose_overlap:
             problems += _check_overlap(old, order)
-    return problems or list(_check_overwriting(module, orders))
+    return problems
 
 
 def _check_sequence(computation: HloComputation, order: Sequence[HloInstruction]) -> Iterator[str]:
@@ -102,7 +119,7 @@ def _check_sequence(computation: HloComputation, order: Sequence[HloInstruction]
 def _check_effects(
     old: Sequence[HloInstruction], order: Sequence[HloInstruction], may_reorder_collectives: bool
 ) -> Iterator[str]:
-    counted = _OUTSIDE if may_reorder_collectives else _OUTSIDE | _WITH_OTHERS
+    counted = _OUTSIDE if may_reorder_collectives else _OUTSIDE | COLLECTIVE
     known: dict[HloComputation, bool] = {}
     seen = [instruction for instruction in old if _is_seen(instruction, counted, known)]
     now = [instruction for instruction in order if _is_seen(instruction, counted, known)]
@@ -128,6 +145,11 @@ def _is_seen(
         if known[callee]:
             return True
     return False
+
+
+def has_effect(instruction: HloInstruction, collectives: frozenset[str]) -> bool:
+    """Whether an instruction, or one that it runs, is seen outside, or one of these."""
+    return _is_seen(instruction, _OUTSIDE | collectives, {})
 
 
 def _check_overlap(old: Sequence[HloInstruction], order: Sequence[HloInstruction]) -> Iterator[str]:

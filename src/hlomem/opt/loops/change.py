@@ -16,7 +16,7 @@ from hlomem.opt.loops.choice import LoopPlan, kept_stacks, plan_loops
 from hlomem.opt.loops.fusion_edit import FusionEdits, LoopDraft
 from hlomem.opt.loops.pairs import Loop, find_pairs
 from hlomem.opt.loops.stacks import stacked
-from hlomem.opt.orders.cost import Costs, program_flops
+from hlomem.opt.orders.cost import costs_of, program_flops
 from hlomem.opt.orders.effects import Effects
 
 if TYPE_CHECKING:
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from hlomem.hlo.body_draft import Draft
-    from hlomem.hlo.ir import HloInstruction, HloModule
+    from hlomem.hlo.ir import HloComputation, HloInstruction, HloModule
     from hlomem.pipeline import Stages
 
 
 def change_loops(candidate: Candidate, price: int) -> Candidate | None:
     """The program with all pairs of loops changed for a price; None where none is."""
     done: set[tuple[str, str]] = set()
-    stages, stacks, changes = candidate.plan, 0, list(candidate.changes)
+    stages, stacks, changes = candidate.plan, 0, list(candidate.changes_so_far)
     for _ in range(MAX_PAIRS):
         changed = _change_one(stages, price, done)
         if changed is None:
@@ -40,7 +40,7 @@ def change_loops(candidate: Candidate, price: int) -> Candidate | None:
         stacks += gone
         changes.append(Change(module, "loops"))
         stages = start_text(module, stages.options)
-    if len(changes) == len(candidate.changes):
+    if len(changes) == len(candidate.changes_so_far):
         return None
     return replace(
         planned(candidate.given, stages),
@@ -56,7 +56,7 @@ def _change_one(
 ) -> tuple[HloModule, int] | None:
     """The program with the first pair changed that is not done, and the stacks that are gone."""
     size_of = stages.options.machine.size_of
-    costs, effects = Costs(size_of), Effects(stages.call_graph)
+    costs, effects = costs_of(stages.options.machine), Effects(stages.call_graph)
     for pair in find_pairs(stages.module):
         names = pair.first.instruction.name, pair.second.instruction.name
         if names in done:
@@ -99,9 +99,9 @@ class _Editor:
         """Values that get a stack of their own."""
 
     def run(self) -> HloModule:
-        if self._second.body.index < self._first.body.index:
-            raise EditError("the second loop's body comes before that of the first")
         draft, parent = self._draft, self._parent
+        if self._second.body.index < self._first.body.index:
+            draft.move_after(self._first.body, self._bodies_of(self._second))
         first, second = map(draft.body, (self._first.body, self._second.body))
         shapes = [stacked(value.shape, len(self._first.ticks)) for value in self._new]
         starts = [self._start(shape) for shape in shapes]
@@ -122,6 +122,11 @@ class _Editor:
             body.drop_dead(_may_go)
         draft.drop_uncalled()
         return draft.finish()
+
+    @staticmethod
+    def _bodies_of(loop: Loop) -> list[HloComputation]:
+        """The computations of a loop, callees first."""
+        return [loop.body, *([loop.repeats.parent] if loop.is_called else [])]
 
     def _start(self, shape: Shape) -> HloInstruction:
         """The stack a loop begins with: room, as others begin with, or nothing but zeros."""

@@ -35,7 +35,7 @@ class BodyValues:
         """By body that is looked into: the instruction of the loop's body that runs it."""
         for instruction in self._body.instructions:
             fusion = fusion_of(instruction)
-            if fusion is None or not is_transparent(fusion):
+            if fusion is None or not is_transparent(fusion) or not _has_parts(fusion):
                 continue
             if instruction in writing or fusion.shape.is_tuple:
                 self._owner_of[fusion.called_computations[0]] = instruction
@@ -92,6 +92,13 @@ class BodyValues:
         if inside.opcode != "parameter":
             return inside
         return owner.operands[inside.parameter_number]
+
+
+def _has_parts(fusion: HloInstruction) -> bool:
+    """Whether each result of a fusion is a value inside; a reduction may make several at once."""
+    if not fusion.shape.is_tuple:
+        return True
+    return fusion.called_computations[0].root.opcode == "tuple"
 
 
 def repeated_by(value: HloInstruction) -> HloInstruction | None:
@@ -227,9 +234,8 @@ class _Chooser:
         made_by = repeated_by(value)
         if not price or made_by is None or self._values.is_result(value):
             return 1
-        flops = self._costs.flops(made_by)
-        touched = 0 if self._is_inside(value) else self._costs.bytes_touched(made_by)
-        return (flops + touched) // price + 1
+        weigh = self._costs.flops if self._is_inside(value) else self._costs.weight
+        return weigh(made_by) // price + 1
 
     def _bytes(self, shape: Shape) -> int:
         return sum(self._size_of(leaf) for _, leaf in shape.leaves())

@@ -25,6 +25,16 @@ class LoopDraft(ModuleDraft):
         """A computation of the given module, to be changed."""
         return self.draft(self.computation(computation))
 
+    def move_after(self, other: HloComputation, moved: Sequence[HloComputation]) -> None:
+        """Let computations stand after another, so that they may share what that calls."""
+        listed = self.module.computations
+        copies = [self.computation(one) for one in moved]
+        for copy in copies:
+            listed.remove(copy)
+        place = listed.index(self.computation(other)) + 1
+        listed[place:place] = copies
+        self.renumber()
+
     def new(self, name: str) -> str:
         """A name like another that is free in the whole module."""
         return self.new_name(name, SUFFIX)

@@ -9,15 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from hlomem.hlo.opcodes import RUN_IN_PLACE
 from hlomem.opt.constants import MAX_BOUND_NODES
-from hlomem.opt.orders.effects import takes_time
-from hlomem.opt.orders.flow import Flow, FlowBuilder, FlowValue
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from hlomem.pipeline import Stages
+    from hlomem.opt.orders.flow import Flow, FlowValue
 
 
 class Moment(NamedTuple):
@@ -83,7 +80,7 @@ class _Alive:
         count = len(flow.nodes)
         weights = ((nodes, flow.sizes[buffer]) for buffer, nodes in self._nodes_of.items())
         self.sizes = [
-            size + flow.inner.get(node, 0) - _written_over(flow, node)
+            size + flow.inner.get(node, 0) - written_over(flow, node)
             for node, size in enumerate(weigh(weights, count))
         ]
         """Bytes by node, with what it calls, without what may be written over something else."""
@@ -203,8 +200,8 @@ class _Reach:
     def __init__(self, flow: Flow) -> None:
         count = len(flow.nodes)
         self.all = (1 << count) - 1
-        self._above = _reachable(flow.before, range(count))
-        self._below = _reachable(flow.after, range(count)[::-1])
+        self._above = reachable(flow.before, range(count))
+        self._below = reachable(flow.after, range(count)[::-1])
 
     def alive_at(self, value: FlowValue) -> int:
         """The nodes while which a value is alive in any order, those that make and read it too."""
@@ -234,7 +231,7 @@ def _members(nodes: int) -> Iterator[int]:
         place = bits.find("1", place + 1)
 
 
-def _written_over(flow: Flow, node: int) -> int:
+def written_over(flow: Flow, node: int) -> int:
     """The most bytes a node's results can take over from what it reads."""
     return sum(
         min(flow.size(value), max(flow.size(candidate) for candidate in candidates))
@@ -242,7 +239,7 @@ def _written_over(flow: Flow, node: int) -> int:
     )
 
 
-def _reachable(edges: Sequence[Sequence[int]], order: Iterable[int]) -> list[int]:
+def reachable(edges: Sequence[Sequence[int]], order: Iterable[int]) -> list[int]:
     """For every node the set of nodes that edges lead to, as bits."""
     found = [0] * len(edges)
     for node in order:
@@ -251,67 +248,3 @@ def _reachable(edges: Sequence[Sequence[int]], order: Iterable[int]) -> list[int
             bits |= found[other] | 1 << other
         found[node] = bits
     return found
-
-
-# Bytes that no recomputation goes below either: what a single instruction needs at once.
-
-
-class Floor(NamedTuple):
-    """The least that the temporaries of a program take."""
-
-    size: int
-    """Bytes."""
-    instruction: str
-    """The name of the instruction of the entry that needs them; empty where nothing does."""
-
-
-def find_floor(stages: Stages) -> Floor:
-    """The floor of a program's temporaries: never too high, but maybe too low to be reached.
-
-    Left out is what may be written over an operand, could lie in the memory of an unrelated
-    result, or is passed on by loops, conditionals and calls.
-    """
-    flow = FlowBuilder(stages).build(stages.module.entry, {})
-    handed_on = {
-        number
-        for number, buffer in enumerate(flow.buffers)
-        for value in buffer.values
-        if any(position.instruction.opcode in RUN_IN_PLACE for position in value.positions)
-        or value.instruction.parent is not flow.computation
-    }
-    floor = Floor(0, "")
-    for node, instruction in enumerate(flow.nodes):
-        if instruction.opcode in RUN_IN_PLACE or not takes_time(instruction):
-            continue
-        touched = {flow.values[one].buffer for one in (*flow.made_by[node], *flow.read_by[node])}
-        shared = {flow.values[value].buffer for value, _ in flow.shares.get(node, ())}
-        needed = touched - shared - handed_on
-        size = sum(flow.sizes[buffer] for buffer in needed)
-        if size > floor.size:
-            size -= _borrowed(flow, node, needed)
-        if size > floor.size:
-            floor = Floor(size, instruction.name)
-    return floor
-
-
-def _borrowed(flow: Flow, node: int, needed: Iterable[int]) -> int:
-    """The most bytes that may lie in memory of results while a node runs, one buffer in each."""
-    free: list[int] = []
-    over: set[int] = set()
-    for lender in flow.lenders:
-        if any(value.made_by == node or node in value.readers for value in lender.values):
-            for meets in lender.meets:
-                over.update([flow.values[value].buffer for value in meets])
-        else:
-            free.append(lender.size)
-    free.sort()
-    borrowed = 0
-    for buffer in sorted(needed, key=lambda buffer: -flow.sizes[buffer]):
-        size = flow.sizes[buffer]
-        place = next((place for place, room in enumerate(free) if room >= size), None)
-        if buffer in over:
-            borrowed += size
-        elif place is not None:
-            del free[place]
-            borrowed += size
-    return borrowed

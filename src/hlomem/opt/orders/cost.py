@@ -9,13 +9,15 @@ current accelerators and CPU cores to within a factor of two.
 
 from __future__ import annotations
 
-import re
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.hlo.opcodes import RUN_IN_PLACE
-from hlomem.opt.constants import TRANSFER_FACTOR
+from hlomem.opt.constants import HOST_FACTOR, TRANSFER_FACTOR
 from hlomem.opt.orders.effects import find_end, is_start, takes_time
+from hlomem.opt.orders.products import Work, product_flops, work_in, work_of
+from hlomem.opt.orders.speeds import speeds_of
+from hlomem.opt.orders.traffic import Traffic
 from hlomem.opt.orders.trips import trip_count
 
 if TYPE_CHECKING:
@@ -28,12 +30,8 @@ if TYPE_CHECKING:
     from hlomem.pipeline import Stages
 
 
-_READS_PART = frozenset({"dynamic-slice", "gather", "slice"})
-"""Opcodes that read of their first operand what they return."""
-_WRITES_PART = frozenset({"dynamic-update-slice", "scatter"})
-"""Opcodes that write into the memory of their first operand."""
-_LABELS = re.compile(r"(?P<left>\w+)_(?P<kernel>\w+)->(?P<out>\w+)")
-_WINDOW = re.compile(r"(\w+)=([\w\-]+)")
+_KERNELS = frozenset({"bitcast", "copy", "custom-call", "dynamic-slice", "dynamic-update-slice"})
+"""Opcodes that XLA lets run beside others on a GPU (`stream_attribute_async_wrapper.cc`)."""
 
 
 class _Transfer(NamedTuple):
@@ -47,9 +45,11 @@ class Delays:
 
     def __init__(self, nodes: Sequence[HloInstruction], machine: Machine) -> None:
         node_of = {instruction: node for node, instruction in enumerate(nodes)}
-        self._time = list(map(Times(machine).of, nodes))
+        times, traffic = Times(machine), Traffic(machine.size_of)
+        host = machine.host_color
+        self._time = list(map(times.of, nodes))
         self._transfers = [
-            _Transfer(node, node_of[end], TRANSFER_FACTOR * _bytes_of(end, machine.size_of))
+            _Transfer(node, node_of[end], _transfer_time(instruction, end, times, traffic, host))
             for node, instruction in enumerate(nodes)
             if is_start(instruction) and (end := find_end(instruction)) is not None
         ]
@@ -71,77 +71,95 @@ class Delays:
         )
 
 
+def _transfer_time(
+    start: HloInstruction, end: HloInstruction, times: Times, traffic: Traffic, host: int | None
+) -> int:
+    """The time of what a start begins: a kernel, or a copy to the host or another device."""
+    if start.opcode == "async-start" and _is_kernel(start):
+        return times.of_async(start)
+    spaces = {leaf.memory_space for _, leaf in start.shape.leaves()}
+    if start.opcode == "copy-start" and host in spaces:
+        return round(times.host_factor * traffic.bytes_of(end))
+    return TRANSFER_FACTOR * traffic.bytes_of(end)
+
+
+def _is_kernel(start: HloInstruction) -> bool:
+    """Whether what is begun is work of this device alone."""
+    return all(
+        part.opcode in ("fusion", "parameter") or part.opcode in _KERNELS
+        for body in start.called_computations
+        for part in body.instructions
+    )
+
+
 class Times:
     """The time of instructions if all transfers are hidden, that of bodies worked out once."""
 
     def __init__(self, machine: Machine) -> None:
-        self._size_of = machine.size_of
+        self._traffic = Traffic(machine.size_of)
         self._flops_per_byte = machine.flops_per_byte
-        self._bodies: dict[HloComputation, int] = {}
+        self._speeds = speeds_of(machine)
+        self._bodies: dict[tuple[HloComputation, bool], int] = {}
 
-    def of(self, instruction: HloInstruction) -> int:
+    @property
+    def host_factor(self) -> float:
+        """How much longer a byte takes to the host, or from it, than within the device."""
+        return HOST_FACTOR if self._speeds is None else self._speeds.host_factor
+
+    def of(self, instruction: HloInstruction, *, is_looped: bool = False) -> int:
         """The time of one instruction, all that it runs included."""
         opcode = instruction.opcode
         if not takes_time(instruction) or is_start(instruction) or opcode.endswith("-done"):
             return 0
         if opcode in RUN_IN_PLACE:
-            return time_inside(instruction, self._of_body)
+            return self._of_caller(instruction, is_looped=is_looped)
         if opcode == "fusion":
             [body] = instruction.called_computations
-            return self._of_fusion(body)
-        return max(self._moved(instruction), product_flops(instruction) // self._flops_per_byte)
+            return self._of_fusion(body, is_looped=is_looped)
+        moved, work = self._traffic.of(instruction), work_of(instruction)
+        return self._kernel(moved, work, is_looped=is_looped)
 
-    def _of_body(self, body: HloComputation) -> int:
-        if body not in self._bodies:
-            self._bodies[body] = sum(map(self.of, body.instructions))
-        return self._bodies[body]
+    def of_async(self, start: HloInstruction) -> int:
+        """The time of what a start begins, by its kernels."""
+        [body] = start.called_computations
+        return self._of_body(body, is_looped=False)
 
-    def _of_fusion(self, body: HloComputation) -> int:
-        if body not in self._bodies:
-            moved = sum(map(self._read, body.parameters)) + self._written(body.root)
-            products = _products_in(body) // self._flops_per_byte
-            self._bodies[body] = max(moved, products)
-        return self._bodies[body]
+    def _of_caller(self, caller: HloInstruction, *, is_looped: bool) -> int:
+        is_loop = caller.opcode == "while"
+        is_looped = is_looped or is_loop
+        time = time_inside(caller, lambda body: self._of_body(body, is_looped=is_looped))
+        if is_loop and self._speeds is not None:
+            time += trip_count(caller) * self._speeds.in_bytes(self._speeds.loop_pass)
+        return time
 
-    def _moved(self, instruction: HloInstruction) -> int:
-        """Bytes that an instruction reads and writes."""
-        first, *rest = instruction.operands or (None,)
-        others = sum(map(self._bytes, rest))
-        if instruction.opcode in _READS_PART:
-            return 2 * self._bytes(instruction) + others
-        if instruction.opcode in _WRITES_PART:
-            return others + self._part(instruction)
-        own = self._bytes(instruction) + others
-        return own if first is None else own + self._bytes(first)
+    def _of_body(self, body: HloComputation, *, is_looped: bool) -> int:
+        key = body, is_looped
+        if key not in self._bodies:
+            parts = body.instructions
+            self._bodies[key] = sum([self.of(part, is_looped=is_looped) for part in parts])
+        return self._bodies[key]
 
-    def _read(self, value: HloInstruction) -> int:
-        whole, parts = self._bytes(value), 0
-        for user in value.users:
-            is_first = user.operands[0] is value and value not in user.operands[1:]
-            if user.opcode == "bitcast":
-                parts += self._read(user)
-            elif is_first and user.opcode in _READS_PART:
-                parts += self._bytes(user)
-            elif not (is_first and user.opcode in _WRITES_PART):
-                return whole
-        return min(whole, parts)
+    def _of_fusion(self, body: HloComputation, *, is_looped: bool) -> int:
+        key = body, is_looped
+        if key not in self._bodies:
+            moved = self._traffic.of_fusion(body)
+            self._bodies[key] = self._kernel(moved, work_in(body), is_looped=is_looped)
+        return self._bodies[key]
 
-    def _written(self, root: HloInstruction) -> int:
-        if root.opcode == "tuple":
-            return sum(map(self._written, root.operands))
-        if root.opcode == "bitcast":
-            return self._written(root.operands[0])
-        return self._part(root) if root.opcode in _WRITES_PART else self._bytes(root)
-
-    def _part(self, writer: HloInstruction) -> int:
-        """Bytes of what is written into another value: one operand, or as many as there are."""
-        if writer.opcode == "scatter":
-            count = (len(writer.operands) - 1) // 2
-            return sum(map(self._bytes, writer.operands[count + 1 :]))
-        return self._bytes(writer.operands[1])
-
-    def _bytes(self, instruction: HloInstruction) -> int:
-        return _bytes_of(instruction, self._size_of)
+    def _kernel(self, moved: int, work: Work, *, is_looped: bool) -> int:
+        """The time of one kernel, which moves bytes and multiplies."""
+        speeds = self._speeds
+        if speeds is None:
+            return max(moved, work.flops // self._flops_per_byte)
+        rate = speeds.exact_flops if work.is_exact else speeds.flops.get(work.type, 0.0)
+        work_time = speeds.bandwidth * work.flops / (rate or speeds.flops["f32"])
+        if work.features is not None:
+            work_time *= max(speeds.few_features / max(work.features, 1), 1.0)
+            took = (work_time + moved) * (speeds.by_filter if work.is_by_filter else 1.0)
+        else:
+            took = max(work_time, moved) + speeds.overlap * min(work_time, moved)
+        took += speeds.in_bytes(speeds.launch)
+        return round(max(took, speeds.in_bytes(speeds.loop_launch)) if is_looped else took)
 
 
 def time_inside(caller: HloInstruction, time_of: Callable[[HloComputation], int]) -> int:
@@ -150,82 +168,6 @@ def time_inside(caller: HloInstruction, time_of: Callable[[HloComputation], int]
     if caller.opcode == "conditional":
         return max(inside, default=0)
     return sum(inside) * (trip_count(caller) if caller.opcode == "while" else 1)
-
-
-def _bytes_of(instruction: HloInstruction, size_of: Callable[[Shape], int]) -> int:
-    return sum(size_of(leaf) for _, leaf in instruction.shape.leaves())
-
-
-def _products_in(body: HloComputation) -> int:
-    return sum(
-        product_flops(instruction)
-        if instruction.opcode != "fusion"
-        else sum(map(_products_in, instruction.called_computations))
-        for instruction in body.instructions
-    )
-
-
-def product_flops(instruction: HloInstruction) -> int:
-    """Multiplications and additions of a dot or a convolution; nothing for any other."""
-    if instruction.opcode == "dot":
-        left = instruction.operands[0].shape.dimensions
-        dimensions = instruction.integers("lhs_contracting_dims")
-        contracted = prod(left[dimension] for dimension in dimensions)
-        return 2 * contracted * prod(instruction.shape.dimensions)
-    if instruction.opcode == "convolution":
-        return 2 * _products(instruction)
-    return 0
-
-
-def _products(convolution: HloInstruction) -> int:
-    """Products that count: those of a window's places that lie on elements, not on what is between.
-
-    As `HloCostAnalysis::HandleConvolution` counts them; TPUs write dots as convolutions whose
-    windows lie outside of their operands but for one position.
-    """
-    labels = _LABELS.fullmatch(convolution.attributes.get("dim_labels", ""))
-    left, kernel = (operand.shape.dimensions for operand in convolution.operands[:2])
-    if labels is None:
-        return prod(convolution.shape.dimensions) * prod(kernel)
-    window = dict(_WINDOW.findall(convolution.attributes.get("window", "")))
-    count = kernel[labels["kernel"].index("i")] * kernel[labels["kernel"].index("o")]
-    count *= left[labels["left"].index("b")]
-    count //= max(int(convolution.attributes.get("batch_group_count", "1")), 1)
-    spatial = [label for label in labels["left"] if label.isdecimal()]
-    for number, label in enumerate(spatial):
-        count *= _places(
-            left[labels["left"].index(label)],
-            convolution.shape.dimensions[labels["out"].index(label)],
-            _Side(window, number),
-        )
-    return count
-
-
-class _Side:
-    def __init__(self, window: dict[str, str], number: int) -> None:
-        def part(name: str, default: str) -> str:
-            return window[name].split("x")[number] if name in window else default
-
-        self.size = int(part("size", "1"))
-        self.stride = int(part("stride", "1"))
-        self.pad = int(part("pad", "0_0").partition("_")[0])
-        self.spread = int(part("rhs_dilate", "1"))
-        self.holes = int(part("lhs_dilate", "1"))
-
-
-def _places(size: int, out: int, side: _Side) -> int:
-    """Pairs of a place of the window and one of the output that meet an element."""
-    end = (size - 1) * side.holes + 1
-    return sum(
-        1
-        for place in range(side.size)
-        for start in range(
-            place * side.spread - side.pad,
-            place * side.spread - side.pad + out * side.stride,
-            side.stride,
-        )
-        if 0 <= start < end and start % side.holes == 0
-    )
 
 
 # Whole programs.
@@ -306,8 +248,16 @@ _MOVES = frozenset(_MOVING.split())
 class Costs:
     """Operations and bytes of instructions, those of bodies worked out once."""
 
-    def __init__(self, size_of: Callable[[Shape], int]) -> None:
+    def __init__(
+        self,
+        size_of: Callable[[Shape], int],
+        times: Times | None = None,
+        *,
+        weighs_time: bool = True,
+    ) -> None:
         self._size_of = size_of
+        self._times = times
+        self._weighs_time = weighs_time and times is not None
         self._bodies: dict[HloComputation, int] = {}
         self._flops: dict[HloInstruction, int] = {}
         self._touched: dict[HloInstruction, int] = {}
@@ -344,6 +294,20 @@ class Costs:
             )
         return known
 
+    def price(self, instructions: Iterable[HloInstruction]) -> int:
+        """What instructions cost: modelled time where speeds are known, else operations."""
+        return sum(map(self.flops if self._times is None else self._time, instructions))
+
+    def weight(self, instruction: HloInstruction) -> int:
+        """What values are compared by: time, or operations and the bytes that are moved."""
+        if self._weighs_time:
+            return self._time(instruction)
+        return self.flops(instruction) + self.bytes_touched(instruction)
+
+    def _time(self, instruction: HloInstruction) -> int:
+        assert self._times is not None
+        return self._times.of(instruction, is_looped=not instruction.parent.is_entry)
+
     def total(self, instructions: Iterable[HloInstruction]) -> int:
         return sum(map(self.flops, instructions))
 
@@ -352,6 +316,12 @@ class Costs:
         if known is None:
             known = self._bodies[body] = self.total(body.instructions)
         return known
+
+
+def costs_of(machine: Machine, *, weighs_time: bool = True) -> Costs:
+    """Costs by the speeds of a machine, where they are known."""
+    times = None if speeds_of(machine) is None else Times(machine)
+    return Costs(machine.size_of, times, weighs_time=weighs_time)
 
 
 def _elements(shape: Shape) -> int:

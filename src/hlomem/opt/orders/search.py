@@ -72,19 +72,19 @@ def improve(stages: Stages, rules: Rules = DEFAULT_RULES) -> Improvement:
         builder = FlowBuilder(
             stages,
             may_reorder_collectives=rules.may_reorder_collectives,
-            keeps_overlap=not rules.max_slowdown,
+            keeps_overlap=rules.max_slowdown <= 1,
         )
-        return _Search(stages, builder, ORDER_WORK[rules.effort], rules.max_slowdown).run()
+        return _Search(stages, builder, ORDER_WORK[rules.effort], rules.max_slowdown - 1).run()
 
 
 class _Search:
     def __init__(
-        self, stages: Stages, builder: FlowBuilder, limits: OrderWork, max_slowdown: float
+        self, stages: Stages, builder: FlowBuilder, limits: OrderWork, exposed: float
     ) -> None:
         self._stages = stages
         self._builder = builder
         self._limits = limits
-        self._max_slowdown = max_slowdown
+        self._exposed = exposed
         self._finder = OrderFinder(limits)
         self._lists = Lists(stages)
         self._depth_first: dict[HloComputation, list[int]] = {}
@@ -133,10 +133,10 @@ class _Search:
 
     def _allows(self, flow: Flow) -> Callable[[Sequence[int]], bool] | None:
         """A test that an order hides the background work well enough; None where any will do."""
-        if not self._max_slowdown:
+        if not self._exposed:
             return None
         delays = Delays(flow.nodes, self._stages.options.machine)
-        most = delays.of(range(len(flow.nodes))) + self._max_slowdown * delays.total
+        most = delays.of(range(len(flow.nodes))) + self._exposed * delays.total
         return lambda order: delays.of(order) <= most
 
     def _judge(self, searched: Searched) -> Improvement:
@@ -148,7 +148,7 @@ class _Search:
         planner = OrderPlanner(self._stages, self._flows, self._chosen, self._count_plans(), floor)
         tried = planner.choose(searched.candidates)
         best = Best(tried[0].cost, tried[0].name)
-        if not self._max_slowdown:
+        if not self._exposed:
             best = planner.climb(planner.borrow(tried, self._finder), self._peaks)
             if len(self._depth_first) == len(self._flows):
                 cost = planner.take_if_less(self._depth_first, best.cost)

@@ -17,7 +17,7 @@ from hlomem.hlo.schedule import Schedule
 from hlomem.opt import constants
 from hlomem.opt.candidate import Candidate, planned, room_for, start_text
 from hlomem.opt.goal import AS_IS, Budget, WorkLeft
-from hlomem.opt.orders.cost import Costs
+from hlomem.opt.orders.cost import costs_of
 from hlomem.opt.orders.flow import FlowBuilder
 from hlomem.opt.orders.model import levels_of
 from hlomem.opt.orders.one_computation import construct
@@ -57,16 +57,19 @@ class _Search:
         self._rules = start.given.rules
         self._target = room_for(self._stages, goal.limit)
         self._budget = goal.work or WorkLeft(self._rules.effort)
-        self._costs = Costs(self._stages.options.machine.size_of)
+        self._costs = costs_of(self._stages.options.machine)
         entry = self._stages.schedule.sequence(self._stages.module.entry)
-        self._program_flops = self._costs.total(entry)
-        self._max_flops = goal.max_flops
+        self._program_price = self._costs.price(entry)
+        self._max_price = goal.max_price
         self._points: list[Candidate] = []
         self._orders = orders_by_name(self._stages)
 
     def run(self) -> list[Candidate]:
         """Go down to the target from every start, as far as that is possible."""
-        if self._start.temporaries > self._target:
+        machine = self._stages.options.machine
+        ways = [False, True] if self._start.has_clock else [True]
+        for weighs_time in ways if self._start.temporaries > self._target else ():
+            self._costs = costs_of(machine, weighs_time=weighs_time)
             for start in self._starts():
                 if self._is_cheap() or self._budget.is_spent:
                     break
@@ -93,7 +96,7 @@ class _Search:
 
     def _lowered(self) -> Stages | None:
         """The program in an order with less above the number, where any order will do."""
-        if self._rules.max_slowdown:
+        if self._rules.max_slowdown > 1:
             return None
         may_reorder = self._rules.may_reorder_collectives
         return lower_all(self._stages, self._target, may_reorder_collectives=may_reorder)
@@ -128,38 +131,38 @@ class _Search:
     def _refine(self, state: State, wanted: int) -> State:
         """The state, or a cheaper one found by taking back too much and going down again."""
         for more in self._budget.work.detours:
-            if self._flops(state) <= constants.CHEAP * self._program_flops:
+            if self._price(state) <= constants.CHEAP * self._program_price:
                 break
             other = self._descend(relax(state, self._costs, round(wanted * more)), wanted)
             if max(other.levels()) <= wanted:
                 other = relax(other, self._costs, wanted)
-                if self._flops(other) < self._flops(state):
+                if self._price(other) < self._price(state):
                     state = other
         return state
 
     def _cheapest(self) -> int | None:
-        """Operations that the cheapest adds that fits, or the most that it may."""
-        spent = self._start.flops
-        fits = [one.flops - spent for one in self._points if one.temporaries <= self._target]
-        known = [self._max_flops] if self._max_flops is not None else []
+        """The price of the cheapest that fits, or the most that it may be."""
+        spent = self._start.price
+        fits = [one.price - spent for one in self._points if one.temporaries <= self._target]
+        known = [self._max_price] if self._max_price is not None else []
         return min([*fits, *known], default=None)
 
     def _is_dear(self, state: State) -> bool:
         """Whether a state will cost no less than something that fits."""
         cheapest = self._cheapest()
-        return cheapest is not None and self._flops(state) >= constants.HOPE * cheapest
+        return cheapest is not None and self._price(state) >= constants.HOPE * cheapest
 
     def _is_cheap(self) -> bool:
         cheapest = self._cheapest()
-        return cheapest is not None and cheapest <= constants.CHEAP * self._program_flops
+        return cheapest is not None and cheapest <= constants.CHEAP * self._program_price
 
     def _loosen(self, planned: _Planned) -> None:
         """Take back more clones where a plan leaves room."""
         for _ in range(self._budget.work.rounds):
             wanted = round(self._target * max(planned.state.levels()) / planned.size)
             state = relax(planned.state, self._costs, wanted)
-            saved = self._flops(planned.state) - self._flops(state)
-            if saved <= constants.LEAST_LOOSENED * self._program_flops or self._budget.is_spent:
+            saved = self._price(planned.state) - self._price(state)
+            if saved <= constants.LEAST_LOOSENED * self._program_price or self._budget.is_spent:
                 return
             planned = self._plan(state)
             if planned.size > self._target:
@@ -175,11 +178,11 @@ class _Search:
             if choice is None or (cheapest is not None and added > constants.TOO_MUCH * cheapest):
                 break
             state, levels = choice.state, choice.levels
-            added += choice.flops
+            added += choice.price
         return state
 
-    def _flops(self, state: State) -> int:
-        return self._costs.total(state.clones())
+    def _price(self, state: State) -> int:
+        return self._costs.price(state.clones())
 
     def _plan(self, state: State) -> _Planned:
         self._budget.plans -= 1
@@ -209,7 +212,8 @@ class _Search:
                 stages=None,
                 changes=start.changes,
                 edit=edit,
-                flops=start.flops + self._flops(state),
+                flops=start.flops + self._costs.total(state.clones()),
+                foreseen_time=start.time + self._price(state) if start.has_clock else None,
                 stacks=start.stacks,
                 clones=start.clones + len(edit.clones),
             )

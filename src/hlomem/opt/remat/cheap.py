@@ -15,7 +15,7 @@ from hlomem.opt.candidate import Candidate, edit_of, planned
 from hlomem.opt.constants import MAX_CHOICES, MAX_STEPS, NEXT_PEAK, PRICES
 from hlomem.opt.loops.change import change_loops
 from hlomem.opt.loops.pairs import find_pairs
-from hlomem.opt.orders.cost import Costs, Times, module_time
+from hlomem.opt.orders.cost import Times, costs_of, module_time
 from hlomem.opt.orders.planned_orders import in_orders, temporary_bytes
 from hlomem.opt.orders.search import improve
 from hlomem.opt.remat.budget_search import plan_edit
@@ -42,7 +42,7 @@ class _Search:
         self._start = start
         self._given = start.given
         self._machine = start.options.machine
-        self._rules = start.given.rules._replace(effort="low", max_slowdown=0.0)
+        self._rules = start.given.rules._replace(effort="low", max_slowdown=1.0)
         self._time = module_time(start.given.stages.module, self._machine)
         self._max_flops = int(start.given.flops * share)
         self._max_time = int(self._time * share)
@@ -72,7 +72,11 @@ class _Search:
 
     def _is_dear(self, made: Candidate) -> bool:
         time = module_time(made.plan.module, self._machine)
-        return time - self._time > self._max_time or made.flops > self._max_flops
+        return self._is_more(made.flops, time - self._time)
+
+    def _is_more(self, flops: int, time: int) -> bool:
+        """Whether that is more than the share: of both, where time is not known by measurement."""
+        return time > self._max_time or (not self._start.has_clock and flops > self._max_flops)
 
     def _reordered(self, stages: Stages) -> Stages:
         """The program in a better order, if one is found at little cost."""
@@ -95,7 +99,7 @@ class _Search:
 
     def _descend(self, start: Candidate, state: State) -> tuple[State, int]:
         """Steps within what is left of the share, to where least is alive; operations they add."""
-        costs, times = Costs(self._machine.size_of), Times(self._machine)
+        costs, times = costs_of(self._machine), Times(self._machine)
         spent = start.flops
         long = module_time(start.plan.module, self._machine) - self._time
         levels = state.levels()
@@ -107,7 +111,7 @@ class _Search:
                 break
             clones = choice.state.clones()
             flops, time = spent + costs.total(clones), long + sum(map(times.of, clones))
-            if flops > self._max_flops or time > self._max_time:
+            if self._is_more(flops, time):
                 break
             state, levels = choice.state, choice.levels
             level = max(levels)

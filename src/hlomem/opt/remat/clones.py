@@ -261,8 +261,7 @@ class _Relaxation:
                 self._try(clone)
 
     def _cost(self, node: int) -> int:
-        instruction = self.state.instruction(node)
-        return self._costs.flops(instruction) + self._costs.bytes_touched(instruction)
+        return self._costs.weight(self.state.instruction(node))
 
     def _try(self, clone: int) -> None:
         other = self._find_other(clone)

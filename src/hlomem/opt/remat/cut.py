@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from hlomem.hlo.opcodes import RUN_IN_PLACE
 from hlomem.opt.candidate import Candidate, planned, start_text
 from hlomem.opt.checks import Change
 from hlomem.opt.constants import MAX_CUT_NODES, MAX_CUT_RETRIES
-from hlomem.opt.orders.cost import Costs, program_flops
+from hlomem.opt.orders.cost import Costs, costs_of, program_flops
+from hlomem.opt.orders.flow import FlowBuilder
 from hlomem.opt.remat.clones import Draft, settle
 from hlomem.opt.remat.edit import apply_edit, orders_by_name
 from hlomem.opt.remat.min_cut import UNCUT, Network
@@ -24,12 +26,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hlomem.hlo.ir import HloComputation
+    from hlomem.pipeline import Stages
 
 
 def cut(candidate: Candidate, price: int, body: HloComputation | None = None) -> Candidate | None:
     """The program cut at its peak, or at that of a loop's body, if that is smaller."""
     stages = candidate.plan
-    costs = Costs(stages.options.machine.size_of)
+    costs = costs_of(stages.options.machine)
     state = cut_at_peak(start_state(stages, computation=body), costs, price)
     if state is None:
         return None
@@ -40,7 +43,7 @@ def cut(candidate: Candidate, price: int, body: HloComputation | None = None) ->
         return None
     return replace(
         made,
-        changes=(*candidate.changes, Change(module, "clones" if body is None else "loops")),
+        changes=(*candidate.changes_so_far, Change(module, "clones" if body is None else "loops")),
         flops=program_flops(made.plan) - candidate.given.flops,
         stacks=candidate.stacks,
         clones=candidate.clones + len(edit.clones),
@@ -49,15 +52,22 @@ def cut(candidate: Candidate, price: int, body: HloComputation | None = None) ->
 
 def cut_inside(candidate: Candidate, price: int) -> Candidate | None:
     """The program cut within the loop that it needs most in, if there is one."""
-    state = start_state(candidate.plan)
+    body = hungriest_body(candidate.plan)
+    return None if body is None else cut(candidate, price, body)
+
+
+def hungriest_body(stages: Stages) -> HloComputation | None:
+    """The computation that a program needs most in; None for the entry."""
     body: HloComputation | None = None
+    peaks = FlowBuilder(stages).peaks()
     while True:
+        state = start_state(stages, computation=body)
         levels = state.levels()
-        hungriest = state.instruction(levels.index(max(levels)))
-        if hungriest.opcode != "while":
-            return None if body is None else cut(candidate, price, body)
-        body = hungriest.called_computations[0]
-        state = start_state(candidate.plan, computation=body)
+        hungriest = state.instruction(state.order[levels.index(max(levels))])
+        called = [one for one in hungriest.called_computations if one in peaks]
+        if not called or hungriest.opcode not in RUN_IN_PLACE:
+            return body
+        body = max(called, key=lambda one: peaks[one])
 
 
 def cut_at_peak(state: State, costs: Costs, price: int) -> State | None:
@@ -209,5 +219,4 @@ class _Cut:
             return 0
         if not self._price:
             return 1
-        touched = self._costs.bytes_touched(instruction)
-        return (self._costs.flops(instruction) + touched) // self._price + 1
+        return self._costs.weight(instruction) // self._price + 1

@@ -7,6 +7,7 @@ that lowers what is above the target most per operation and byte; never one that
 
 from __future__ import annotations
 
+from functools import cached_property
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -24,13 +25,13 @@ class Choice(NamedTuple):
     state: State
     levels: list[int]
     """Of the state."""
-    flops: int
-    """Operations it adds."""
+    price: int
+    """What it costs."""
 
 
 class _Offer(NamedTuple):
     step: Step
-    flops: int
+    price: int
     cost: int
     end: int
     """The position of the first reader after the peak, before which the clones go."""
@@ -78,7 +79,7 @@ def _take_best(
             new = after.levels()
             if max(new) < peak or (max(new) == peak and new.count(peak) < levels.count(peak)):
                 following = [harmless[-one] for more, one in ranked[rank + 1 :] if 2 * more > gain]
-                return _take_more(Choice(after, new, offer.flops), offer, following, floor)
+                return _take_more(Choice(after, new, offer.price), offer, following, floor)
     return None
 
 
@@ -93,7 +94,7 @@ def _take_more(choice: Choice, taken: _Offer, others: Sequence[_Offer], floor: i
         levels = after.levels()
         is_better = above(levels, floor) < above(choice.levels, floor)
         if is_better and max(levels) <= max(choice.levels):
-            choice = Choice(after, levels, choice.flops + other.flops)
+            choice = Choice(after, levels, choice.price + other.price)
             touched |= nodes
     return choice
 
@@ -190,15 +191,15 @@ class _Offers:
         if sum(more for start, more in changes if start <= place) >= 0:
             return None
         instructions = [state.instruction(node) for node, _ in chain.clones]
-        flops = self._costs.total(instructions)
-        touched = sum(map(self._costs.bytes_touched, instructions))
+        price = self._costs.price(instructions)
+        weight = sum(map(self._costs.weight, instructions))
         maker = flow.values[value].made_by
         before = state.order[chain.place]
         step = Step(value, maker, before, tuple(chain.clones), chain.moved, rewired)
         size = flow.size(value) if chain.moves else 0
         change = sum(more for _, more in changes)
         there = self._base(chain.place) + change + chain.most_alive() + size
-        return _Offer(step, flops, flops + touched + 1, chain.place, changes, there)
+        return _Offer(step, price, weight + 1, chain.place, changes, there)
 
     def _changes(self, value: int, place: int, chain: _Chain) -> tuple[tuple[int, int], ...]:
         """Places from which on bytes are freed, or kept, up to where the clones are."""
@@ -225,14 +226,26 @@ class _Offers:
         """The nodes that make and forward a value, if it is unread before a position; else none."""
         state, places = self._state, self.places
         maker = state.flow.values[value].made_by
-        early: list[int] = []
-        for made in state.flow.made_by[maker]:
-            if state.flow.values[made].lives_on:
-                return []
-            early += [node for node in state.flow.values[made].readers if places[node] < place]
-        if any(state.instruction(node).opcode not in FORWARDS for node in early):
+        if any(state.flow.values[made].lives_on for made in state.flow.made_by[maker]):
             return []
-        return sorted({maker, *early}, key=lambda node: places[node])
+        found = {maker}
+        pending = [maker]
+        while pending:
+            early = {user for user in self._users[pending.pop()] if places[user] < place}
+            if any(state.instruction(node).opcode not in FORWARDS for node in early):
+                return []
+            pending += early - found
+            found |= early
+        return sorted(found, key=lambda node: places[node])
+
+    @cached_property
+    def _users(self) -> list[list[int]]:
+        """By node those that it is an operand of, parts that are no temporaries included."""
+        users: list[list[int]] = [[] for _ in self._state.origin]
+        for node in self._state.order:
+            for operand in set(self._state.operands[node]):
+                users[operand].append(node)
+        return users
 
     def is_there(self, node: int, place: int) -> bool:
         """Whether all that a node holds is alive at a place, and not written over."""

@@ -12,6 +12,7 @@ from hlomem.hlo.opcodes import COLLECTIVES, KNOWN_OPCODES, RUN_IN_PLACE, TRAITS
 from hlomem.opt.orders.edges import AT_START
 from hlomem.opt.orders.effects import Effects
 from hlomem.opt.orders.flow import Flow, FlowBuilder
+from hlomem.opt.orders.library_calls import is_library_call
 from hlomem.opt.orders.model import levels_of
 from hlomem.opt.remat.edit import SUFFIX, Clone, Edit
 
@@ -24,12 +25,12 @@ if TYPE_CHECKING:
 FORWARDS = frozenset({"bitcast", "get-tuple-element"})
 """Opcodes that hand on a value of their operand, and cost nothing to do again."""
 _ONCE = """
-    constant copy-done copy-start custom-call domain opt-barrier parameter partition-id replica-id
+    constant copy-done copy-start domain opt-barrier parameter partition-id replica-id
     rng-bit-generator tuple while
 """
 _NEVER = frozenset(_ONCE.split())
 """Opcodes not recomputed, though without effects: no values of their own, states of random
-numbers, unknown functions."""
+numbers."""
 
 
 class Step(NamedTuple):
@@ -210,6 +211,8 @@ def is_repeatable(instruction: HloInstruction, effects: Effects) -> bool:
     """Whether an instruction gives the same for the same operands, and does nothing else."""
     opcode = instruction.opcode
     if opcode not in KNOWN_OPCODES or opcode in _NEVER | COLLECTIVES | RUN_IN_PLACE:
+        return False
+    if opcode == "custom-call" and not is_library_call(instruction):
         return False
     traits = TRAITS[opcode]
     return not traits.is_async and traits.stage is None and not effects.has(instruction)

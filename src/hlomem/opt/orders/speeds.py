@@ -1,0 +1,78 @@
+"""How fast devices are, for the model of time; the only place of these numbers.
+
+Those of the H200 were fitted to measurements on one (`tools/calibrate_clock.py`, jax 0.11.2), which
+docs/measurements.md lists: what each number is taken from stands next to it. Those of the H100 are
+the same with the bandwidth of its data sheet. Without speeds time is counted in bytes alone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hlomem.machines.machine import Machine
+
+
+class Speeds(NamedTuple):
+    """A device; times in seconds."""
+
+    bandwidth: float
+    """Bytes a second, reads and writes together."""
+    launch: float
+    """Between two kernels of a program, which is one CUDA graph."""
+    loop_launch: float
+    """The least a kernel of a loop takes: the host starts each."""
+    loop_pass: float
+    """Of one iteration in addition to its kernels."""
+    flops: Mapping[str, float]
+    """Operations a second of matrix products, by the type of their operands."""
+    exact_flops: float
+    """The same for float32 with `precision="highest"`."""
+    overlap: float
+    """The share of the shorter of memory and arithmetic that a matrix product does not hide."""
+    few_features: int
+    """Output features below which a convolution takes as long as for that many."""
+    by_filter: float
+    """How much longer the gradient by the filter takes than the convolution."""
+    host_bandwidth: float
+    """Bytes a second to the host's pinned memory, and from it; each way has its own."""
+
+    @property
+    def host_factor(self) -> float:
+        """How much longer a byte takes to the host than within the device."""
+        return self.bandwidth / self.host_bandwidth
+
+    def in_bytes(self, seconds: float) -> int:
+        """The bytes that are moved in so much time."""
+        return round(seconds * self.bandwidth)
+
+
+H200 = Speeds(
+    bandwidth=3.6e12,  # x + 1 of 512 MiB: 3.68e12; sums of rows 3.73e12; additions in steps 3.5e12
+    launch=1.2e-6,  # 400 small kernels after another against 100
+    loop_launch=2.2e-6,  # an iteration of four small kernels: 10.2e-6
+    loop_pass=2e-6,
+    flops={
+        "f32": 3.6e14,  # TF32, 8192 cubed
+        "bf16": 7.7e14,
+        "f16": 7.7e14,
+        "f64": 6e13,  # data sheet
+        "f8e4m3fn": 1.5e15,  # data sheet, as far from it as bf16
+        "f8e5m2": 1.5e15,
+        "s8": 1.5e15,
+    },
+    exact_flops=5.1e13,  # 8192 cubed
+    overlap=0.5,  # 16384 x 512 x 8192, 16384 x 2048 x 2048
+    few_features=64,  # convolutions with 32 output features
+    by_filter=2.2,  # 16 convolutions of 64 to 64 features
+    host_bandwidth=5.3e10,  # 1 GiB, either way; hidden behind matrix products without a loss
+)
+H100 = H200._replace(bandwidth=H200.bandwidth * 3.35 / 4.8)
+_SPEEDS = {"gpu": H200, "gpu-h200": H200, "gpu-h100": H100}
+
+
+def speeds_of(machine: Machine) -> Speeds | None:
+    """The speeds of a machine: of its chip, else of its platform; None where none is known."""
+    return _SPEEDS.get(machine.name) or _SPEEDS.get(machine.platform)

@@ -1,0 +1,289 @@
+"""Bytes that no recomputation goes below, whatever the order and the packing.
+
+An instruction needs what it reads and makes while it runs. What is not to be recomputed (a loop's
+state, what devices exchange, random numbers) waits in addition, from its maker until the last that
+needs it: at the first run of a node all such values are there whose maker the node needs, if a
+reader of them needs the node. A loop carries its state through all iterations. Left out are stacks,
+which a loop writes and does not read, since another loop may recompute them.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+from hlomem.hlo.opcodes import RUN_IN_PLACE
+from hlomem.opt.constants import MAX_BOUND_NODES
+from hlomem.opt.orders.bound import reachable, weigh, written_over
+from hlomem.opt.orders.effects import Effects, takes_time
+from hlomem.opt.orders.flow import Flow, FlowBuilder, FlowLender, FlowValue
+from hlomem.opt.remat.state import is_repeatable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from hlomem.analysis.aliasing import HloBuffer
+    from hlomem.hlo.ir import HloComputation, HloInstruction
+    from hlomem.pipeline import Stages
+
+_WRITE = "dynamic-update-slice"
+_READ = "dynamic-slice"
+_RUNNING = ("call", "while")
+_MAX_DEPTH = 8
+"""Loops in loops that a stack is followed through."""
+
+
+class Floor(NamedTuple):
+    """The least that the temporaries of a program take."""
+
+    size: int
+    """Bytes."""
+    instruction: str
+    """The name of the instruction that needs them; empty where nothing does."""
+    buffers: tuple[int, ...] = ()
+    """Bytes of each buffer that is there then."""
+
+
+_NOTHING = Floor(0, "")
+
+
+def find_floor(stages: Stages) -> Floor:
+    """The floor of a program's temporaries: never too high, but maybe too low to be reached."""
+    builder = FlowBuilder(stages)
+    effects = Effects(stages.call_graph)
+    stacks = _find_stacks(stages)
+    floors: dict[HloComputation, Floor] = {}
+    for computation in builder.computations():
+        sizes = {callee: floor.size for callee, floor in floors.items()}
+        flow = builder.build(computation, sizes)
+        floors[computation] = _Moments(flow, effects, stacks, floors).find()
+    return floors.get(stages.module.entry, _NOTHING)
+
+
+class _Moments:
+    """What is there at the first run of each node of a computation, at least."""
+
+    def __init__(
+        self,
+        flow: Flow,
+        effects: Effects,
+        stacks: set[HloBuffer],
+        floors: Mapping[HloComputation, Floor],
+    ) -> None:
+        self._flow = flow
+        self._floors = floors
+        self._again = [is_repeatable(node, effects) for node in flow.nodes]
+        self._node_of = {instruction: node for node, instruction in enumerate(flow.nodes)}
+        self._root = self._node_of[flow.computation.root]
+        self._above, self._below = self._reach()
+        self._alive = self._find_alive(stacks)
+
+    def find(self) -> Floor:
+        """The moment that needs most, without what may lie in the memory of results."""
+        flow, best = self._flow, _NOTHING
+        count = len(flow.nodes)
+        sizes = weigh(((nodes, flow.sizes[one]) for one, nodes in self._alive.items()), count)
+        for node in range(count):
+            sizes[node] += flow.inner.get(node, 0) - written_over(flow, node)
+        for node in sorted(range(count), key=lambda node: -sizes[node]):
+            if sizes[node] <= best.size:
+                break
+            there = [flow.sizes[one] for one, nodes in self._alive.items() if nodes >> node & 1]
+            inside = self._inside(node)
+            buffers = (*there, *inside.buffers)
+            size = sizes[node] - self._borrowed(node, buffers)
+            if size > best.size:
+                best = Floor(size, inside.instruction or flow.nodes[node].name, buffers)
+        return best
+
+    def _inside(self, node: int) -> Floor:
+        callees = self._flow.nodes[node].called_computations if node in self._flow.inner else ()
+        found = [self._floors.get(callee, _NOTHING) for callee in callees]
+        return max(found, key=lambda floor: floor.size, default=_NOTHING)
+
+    def _find_alive(self, stacks: set[HloBuffer]) -> dict[int, int]:
+        """By buffer the nodes, as bits, at whose first run it is there."""
+        flow = self._flow
+        alive: dict[int, int] = {}
+        for value in flow.values:
+            if flow.buffers[value.buffer] not in stacks:
+                alive[value.buffer] = alive.get(value.buffer, 0) | self._nodes_of(value)
+        for node, buffers in flow.counted_inside.items():
+            for buffer in buffers & alive.keys():
+                alive[buffer] &= ~(1 << node)
+        return alive
+
+    def _nodes_of(self, value: FlowValue) -> int:
+        """The nodes that make and read a value, and those it has to wait for."""
+        readers = [node for node in value.readers if self._needs_operands(node)]
+        nodes = sum(1 << node for node in readers) | self._waits_for(value, readers)
+        if value.made_by >= 0:
+            nodes |= 1 << value.made_by
+        return nodes | 1 << self._root if value.lives_on else nodes
+
+    def _waits_for(self, value: FlowValue, readers: Sequence[int]) -> int:
+        """The nodes before and after which a value is there, if it is not recomputed."""
+        maker = value.made_by
+        if not self._above or (maker >= 0 and self._again[maker]):
+            return 0
+        needed = 0
+        for node in readers:
+            needed |= self._above[node]
+        return needed & (self._below[maker] if maker >= 0 else -1)
+
+    def _borrowed(self, node: int, buffers: Iterable[int]) -> int:
+        """The most bytes that may lie in the memory of results then, one buffer in each."""
+        flow = self._flow
+        free: list[int] = []
+        over = 0
+        for lender, filled in zip(flow.lenders, self._filled, strict=True):
+            is_touched = any(one.made_by == node or node in one.readers for one in lender.values)
+            if is_touched and node not in flow.inner:  # what it runs may lie where its result will
+                met = {flow.values[value].buffer for meets in lender.meets for value in meets}
+                over += max((flow.sizes[buffer] for buffer in met), default=0)
+            elif not filled >> node & 1:
+                free.append(lender.size)
+        free.sort()
+        borrowed = 0
+        for size in sorted(buffers, reverse=True):
+            place = next((place for place, room in enumerate(free) if room >= size), None)
+            if place is not None:
+                del free[place]
+                borrowed += size
+        return borrowed + over
+
+    @cached_property
+    def _filled(self) -> list[int]:
+        """By lender the nodes at whose first run something is in its memory."""
+        found: list[int] = []
+        for lender in self._flow.lenders:
+            nodes = 0
+            for value in lender.values:
+                nodes |= self._waits_for(value, value.readers)
+            found.append(-1 if self._is_taken_over(lender) else nodes)
+        return found
+
+    def _is_taken_over(self, lender: FlowLender) -> bool:
+        """Whether a result is made right of the argument whose memory it takes over."""
+        given = [value for value in lender.values if value.made_by < 0]
+        made = {value.made_by for value in lender.values if value.made_by >= 0}
+        readers = {node for value in given for node in value.readers} - self._flow.inner.keys()
+        return bool(made) and made <= readers
+
+    def _needs_operands(self, node: int) -> bool:
+        """Whether a node reads its operands whole; a loop may be given what makes them."""
+        instruction = self._flow.nodes[node]
+        return takes_time(instruction) and instruction.opcode not in RUN_IN_PLACE
+
+    def _reach(self) -> tuple[list[int], list[int]]:
+        """By node, as bits, those that it needs and that need it; nothing for many nodes."""
+        nodes = self._flow.nodes
+        if len(nodes) > MAX_BOUND_NODES:
+            return [], []
+        node_of = self._node_of
+        before = [[node_of[operand] for operand in node.operands] for node in nodes]
+        after: list[list[int]] = [[] for _ in nodes]
+        for node, operands in enumerate(before):
+            for operand in operands:
+                after[operand].append(node)
+        count = len(nodes)
+        return reachable(before, range(count)), reachable(after, range(count)[::-1])
+
+
+# Stacks.
+
+
+def _find_stacks(stages: Stages) -> set[HloBuffer]:
+    """The buffers that a loop writes by slices, and others read by slices, if at all."""
+    buffer_of = stages.aliasing.buffer_of
+    return {
+        buffer_of[value]
+        for computation in stages.live_ranges.span_of
+        for loop in computation.instructions
+        if loop.opcode == "while"
+        for index in range(len(loop.shape.elements))
+        if _is_written_only(loop.called_computations[0].parameters[:1], index, _MAX_DEPTH)
+        and all(_is_sliced(one, index, _MAX_DEPTH) for one in _with_calls(loop, stages))
+        for part in [stages.dataflow.value_sets[loop][index + 1]]
+        for value in part
+    }
+
+
+def _with_calls(loop: HloInstruction, stages: Stages) -> list[HloInstruction]:
+    """A loop, and the calls of a computation that ends with it."""
+    calls = stages.call_graph.callsites[loop.parent] if loop.is_root else []
+    return [loop, *(call for call in calls if call.opcode == "call")]
+
+
+def _is_written_only(wholes: Sequence[HloInstruction], index: int, depth: int) -> bool:
+    """Whether an element of a state is written by slices, and read by nothing in the loop."""
+    elements = [
+        user
+        for whole in wholes
+        for user in whole.users
+        if user.opcode == "get-tuple-element" and user.tuple_index == index
+    ]
+    return bool(elements) and depth > 0 and all(_only_writes(one, depth) for one in elements)
+
+
+def _only_writes(value: HloInstruction, depth: int) -> bool:
+    return any(user.opcode != "tuple" or not user.is_root for user in value.users) and all(
+        _is_write(value, user, depth) for user in value.users
+    )
+
+
+def _is_write(value: HloInstruction, user: HloInstruction, depth: int) -> bool:
+    """Whether an instruction does no more with a stack than write a slice to it, or hand it on."""
+    numbers = [number for number, operand in enumerate(user.operands) if operand is value]
+    if user.opcode == _WRITE:
+        return numbers == [0]
+    if user.opcode == "bitcast":
+        return _only_writes(user, depth)
+    if user.opcode == "tuple":
+        loops = [one for one in user.users if one.opcode == "while"]
+        bodies = [one.called_computations[0].parameters[0] for one in loops]
+        return all(
+            _is_written_only([body], number, depth - 1) for body in bodies for number in numbers
+        )
+    if user.opcode in ("fusion", "async-start", "call"):
+        [callee] = user.called_computations
+        return depth > 0 and all(
+            _only_writes(callee.parameters[number], depth - 1) for number in numbers
+        )
+    return False
+
+
+def _is_sliced(whole: HloInstruction, index: int, depth: int) -> bool:
+    """Whether all that read an element of a tuple read slices of it, in whichever loop."""
+    if depth <= 0:
+        return False
+    elements: list[HloInstruction] = []
+    for user in whole.users:
+        if user.opcode in _RUNNING:
+            inside = [callee.parameters[0] for callee in user.called_computations]
+            if not all(_is_sliced(one, index, depth - 1) for one in (*inside, user)):
+                return False
+        elif user.opcode == "get-tuple-element" and user.tuple_index == index:
+            elements.append(user)
+    return all(_reads_slices(element, depth) for element in elements)
+
+
+def _reads_slices(value: HloInstruction, depth: int) -> bool:
+    return all(_is_read(value, user, depth) for user in value.users)
+
+
+def _is_read(value: HloInstruction, user: HloInstruction, depth: int) -> bool:
+    """Whether an instruction takes a slice of a stack, or hands it to a loop that does."""
+    numbers = [number for number, operand in enumerate(user.operands) if operand is value]
+    if user.opcode == _READ:
+        return numbers == [0]
+    if user.opcode in ("bitcast", "get-tuple-element"):
+        return _reads_slices(user, depth)
+    if user.opcode == "tuple":
+        return all(_is_sliced(user, number, depth - 1) for number in numbers)
+    if user.opcode in ("fusion", "async-start"):
+        [callee] = user.called_computations
+        return depth > 0 and all(
+            _reads_slices(callee.parameters[number], depth - 1) for number in numbers
+        )
+    return False

@@ -1,0 +1,84 @@
+"""Values of a loop's body recomputed within an iteration, until the program fits.
+
+The entry's peak is often that of a loop it runs: then single values of the body are dropped at the
+body's own peak and recomputed in the same iteration (`greedy.py`), as those of the entry are.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from hlomem.base.errors import EditError
+from hlomem.opt.candidate import Candidate, planned, room_for, start_text
+from hlomem.opt.checks import Change
+from hlomem.opt.constants import MAX_INSIDE, MAX_INSIDE_NODES
+from hlomem.opt.orders.cost import Costs, costs_of, program_flops
+from hlomem.opt.remat.clones import relax, settle
+from hlomem.opt.remat.cut import hungriest_body
+from hlomem.opt.remat.edit import apply_edit, orders_by_name
+from hlomem.opt.remat.greedy import choose
+from hlomem.opt.remat.state import State, start_state
+
+if TYPE_CHECKING:
+    from hlomem.hlo.ir import HloComputation
+    from hlomem.opt.goal import WorkLeft
+
+
+def lower_inside(candidate: Candidate, limit: int, work: WorkLeft) -> list[Candidate]:
+    """The program with values of its hungriest bodies recomputed, each smaller than the last."""
+    found: list[Candidate] = []
+    for _ in range(MAX_INSIDE):
+        body = hungriest_body(candidate.plan)
+        if body is None or work.is_spent or candidate.total <= limit:
+            break
+        made = _lower(candidate, body, limit, work)
+        if made is None:
+            break
+        found.append(made)
+        candidate = made
+    return found
+
+
+def _lower(
+    candidate: Candidate, body: HloComputation, limit: int, work: WorkLeft
+) -> Candidate | None:
+    """The program with values of one body recomputed, if it is smaller."""
+    stages = candidate.plan
+    given = start_state(stages, computation=body)
+    if len(given.order) > MAX_INSIDE_NODES:
+        return None
+    costs = costs_of(stages.options.machine)
+    missing = candidate.temporaries - room_for(stages, limit)
+    state = _descend(given, costs, max(given.levels()) - missing, work)
+    if state is given:
+        return None
+    work.plans -= 1
+    edit = settle(state).edit(orders_by_name(stages))
+    try:
+        module = apply_edit(stages.module, edit)
+    except EditError:
+        return None
+    made = planned(candidate.given, start_text(module, stages.options))
+    if made.temporaries >= candidate.temporaries:
+        return None
+    return replace(
+        made,
+        changes=(*candidate.changes_so_far, Change(module, "loops")),
+        flops=program_flops(made.plan) - candidate.given.flops,
+        stacks=candidate.stacks,
+        clones=candidate.clones + len(edit.clones),
+    )
+
+
+def _descend(state: State, costs: Costs, wanted: int, work: WorkLeft) -> State:
+    """The body after steps down to a level, as far as they help; clones not needed taken back."""
+    given, levels = state, state.levels()
+    while work.steps > 0 and max(levels) > wanted:
+        work.steps -= 1
+        choice = choose(state, levels, costs, wanted)
+        if choice is None:
+            break
+        state, levels = choice.state, choice.levels
+    return given if state is given else relax(state, costs, max(wanted, *levels))
