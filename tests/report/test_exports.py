@@ -22,9 +22,7 @@ def test_pprof_shows_lines_and_the_difference_of_two_plans(tmp_path: Path) -> No
 
     def top(*words: str) -> str:
         line = [str(GO), "tool", "pprof", "-top", "-unit=B", *words]
-        return subprocess.run(
-            line, cwd=tmp_path, capture_output=True, text=True, check=True
-        ).stdout
+        return subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
 
     assert "17330864128B 67.55% 67.55%" in top("before.pb.gz")
     assert "25658202624B total" in top("before.pb.gz")

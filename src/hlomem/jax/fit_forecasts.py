@@ -11,8 +11,8 @@ from msgspec import Struct
 
 from hlomem.api.scale import scale
 from hlomem.base.atomic_files import write_files
-from hlomem.base.json_bytes import decode_json
 from hlomem.base.errors import HlomemError
+from hlomem.base.json_bytes import decode_json
 
 if TYPE_CHECKING:
     from pathlib import Path
