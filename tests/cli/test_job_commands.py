@@ -138,3 +138,11 @@ def test_damaged_jobs_are_not_exported_as_plans(run: RunCommand, tmp_path: Path)
         result = run("export", path, "--to", "perfetto")
         assert (result.code, result.out) == (3, b"")
         assert "damaged" in result.err
+
+
+def test_a_pool_is_asked_for_before_anything_is_compiled(run: RunCommand, tmp_path: Path) -> None:
+    path = tmp_path / "loop.py"
+    path.write_text("def train():\n    raise SystemExit('it ran')\n")
+    result = run("job", f"{path}:train", "--target", "cpu")
+    assert result.code == 2
+    assert "how large the pool may be is not known: give --pool SIZE" in result.err

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from hlomem.job.log import JobLog
 
 
+_NO_POOL = "how large the pool may be is not known: give --pool SIZE"
+
+
 @click.command("job")
 @click.argument("job", metavar="FILE.py:JOB|LOG|PROFILE")
 @click.option(
@@ -78,7 +81,7 @@ def command(
     if pool is not None and fraction is not None:
         raise CommandError("`--pool` and `--fraction` exclude each other")
     with progress() as draw:
-        rehearse = _rehearsing(draw, tuned=tuned, tunes=not no_tuning)
+        rehearse = _rehearsing(draw, pool is not None, tuned=tuned, tunes=not no_tuning)
         opened = open_job(job, target, parse_settings(settings), rehearse)
     limit = _limit(opened, pool, fraction)
     options: dict[str, Any] = {"grows": growth, "tunes": not no_tuning}
@@ -98,14 +101,17 @@ def command(
 
 
 def _rehearsing(
-    draw: Callable[[str], None], **tuning: Any
+    draw: Callable[[str], None], has_pool: bool, **tuning: Any
 ) -> Callable[[str, str, Mapping[str, Any]], JobLog]:
     """A rehearsal that says what it is at; JAX is imported for it, and takes no device."""
 
     def rehearse(job: str, target: str, settings: Mapping[str, Any]) -> JobLog:
         os.environ.setdefault("JAX_PLATFORMS", "cpu")
         from hlomem.jax.rehearsal import rehearse_file  # noqa: PLC0415 - only a function needs it
+        from hlomem.jax.target_kinds import parse_target  # noqa: PLC0415 - the same
 
+        if not has_pool and parse_target(target).capacity is None:
+            raise CommandError(_NO_POOL)
         words = "".join(f" {name}={value}" for name, value in settings.items())
         draw(f"compiling the programs of {job} for {target}{words}")
         return rehearse_file(job, target, settings, **tuning)
@@ -120,4 +126,4 @@ def _limit(opened: OpenedJob, pool: str | None, fraction: float | None) -> int:
         return round(opened.device * (fraction or opened.default_fraction))
     if opened.limit is not None:
         return opened.limit
-    raise CommandError("how large the pool may be is not known: give --pool SIZE")
+    raise CommandError(_NO_POOL)

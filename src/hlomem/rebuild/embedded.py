@@ -123,19 +123,15 @@ def embedded_computations(joined: JoinedDump, nest: CallNest) -> list[Computatio
     for name in sorted((name for name in joined.held if name not in joined.time_of), key=rank):
         members.setdefault(nest.families.find(name), []).append(name)
     computations: list[list[str]] = []
+    taken: set[int] = set()
     for group in reversed(members.values()):
+        lines = [joined.printed[name] for name in group if name in joined.printed]
+        numbers = {line.number for line in lines if line.number is not None}
         # An unread parameter is a group of its own, before the computation it belongs to.
-        if computations and _is_missing_parameter(group, computations[-1], joined):
+        if computations and len(group) == len(numbers) == 1 and taken.isdisjoint(numbers):
             computations[-1][:0] = group
+            taken |= numbers
         else:
             computations.append(group)
+            taken = numbers
     return [Computation("", group) for group in reversed(computations)]
-
-
-def _is_missing_parameter(group: list[str], others: list[str], joined: JoinedDump) -> bool:
-    """Whether a group is a single parameter whose number is free among others."""
-    printed = joined.printed
-    number = printed[group[0]].number if len(group) == 1 and group[0] in printed else None
-    return number is not None and all(
-        printed[name].number != number for name in others if name in printed
-    )

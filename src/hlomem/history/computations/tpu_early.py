@@ -106,7 +106,7 @@ _EXPANDERS = {operation: place for place, operation in enumerate(_EXPANDED)}
 """The positions of the expanders in the pipeline."""
 
 
-def _checks_indices(trace: Trace) -> bool:
+def checks_indices(trace: Trace) -> bool:
     """True if an expander of gathers or scatters made it (`CheckIndexValidity`)."""
     return SPLIT_REDUCER in trace.name and trace.computation.root.opcode == "and"
 
@@ -123,9 +123,14 @@ def when_rewritten(trace: Trace, claims: Claims) -> Priority:
     return caller_met, position, *place, met
 
 
+def is_product(trace: Trace) -> bool:
+    """True if a product of matrices became a sum of products with it."""
+    return trace.name.startswith("scalar_add_computation") and not trace.is_clone
+
+
 def find_strided(claims: Claims) -> Iterator[Trace]:
     """Reducers that add up indices times strides, each with the check that is made after it."""
-    checks = {trace.parameter_number: trace for trace in claims.free if _checks_indices(trace)}
+    checks = {trace.parameter_number: trace for trace in claims.free if checks_indices(trace)}
     for trace in claims.free:
         if SPLIT_REDUCER in trace.name and trace.name.startswith(_STRIDED_INDICES):
             yield trace
@@ -189,12 +194,18 @@ def is_partitioners_clone(trace: Trace) -> bool:
 
 def is_split(trace: Trace) -> bool:
     """True if a reduction was split off together with it."""
-    return SPLIT_REDUCER in trace.name and not _checks_indices(trace)
+    return SPLIT_REDUCER in trace.name and not checks_indices(trace)
 
 
 def number_of_split(trace: Trace, _claims: Claims) -> Priority:
     """The key of such: the number of what is reduced."""
     return (split_number(trace.name.removesuffix(SPLIT_REDUCER))[1],)
+
+
+def is_made_for_bounds(trace: Trace) -> bool:
+    """True if it sorts what is inside of the bounds of an array to its front."""
+    first = trace.computation.parameters[:1]
+    return trace.numbered[0] == "compare" and bool(first) and first[0].name.startswith("lhs_key")
 
 
 def is_made_before_fusion(trace: Trace) -> bool:

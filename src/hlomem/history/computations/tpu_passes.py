@@ -61,8 +61,18 @@ _SPMD = "service/spmd/spmd_partitioner.cc"
 _DERIVED = stage(
     engine.by_parameter_numbers,
     Pass(
+        "expanders of gathers and scatters",
+        observed(f"{_DUMPS}: scatter_expander", f"{_V5E}/reducers_of_passes"),
+        mark=Mark(18, where(early.checks_indices), early.when_rewritten),
+    ),
+    Pass(
+        "AlgebraicSimplifier: products that become sums",
+        observed(f"{_DUMPS}: algsimp, before tpu-reduce-rewriter", f"{_V5E}/reducers_of_passes"),
+        mark=Mark(18, where(early.is_product), early.when_rewritten),
+    ),
+    Pass(
         "simplifiers, rewriters and other expanders",
-        observed(_DUMPS, f"{_V5E}/top_k_and_products"),
+        observed(_DUMPS, f"{_V5E}/reducers_of_passes"),
         mark=Mark(19, where(marks.is_derived), early.when_rewritten),
     ),
     Pass(
@@ -109,6 +119,17 @@ TPU_PASSES = (
             "SpmdPartitioner: clones",
             observed(f"{_SPMD}: SpmdPartitioningVisitor; {_DUMPS}", f"{_V5P}/split_loop"),
             mark=Mark(12, where(early.is_partitioners_clone), when_partitioned),
+        ),
+    ),
+    stage(
+        engine.as_found,
+        Pass(
+            "DynamicPadder",
+            cited(
+                "service/dynamic_padder.cc: RewriteDynamicReshapeCombineInput",
+                f"{_V5E}/bounded_reshape",
+            ),
+            mark=Mark(0, where(early.is_made_for_bounds)),
         ),
     ),
     stage(
