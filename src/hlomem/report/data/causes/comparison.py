@@ -85,7 +85,8 @@ class Comparison:
         """The number of layers before and after, for models with stacked parameters.
 
         Only the first dimension of several model arguments changes, and it is a loop's trip count,
-        or, where trip counts are unknown, a loop slices these arguments.
+        or, where trip counts are unknown, a loop slices these arguments. Without a loop these are
+        matrices and more, of several shapes but for that dimension.
         """
         models = [p for p in self.resized if is_stored(p.after)] or self._unlike_stacks
         changes = {
@@ -97,18 +98,26 @@ class Comparison:
             return None
         ((position, old, new),) = changes
         is_looped = any(pair.before.is_carried and pair.after.is_carried for pair in models)
-        is_run = self._is_counted(old, new) or is_looped
+        shapes = {pair.after.array.dimensions[1:] for pair in models}
+        is_sliced = len(shapes) > 1 and () not in shapes
+        is_run = self._is_counted(old, new) or is_looped or is_sliced
         return (old, new) if position == 0 and is_run else None
 
     @cached_property
     def length(self) -> tuple[int, int] | None:
-        """The steps of a loop before and after: the first dimension of what it is run over."""
+        """The steps of a loop before and after: the first dimension of what it is run over.
+
+        Where no argument changed, it is run over none: then only its count says so.
+        """
         found = {
             pair.changed_dimensions[0]
             for pair in self.resized
             if 0 in pair.changed_dimensions and not is_stored(pair.after)
         }
         counted = [s for s in found if self._is_counted(*s) and s != self.stacked]
+        if self.has_same_arguments:
+            old, new = (program.trip_counts for program in self.programs)
+            counted = [(a, b) for a in old - new for b in new - old]
         return counted[0] if len(counted) == 1 else None
 
     @property
@@ -130,6 +139,10 @@ class Comparison:
         sides = zip(pair, self.programs, strict=True)
         is_run_over = all(side.array.dimensions[0] in its.trip_counts for side, its in sides)
         return int(is_run_over and len(pair.after.array.dimensions) > 1)
+
+    @cached_property
+    def has_model(self) -> bool:
+        return any(map(is_model, self.after.arguments.values()))
 
     @cached_property
     def is_same_text(self) -> bool:
