@@ -410,3 +410,64 @@ def test_stacked_arguments_that_become_a_list_are_no_new_arguments() -> None:
     diff = build_diff(_restacked(is_list=False), _restacked(is_list=True))
     assert [cause.kind for cause in diff.causes] == ["loop"]
     assert diff.causes[0].delta == diff.delta
+
+
+def _rolled(environments: int = 64, *, repeats: int = 4) -> MemoryView:
+    """Steps of environments, whose state is no model's, and updates in loops of one length."""
+
+    def update(params: Any, env_state: Any) -> Any:
+        def step(state: Any, _: Any) -> Any:
+            return jnp.tanh(state @ params), state
+
+        env_state, seen = jax.lax.scan(step, env_state, None, length=16)
+
+        def improve(weight: Any, part: Any) -> Any:
+            return weight - jax.grad(lambda w: jnp.mean((part @ w) ** 2))(weight), None
+
+        def epoch(weight: Any, _: Any) -> Any:
+            return jax.lax.scan(improve, weight, seen.reshape(repeats, -1, 32))[0], None
+
+        return jax.lax.scan(epoch, params, None, length=4)[0], env_state
+
+    return _compiled(update, _shape(32, 32), _shape(environments, 32))
+
+
+def test_the_state_of_environments_is_a_batch() -> None:
+    kind, text = _first(_rolled(), _rolled(256))
+    assert (kind, text[:42]) == ("batch", "batch 64 became 256 (arguments: env_state)")
+
+
+def test_one_of_two_loops_of_a_length_has_more_steps() -> None:
+    assert _first(_rolled(), _rolled(repeats=8)) == ("length", "a loop of 4 steps became one of 8")
+
+
+def _voted(members: int) -> MemoryView:
+    """Several models at once, of which no single one is computed with."""
+
+    def loss(params: Any, x: Any) -> Any:
+        return jnp.sum(jnp.tanh(jnp.tanh(x @ params["up"]) @ params["down"]) ** 2)
+
+    shapes = {"up": _shape(members, 32, 64), "down": _shape(members, 64, 32)}
+    return _compiled(jax.vmap(jax.grad(loss), (0, None)), shapes, _shape(128, 32))
+
+
+def test_members_of_an_ensemble_are_no_layers() -> None:
+    kind, text = _first(_voted(2), _voted(4))
+    assert (kind, text[:17]) == ("width", "width 2 became 4 ")
+
+
+def _grouped(heads: int) -> MemoryView:
+    """A cache with a dimension of heads, of which weights have only the product."""
+
+    def decode(params: Any, cache: Any, x: Any) -> Any:
+        new = (x @ params["kv"]).reshape(4, 1, heads, 16)
+        cache = jax.lax.dynamic_update_slice(cache, new, (0, 3, 0, 0))
+        return cache, jnp.einsum("bshd,bd->bsh", cache, x[:, :16])
+
+    params = {"kv": _shape(64, heads * 16)}
+    return _compiled(decode, params, _shape(4, 256, heads, 16), _shape(4, 64))
+
+
+def test_heads_of_a_cache_and_of_weights_are_one_width() -> None:
+    kind, text = _first(_grouped(8), _grouped(2))
+    assert (kind, text[:17]) == ("width", "width 8 became 2 ")

@@ -136,12 +136,14 @@ def find_carried(comparison: Comparison) -> Iterator[Finding]:
     """
     if not comparison.has_same_arguments:
         return
-    old, new = (_stacked_again(comparison, side) for side in (BEFORE, AFTER))
-    for side, names, text in (
-        (BEFORE, sorted(old.keys() - new.keys()), "updated in the carry of a loop{}, no longer"),
-        (AFTER, sorted(new.keys() - old.keys()), "no longer updated in the carry of a loop{}, but"),
+    stacks = [_stacks(comparison, side) for side in (BEFORE, AFTER)]
+    for side, text in (
+        (BEFORE, "updated in the carry of a loop{}, no longer"),
+        (AFTER, "no longer updated in the carry of a loop{}, but"),
     ):
-        arrays = {(old, new)[side][name] for name in names}
+        arrays = set(stacks[side] - stacks[1 - side])
+        arguments = comparison.programs[side].arguments.items()
+        names = sorted(n for n, one in arguments if one.array in arrays and not is_model(one))
         if names:
             line = _carried_at(comparison, 1 - side, arrays)
             words = f"{text.format(at_line(line, ' at '))} stacked as a scan's results"
@@ -154,19 +156,14 @@ def find_carried(comparison: Comparison) -> Iterator[Finding]:
             )
 
 
-def _stacked_again(comparison: Comparison, side: int) -> dict[str, Array]:
-    """The arguments, but for those of models, of whose shape a loop stacks arrays."""
-    stacked = {
+def _stacks(comparison: Comparison, side: int) -> Counter[Array]:
+    """How many arrays of each kind loops stack."""
+    stacked = (
         array_of_buffer(entry.buffer)
         for entry in comparison.entries
         if entry.side == side and entry.buffer.role == roles.STACKED
-    }
-    arguments = comparison.programs[side].arguments.items()
-    return {
-        name: argument.array
-        for name, argument in arguments
-        if argument.array in stacked and not is_model(argument)
-    }
+    )
+    return Counter(array for array in stacked if array is not None)
 
 
 def _is_stacked_at(entry: Entry, side: int, arrays: set[Array]) -> bool:

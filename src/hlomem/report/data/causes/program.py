@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -139,6 +140,11 @@ class ComparedProgram:
         )
 
     @cached_property
+    def dimensions(self) -> frozenset[tuple[int, ...]]:
+        """Those of all arrays that are computed."""
+        return frozenset(op.array.dimensions for op in self.operations if op.array)
+
+    @cached_property
     def rematted(self) -> frozenset[str]:
         """The operations recomputed in the backward pass, by the scopes after REMATTED."""
         return frozenset(
@@ -226,8 +232,8 @@ class ComparedProgram:
         return any(text.opcode == "while" and not text.find_op_name() for text in texts)
 
     @cached_property
-    def trip_counts(self) -> frozenset[int]:
-        """As XLA notes them, else the constants that conditions compare with."""
+    def trip_counts(self) -> Counter[int]:
+        """How many loops run so often: as XLA notes it, else as conditions compare."""
         module = self.memory.module
         loops = [
             instruction
@@ -235,7 +241,7 @@ class ComparedProgram:
             if instruction.opcode == "while"
         ]
         noted = [_TRIP_COUNT.findall(loop.attribute_text) or _compared(loop) for loop in loops]
-        return frozenset(int(count) for counts in noted for count in counts)
+        return Counter(int(count) for counts in noted for count in counts)
 
     @cached_property
     def host_buffers(self) -> tuple[Buffer, ...]:

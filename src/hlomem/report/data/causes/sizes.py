@@ -66,10 +66,10 @@ _Resizes: TypeAlias = "dict[_Resize, list[ArgumentPair]]"
 
 
 def _main(kind: CauseKind, resizes: _Resizes) -> _Resize:
-    """The extent others are made of: a model's smallest, else what most dimensions have."""
-    models = [resize for resize, pairs in resizes.items() if any(is_model(p.after) for p in pairs)]
-    if kind == "width" and models:
-        return min([resize for resize in models if not _is_part(resize, models, resizes)] or models)
+    """The extent others are made of: the smallest of a width, else what most dimensions have."""
+    stored = [resize for resize, pairs in resizes.items() if any(is_stored(p.after) for p in pairs)]
+    if kind == "width" and stored:
+        return min([resize for resize in stored if not _is_part(resize, stored, resizes)] or stored)
     inputs = [r for r, pairs in resizes.items() if not all(is_stored(p.after) for p in pairs)]
 
     def uses(resize: _Resize) -> tuple[int, int]:
@@ -107,7 +107,14 @@ def _merge_factors(
         whole = _sequence_behind(factor, merged[kind, factor], merged)
         if whole is not None:
             merged[whole] |= merged.pop((kind, factor))
+        elif _is_of_caches(merged.get(("sequence", factor), {})):  # their heads
+            merged[kind, factor] |= merged.pop(("sequence", factor))
     return merged
+
+
+def _is_of_caches(resizes: _Resizes) -> bool:
+    pairs = [pair for pairs in resizes.values() for pair in pairs]
+    return bool(pairs) and all(is_stored(pair.after) for pair in pairs)
 
 
 def _sequence_behind(
