@@ -29,6 +29,7 @@ from hlomem.report.data.causes.kept import (
     find_carried,
     find_donation,
     find_offload,
+    find_policies,
     find_recomputation,
 )
 from hlomem.report.data.causes.ledger import Change, Entry, Ledger, SharedOut, booked
@@ -157,6 +158,7 @@ TABLE = (
     Finder(find_padding, _SIZES | {"dtype", "backend", "layout"}),
     Finder(find_versions, frozenset({"backend"})),
     Finder(find_inner_dtypes, _EVERYTHING, of_operations=True),
+    Finder(find_policies, _EVERYTHING),
     Finder(find_fusions, _EVERYTHING),
     Finder(find_inner_dimensions, _EVERYTHING),
     Finder(find_recompiled, _EVERYTHING),

@@ -47,6 +47,37 @@ def find_recomputation(comparison: Comparison) -> Iterator[Finding]:
         yield _finding(before, fewer, AFTER, f"kept, no longer recomputed{words[1]}")
 
 
+_MOST = 0.5
+"""Share of the difference that makes what is kept its cause."""
+
+
+def find_policies(comparison: Comparison) -> Iterator[Finding]:
+    """Another policy of a checkpoint: the same operations, of which other values are kept."""
+    if not all(program.rematted for program in comparison.programs):
+        return
+    total = sum(entry.size for entry in comparison.entries)
+    kept = [entry for entry in comparison.entries if _is_kept(entry.buffer)]
+    new = [entry for entry in kept if entry.partner is None and entry.size * total > 0]
+    if sum(entry.size for entry in kept) * total < _MOST * total**2 or not new:
+        return
+    largest = max(new, key=lambda entry: abs(entry.size)).buffer
+    name = (largest.op_name or "").rpartition("/")[2]
+    word = "kept" if total > 0 else "no longer kept"
+    yield Finding(
+        kind="recomputation",
+        text=f"{word} for the backward pass{_named(name, largest.source)}: another policy of"
+        " jax.checkpoint",
+        claims=lambda entry: _is_kept(entry.buffer),
+        source=largest.source,
+        is_certain=False,
+    )
+
+
+def _named(name: str, line: str | None) -> str:
+    where = f" ({short_line(line)})" if line else ""
+    return f", {name}{where}" if name else where
+
+
 def _operations(program: ComparedProgram, names: frozenset[str]) -> Iterator[Operation]:
     """The recomputed operations of these names."""
     for operation in program.operations:

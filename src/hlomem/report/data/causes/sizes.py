@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from fractions import Fraction
+from itertools import takewhile
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from hlomem.report.data.causes.ledger import Entry
+    from hlomem.report.data.causes.operations import Array
+    from hlomem.report.data.causes.program import ProgramArgument
     from hlomem.report.data.memory import Buffer
 
 
@@ -241,12 +244,14 @@ def find_inner_dimensions(comparison: Comparison) -> Iterator[Finding]:
 
 
 def find_arguments(comparison: Comparison) -> Iterator[Finding]:
-    """Arguments of one program only, by their paths; renamed or stacked ones excluded."""
+    """Arguments of one program only, by their paths; moved or stacked ones excluded."""
     sides = [program.arguments for program in comparison.programs]
-    alone = [
-        [argument for name, argument in mine.items() if name not in others]
-        for mine, others in (sides, sides[::-1])
-    ]
+    alone = _without_moved(
+        *(
+            [argument for name, argument in mine.items() if name not in others]
+            for mine, others in (sides, sides[::-1])
+        )
+    )
     elements = [sum(prod(argument.array.dimensions) for argument in side) for side in alone]
     is_named = not any(name.startswith("parameter ") for side in sides for name in side)
     if elements[0] == elements[1] or not is_named or not sides[0].keys() & sides[1].keys():
@@ -266,6 +271,33 @@ def find_arguments(comparison: Comparison) -> Iterator[Finding]:
 
 
 _STEP = re.compile(r"^[^\[.]+|\[[^\]]*\]|\.[^\[.]+")
+
+
+def _without_moved(
+    before: Sequence[ProgramArgument], after: Sequence[ProgramArgument]
+) -> tuple[list[ProgramArgument], list[ProgramArgument]]:
+    """Arguments but for those that moved in their trees: of one array, and one end of the path."""
+    waiting: dict[tuple[Array, str], list[ProgramArgument]] = {}
+    for argument in after:
+        waiting.setdefault((argument.array, _steps(argument)[-1]), []).append(argument)
+    gone = []
+    for argument in before:
+        steps = _steps(argument)
+        found = waiting.get((argument.array, steps[-1]))
+        if not found:
+            gone.append(argument)
+            continue
+        found.remove(max(found, key=lambda other: _common_end(steps, _steps(other))))
+    return gone, [argument for found in waiting.values() for argument in found]
+
+
+def _steps(argument: ProgramArgument) -> list[str]:
+    return _STEP.findall(argument.name) or [argument.name]
+
+
+def _common_end(one: Sequence[str], other: Sequence[str]) -> int:
+    pairs = zip(reversed(one), reversed(other), strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def _subtrees(names: frozenset[str], others: Sequence[str]) -> list[str]:
@@ -304,10 +336,13 @@ def find_layers(comparison: Comparison) -> Iterator[Finding]:
         )
         return
     before, after = map(_count_layers, comparison.programs)
-    for stem in sorted(after.keys() & before.keys(), key=lambda key: -len(after[key])):
-        more, fewer = after[stem] - before[stem], before[stem] - after[stem]
-        if bool(more) != bool(fewer):
-            yield _layers_finding(stem, len(before[stem]), len(after[stem]), more or fewer)
+    common = sorted(after.keys() & before.keys(), key=lambda key: (-len(after[key]), key))
+    for stem in common:
+        fewer, more = before[stem] - after[stem], after[stem] - before[stem]
+        if bool(fewer) != bool(more):
+            sides = before[stem], after[stem]
+            alike = [one for one in common if (before[one], after[one]) == sides]
+            yield _layers_finding(alike, *sides)
             return
 
 
@@ -349,8 +384,9 @@ def _of_parts(parts: Iterable[str]) -> Iterator[_Layer]:
         previous = part
 
 
-def _layers_finding(stem: str, old: int, new: int, changed: frozenset[int]) -> Finding:
-    wanted = {_Layer(stem, number) for number in changed}
+def _layers_finding(stems: Sequence[str], old: frozenset[int], new: frozenset[int]) -> Finding:
+    changed = old ^ new
+    wanted = {_Layer(stem, number) for stem in stems for number in changed}
 
     def claims(entry: Entry) -> bool:
         buffer = entry.buffer
@@ -358,11 +394,14 @@ def _layers_finding(stem: str, old: int, new: int, changed: frozenset[int]) -> F
         keys = _KEYS.findall(buffer.parameter or "")
         return not wanted.isdisjoint((*_of_parts(parts), *_of_parts(keys)))
 
-    names = f"{stem} {min(changed)}" if len(changed) == 1 else f"{len(changed)} of {stem}"
+    is_one = len(changed) == 1
+    names = listed([f"{stem} {min(changed)}" for stem in stems] if is_one else stems)
+    names = names if is_one else f"{len(changed)} of {names}"
+    verb = "is" if len(wanted) == 1 else "are"
     word = "new" if new > old else "gone"
     return Finding(
         kind="layers",
-        text=f"{old} layers became {new}: {names} {'is' if len(changed) == 1 else 'are'} {word}",
+        text=f"{len(old)} layers became {len(new)}: {names} {verb} {word}",
         claims=claims,
         adds_operations=True,
     )
