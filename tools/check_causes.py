@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 KINDS = {"upcast": "dtype"}
 """The kind of a cause, where it is called otherwise than the truth."""
-NUMBERED = frozenset({"batch", "sequence", "width", "layers"})
+NUMBERED = frozenset({"batch", "sequence", "width", "layers", "length"})
 MIN_SHARE, MAX_SHARE = 0.5, 2.5
 """A cause's bytes as a share of XLA's change."""
 _BECAME = re.compile(r"(\d+)\D*became (\d+)")

@@ -1,6 +1,6 @@
 """Damaged inputs by the thousand, each through the commands, each under a limit.
 
-    python -m tools.fuzz --count 10000 --seed 1 [--target hlo|dump|proto|kernels|hostile] [--only N]
+    python -m tools.fuzz --count 10000 --seed 1 [--target hlo|dump|proto|…|hostile] [--only N]
 
 A mutant is made from target, seed and number alone, so `--only N` makes it again, runs it without
 limits and leaves its files in `--keep`, as it does for every finding. Prints what became of all.

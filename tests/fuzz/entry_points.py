@@ -20,11 +20,15 @@ from tests.fuzz.kernels import call_kernels
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_PLACED = re.compile(r"error: [^\n]+?:\d+:\d+: [^\n]+\n\d+ \| ")
-_NO_TEXT = re.compile(r"error: [^\n]+\.pb: [^\n]{10}")
+_PLACED = re.compile(r"(?m)^error: [^\n]+?:\d+:\d+: [^\n]+\n\d+ \| ")
+_NO_TEXT = re.compile(r"(?m)^error: [^\n]+\.pb: [^\n]{10}")
 """A refusal of what has no lines."""
-_ASKS = re.compile(r"error: (?:no buffer `|[^\n]+: compiled for [^\n]+ give one of )")
-"""What only the user can answer: another name, the chip."""
+_ASKS = re.compile(
+    r"error: (?:no buffer `|[^\n]+: compiled for [^\n]+ give one of "
+    r"|[^\n]+: (?:the profile is cut off: [^\n]+; )?no allocator wrote events: "
+    r"|nothing happened before )"
+)
+"""What only the user can answer: another name, the chip, another profile or time."""
 _UNSAFE = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
@@ -79,5 +83,5 @@ def _judge(arguments: Sequence[str], code: int, shown: str, said: str) -> End:
         return End.REFUSED
     if code != EXIT_UNREADABLE or "not enough memory" in said:
         return End.BUG
-    is_placed = _PLACED.match(said) or _NO_TEXT.match(said)
+    is_placed = _PLACED.search(said) or _NO_TEXT.search(said)
     return End.REFUSED if is_placed else End.UNPLACED

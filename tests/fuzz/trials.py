@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 from functools import cache, partial
 from pathlib import Path
@@ -97,24 +98,83 @@ _OTHERS_OF_PROTOS = (
 )
 
 
+_PACKED = 0.5
+_TIMELINES: tuple[list[str], ...] = (
+    [],
+    ["--json"],
+    ["--html", "x.html"],
+    ["--arrays", "x.pb"],
+    ["--at", "0.01"],
+)
+_OTHERS_OF_PROFILES = (
+    ["export", "x.xplane.pb", "--to", "perfetto"],
+    ["export", "x.xplane.pb", "--to", "pprof", "-o", "y.pb"],
+    ["export", "x.xplane.pb", "--to", "perfetto", "--plan"],
+    ["summary", "x.xplane.pb", "--backend", "gpu"],
+    ["leaks", "x.pb", "whole.pb", "x.pb", "--json"],
+)
+
+
 @cache
-def _proto_seeds() -> list[Path]:
-    """Everything recorded that is no text."""
-    paths = [path for path in (GOLDENS / "protos").rglob("*") if path.is_file()]
+def _proto_seeds(pattern: str = "**/*") -> list[Path]:
+    """Everything recorded that is no text, or those of a pattern."""
+    paths = [path for path in (GOLDENS / "protos").glob(pattern) if path.is_file()]
     return sorted(path for path in paths if is_binary(path.read_bytes()))
 
 
-def damaged_proto(random: Random) -> Trial:
-    """A damaged proto, profile, cache entry or executable."""
-    data = random.choice(_proto_seeds()).read_bytes()
+@cache
+def _profile_seeds() -> list[bytes]:
+    """Unpacked profiles of jobs, and of programs, that are small."""
+    paths = sorted((GOLDENS / "jobs").rglob("*.xplane.pb.gz"))
+    small = [gzip.decompress(path.read_bytes()) for path in paths]
+    small = sorted(small, key=len)[: len(small) // 2]
+    return small + [path.read_bytes() for path in _proto_seeds("**/*.xplane.pb")]
+
+
+@cache
+def _array_seeds() -> list[bytes]:
+    """Unpacked device memory profiles."""
+    return [gzip.decompress(path.read_bytes()) for path in sorted(GOLDENS.rglob("*.prof"))]
+
+
+def _mutant(random: Random, data: bytes) -> bytes:
     for _ in range(random.choice([1, 1, 1, 3])):
         data = random.choice(proto_mutants.KINDS)(random, data) or b"\0"
+    return data
+
+
+def _damaged_binary(random: Random, pattern: str) -> Trial:
+    data = _mutant(random, random.choice(_proto_seeds(pattern)).read_bytes())
     whole = random.choice(_proto_seeds()).read_bytes()
     commands = [["show", "x.pb"], ["show", "--json", "x.pb"], ["verify", "x.pb"]]
     commands.append([random.choice(_REPORTS_OF_PROTOS), "x.pb", "--backend", "cpu"])
     commands.append([*plan_for("cpu"), "x.pb", *random.choice([[], ["-o", "y.hlo.pb"]])])
     commands.append(random.choice(_OTHERS_OF_PROTOS))
     return Trial({"x.pb": data, "whole.pb": whole}, commands)
+
+
+def damaged_proto(random: Random) -> Trial:
+    """A damaged proto of a program."""
+    return _damaged_binary(random, "**/*.hlo.pb")
+
+
+def damaged_cache(random: Random) -> Trial:
+    """A damaged entry of a compilation cache, or an executable."""
+    return _damaged_binary(random, random.choice(["**/*-cache", "**/executable.bin"]))
+
+
+def damaged_profile(random: Random) -> Trial:
+    """A damaged profile of a run, and a damaged one of the arrays on a device."""
+    profile = _mutant(random, random.choice(_profile_seeds()))
+    arrays = _mutant(random, random.choice(_array_seeds()))
+    if random.random() < _PACKED:
+        profile, arrays = gzip.compress(profile), gzip.compress(arrays)
+    whole = gzip.compress(random.choice(_array_seeds()))
+    files = {"x.xplane.pb": profile, "x.pb": arrays, "whole.pb": whole}
+    commands = [["timeline", "x.xplane.pb", *random.choice(_TIMELINES)], ["show", "x.xplane.pb"]]
+    commands.append(["leaks", *random.sample(["x.pb", "whole.pb"], 2)])
+    commands.append(random.choice(_OTHERS_OF_PROFILES))
+    return Trial(files, commands)
 
 
 def damaged_texts(random: Random) -> Trial:
@@ -132,6 +192,8 @@ TARGETS = {
     "hlo": damaged_module,
     "dump": damaged_dump,
     "proto": damaged_proto,
+    "cache": damaged_cache,
+    "profile": damaged_profile,
     "kernels": damaged_texts,
 }
 

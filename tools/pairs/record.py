@@ -1,11 +1,13 @@
 """Compiles pairs of programs and writes what XLA dumps, with what was changed.
 
-    python -m tools.pairs.record diff OUT --home HOME --python VERSION=PYTHON... [NAME...]
+    python -m tools.pairs.record TABLE OUT --home HOME --python VERSION=PYTHON... [NAME...]
 
-OUT/NAME/{before,after}/ get what XLA writes with the README's flags; OUT/NAME/truth.json says what
-was changed and what XLA reserved on both sides, in bytes, and the truths of all pairs of OUT go to
-this folder, as diff.json. A side that several pairs share is compiled once. On a TPU
-the process is stopped once XLA has written its plan, which is long before it has made code.
+TABLE is tools/pairs/diff.txt, or a table of its form with its scripts beside it, which may import
+those of tools/programs/scripts. OUT/NAME/{before,after}/ get what XLA writes with the README's
+flags; OUT/NAME/truth.json says what was changed and what XLA reserved on both sides, in bytes, and
+the truths of all pairs of OUT go next to the table (.json). A side that several pairs share is
+compiled once. On a TPU the process is stopped once XLA has written its plan, which is long before
+it has made code. A pair that does not compile, or of which no byte changed, is named and left out.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from tools.pairs.table import NEWEST, TABLES, Row, Side, pairs
+from tools.pairs.table import NEWEST, Row, Side, pairs
 from tools.record_oom import ENVIRONMENT
 
 PROGRAMS = Path(__file__).parent.parent / "programs" / "scripts"
@@ -37,6 +39,10 @@ _TIMEOUT_SECONDS = 900
 _UNWANTED = shutil.ignore_patterns("*.o", "*.flagfile", "*.ll", "*comp_env.txt", "*_config.txt")
 _SPACE = re.compile(r"^Memory Space: \S+ \(color=(\d+)\)\nTotal bytes: (\d+)", re.MULTILINE)
 _DEFAULT = "0"
+
+
+class NotCompiledError(Exception):
+    """XLA wrote no plan of a side."""
 
 
 def compile_side(side: Side, home: Path, pythons: dict[str, Path], folder: Path) -> None:
@@ -62,7 +68,7 @@ def compile_side(side: Side, home: Path, pythons: dict[str, Path], folder: Path)
     process.kill()
     _, errors = process.communicate()
     if not spaces_of(folder):
-        raise SystemExit(f"{' '.join(side)} wrote no plan:\n{errors[-2000:]}")
+        raise NotCompiledError(f"{' '.join(side)} wrote no plan:\n{errors[-2000:]}")
 
 
 def spaces_of(folder: Path) -> dict[str, int]:
@@ -79,7 +85,7 @@ def spaces_of(folder: Path) -> dict[str, int]:
 
 def compiled(side: Side, options: argparse.Namespace) -> Path:
     """The folder of a side, compiled unless it was before."""
-    source = (PROGRAMS / side.program).read_text()
+    source = (options.home / side.program).read_text()
     key = hashlib.sha256(json.dumps([side, source]).encode()).hexdigest()[:16]
     folder: Path = options.out.parent / "compiled" / key
     if not folder.exists():
@@ -100,7 +106,7 @@ def truth_of(name: str, row: Row, sides: dict[str, Side], folders: dict[str, Pat
         "name": name,
         "cause": row.cause,
         "change": row.says,
-        "program": f"tools/programs/scripts/{row.program}",
+        "program": row.program,
         "backend": sides["before"].platform,
         "options": {side: sides[side].options for side in SIDES},
         "jaxlib": {side: sides[side].version for side in SIDES},
@@ -112,26 +118,32 @@ def truth_of(name: str, row: Row, sides: dict[str, Side], folders: dict[str, Pat
     }
 
 
-def record(name: str, options: argparse.Namespace) -> Any:
+def record(name: str, options: argparse.Namespace) -> None:
     """Compiles both sides of a pair and writes them down."""
     row, before, after = pairs(options.table)[name]
     sides = {"before": before, "after": after}
-    folders = {side: compiled(sides[side], options) for side in SIDES}
     target: Path = options.out / name
     shutil.rmtree(target, ignore_errors=True)
+    try:
+        folders = {side: compiled(sides[side], options) for side in SIDES}
+    except NotCompiledError as error:
+        print(f"{name:28} left out: {error}", flush=True)
+        return
+    truth = truth_of(name, row, sides, folders)
+    if not truth["delta"]:
+        print(f"{name:28} left out: no byte changed", flush=True)
+        return
     for side, folder in folders.items():
         shutil.copytree(folder, target / side, ignore=_UNWANTED)
-    truth = truth_of(name, row, sides, folders)
     (target / "truth.json").write_text(json.dumps(truth, indent=1) + "\n")
     sizes = f"{truth['before']:>12} {truth['delta']:>+12} {truth['percent']:>+7} %"
     print(f"{name:28} {sizes}", flush=True)
-    return truth
 
 
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("table", choices=TABLES)
+    parser.add_argument("table", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("--home", type=Path, required=True)
     parser.add_argument("--python", action="append", required=True, metavar="VERSION=PYTHON")
@@ -139,14 +151,13 @@ def main() -> None:
     options = parser.parse_intermixed_args()
     split = (given.rpartition("=") for given in options.python)
     options.pythons = {version or NEWEST: Path(path) for version, _, path in split}
-    shutil.copytree(PROGRAMS, options.home, dirs_exist_ok=True)
+    for scripts in (PROGRAMS, options.table.parent):
+        shutil.copytree(scripts, options.home, dirs_exist_ok=True)
     names = options.name or list(pairs(options.table))
     with ThreadPoolExecutor(MAX_WORKERS) as pool:
         list(pool.map(lambda name: record(name, options), names))
     truths = [json.loads(path.read_text()) for path in sorted(options.out.glob("*/truth.json"))]
-    (Path(__file__).parent / f"{options.table}.json").write_text(
-        json.dumps(truths, indent=1) + "\n"
-    )
+    options.table.with_suffix(".json").write_text(json.dumps(truths, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,18 +1,19 @@
-"""The pairs: a script of tools/programs, its options, and the one thing that is changed.
+"""The pairs: a script, its options, and the one thing that is changed.
 
-diff.txt is for `hlomem diff`, which has to name the cause. A row makes a pair on each of its
+diff.txt is for `hlomem diff`, which has to name the cause; its scripts are in
+tools/programs/scripts, those of another table beside it. A row makes a pair on each of its
 platforms, named after both. The third column is the kind of change; versions are those of jaxlib
 before and after, the newest where there are none.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-TABLES = ("diff",)
+if TYPE_CHECKING:
+    from pathlib import Path
+
 NEWEST = "0.12.0.1"
-_FOLDER = Path(__file__).parent
 
 
 class Row(NamedTuple):
@@ -46,13 +47,13 @@ class Pair(NamedTuple):
     after: Side
 
 
-def rows(table: str) -> list[Row]:
+def rows(table: Path) -> list[Row]:
     """The lines of a table, below its head."""
-    lines = (_FOLDER / f"{table}.txt").read_text().splitlines()[1:]
-    return [Row(*(cell.strip() for cell in line.split("|"))) for line in lines]
+    lines = table.read_text().splitlines()[1:]
+    return [Row(*(cell.strip() for cell in line.split("|"))) for line in lines if line.strip()]
 
 
-def pairs(table: str) -> dict[str, Pair]:
+def pairs(table: Path) -> dict[str, Pair]:
     """Each pair of a table by its name."""
     found = {}
     for row in rows(table):

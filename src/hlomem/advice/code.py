@@ -45,6 +45,23 @@ def offloaded(body):
 '''
 OFFLOADED_IMPORT = "from jax.ad_checkpoint import checkpoint_name\n"
 
+CHECKPOINT_WITH = '''
+def checkpoint_with(*names, **options):
+    """jax.checkpoint of a function with arguments that are no arrays: those of these names."""
+
+    def decorate(function):
+        def call(*args, **kwargs):
+            given = dict(inspect.signature(function).bind(*args, **kwargs).arguments)
+            fixed = {name: given.pop(name) for name in names if name in given}
+            return jax.checkpoint(lambda given: function(**given, **fixed), **options)(given)
+
+        return call
+
+    return decorate
+
+'''
+CHECKPOINT_WITH_IMPORT = "import inspect\n"
+
 WRAPPERS = {
     "linen": ("flax.linen", "remat"),
     "nnx": ("flax.nnx", "remat"),

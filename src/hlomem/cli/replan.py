@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ import click
 
 from hlomem.api.load import load
 from hlomem.api.replan import replan
-from hlomem.base.errors import EXIT_FINDING, EXIT_OK
+from hlomem.base.errors import EXIT_FINDING, EXIT_OK, InputError
 from hlomem.base.gc_pause import collector_off
 from hlomem.base.sizes import format_bytes
 from hlomem.base.source import visible
@@ -22,6 +23,8 @@ from hlomem.dump.compare import Difference, find_differences
 from hlomem.report.screens.text import Line, shorten, width
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from hlomem.api.plan import Plan
     from hlomem.dump.dump import Dump
 
@@ -59,7 +62,7 @@ def command(
     shown, and the exit code is 1 if there is one.
     """
     dump = load(path, module=module)
-    with working(f"planning {path} again"):
+    with working(f"planning {path} again"), _naming(path, dump):
         made = replan(
             dump,
             backend=backend or "",
@@ -80,6 +83,17 @@ def command(
     for note in made.notes:
         click.echo(f"note: {visible(note)}", err=True)
     return EXIT_FINDING if differences else EXIT_OK
+
+
+@contextmanager
+def _naming(path: str, dump: Dump) -> Iterator[None]:
+    """Errors name the file, too, where a dump has the name of a program in it."""
+    try:
+        yield
+    except InputError as error:
+        if dump.name == path or str(error).startswith(visible(path)):
+            raise
+        raise InputError(f"{visible(path)}: {error}") from error
 
 
 def _stem(dump: Dump) -> str:

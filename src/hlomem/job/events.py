@@ -106,10 +106,13 @@ def read_calls(profile: Profile) -> Calls:
         raise _no_host(profile)
     calls: list[Call] = []
     executions: list[Execution] = []
-    for thread in plane.threads():
-        found = _ThreadReader(plane, thread)
-        calls += found.calls()
-        executions += found.executions
+    try:
+        for thread in plane.threads():
+            found = _ThreadReader(plane, thread)
+            calls += found.calls()
+            executions += found.executions
+    except InputError as error:
+        raise InputError(f"{profile.name}: the profile is damaged: {error}") from error
     calls.sort(key=lambda call: call.time)
     executions.sort(key=lambda run: run.start)
     return Calls(tuple(calls), tuple(executions), tuple(_notes(profile, calls)))
@@ -172,7 +175,7 @@ class _ThreadReader:
         def number(name: str) -> int:
             value = facts.get(name)
             if not isinstance(value, int):
-                raise InputError(f"an event {event.name} of the profile states no {name}")
+                raise InputError(f"an event {event.name} states no {name}")
             return value
 
         in_use, fragmentation = number("bytes_allocated"), facts.get("fragmentation")

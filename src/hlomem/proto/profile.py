@@ -76,7 +76,7 @@ class Plane:
         try:
             return parser_of("ProfileLine")(data)
         except InputError as error:
-            raise InputError(f"the profile is damaged: a thread of {self.name}") from error
+            raise InputError(f"a thread of {self.name} cannot be read") from error
 
     def facts(self, event: TimedEvent) -> dict[str, Fact]:
         """The facts an event states, by name."""

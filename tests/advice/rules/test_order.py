@@ -45,3 +45,10 @@ def test_a_tpus_program_whose_places_are_chosen_is_not_told_to_change_its_order(
     [path] = (GOLDENS / "trials/tpu/lost").glob("*jit_f.*after_optimizations.txt")
     report = advise(path.read_text(), backend="tpu", chip="v5e")
     assert not [each for each in report.advice if each.rule == "order"]
+
+
+def test_no_bytes_are_promised_where_barriers_of_a_checkpoint_were_expanded() -> None:
+    name = 'metadata={op_name="jit(f)/transpose(jvp())/checkpoint/rematted_computation/sin"}'
+    text = WIDE.replace('target="one"', f'target="one", {name}')
+    [advice] = [each for each in advise(text, backend="cpu").advice if each.rule == "order"]
+    assert (advice.method, advice.least, advice.most) == ("possible", None, None)

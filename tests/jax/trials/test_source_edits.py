@@ -127,12 +127,10 @@ def test_a_module_is_called_what_the_file_calls_it(file: SourceFile) -> None:
     assert "from functools import partial\nimport optax\n" in _new(file, edit)
 
 
-def test_arguments_that_are_no_arrays_are_told_by_annotations_and_defaults(
-    file: SourceFile,
-) -> None:
+def test_arguments_have_positions(file: SourceFile) -> None:
     node = file.function("make.<locals>.block", _line("x @ w"))
     assert node is not None
-    assert file.static_positions(node) == [2]
+    assert file.positions(node, ["train", "no such"]) == [2]
 
 
 def test_edits_in_each_others_way_are_refused(file: SourceFile) -> None:

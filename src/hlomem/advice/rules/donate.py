@@ -18,7 +18,7 @@ from hlomem.report.data.donation import Argument, build_donation, top_level_name
 from hlomem.report.screens.text import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from hlomem.advice.case import Case
     from hlomem.hlo.ir import HloInstruction, HloModule
@@ -158,21 +158,28 @@ def _may_overwrite(subject: Case, row: Argument) -> bool:
     )
 
 
-def _trial(subject: Case, rows: list[Argument], names: list[str]) -> Trial:
-    module = subject.module
-    advice = Advice(
+def describe_donation(names: list[str], module: str, rows: Sequence[Argument] = ()) -> Advice:
+    """A donation to a module of a name, not planned yet."""
+    return Advice(
         rule="donate",
         title=f"donate {_listed(names, rows)}",
         argument=", ".join(names),
-        method="re-planned",
-        confidence="high",
+        method="possible",
+        confidence="low",
         cost="the caller must not use the arguments afterwards",
         how=_how(names, module),
         link=LINK,
     )
+
+
+def _trial(subject: Case, rows: list[Argument], names: list[str]) -> Trial:
     spread = _spread(subject, rows)
     is_sure = spread is not _REASSIGNED
-    advice = replace(advice, confidence="high" if is_sure else "medium")
+    advice = replace(
+        describe_donation(names, subject.module.name, rows),
+        method="re-planned",
+        confidence="high" if is_sure else "medium",
+    )
     return Trial(_varied(subject, rows), advice, spread)
 
 
@@ -218,15 +225,15 @@ def _saving_copy(parameter: HloInstruction) -> HloInstruction | None:
     return None
 
 
-def _listed(names: list[str], rows: list[Argument]) -> str:
+def _listed(names: list[str], rows: Sequence[Argument]) -> str:
     shown = [name if name[0] != "#" else f"argument {name[1:]}" for name in names]
     more = len(shown) - _MAX_NAMES
     listed = ", ".join(shown[:_MAX_NAMES]) + (f" and {more} more" if more > 0 else "")
     return f"{listed} ({plural(len(rows), 'array')})" if len(rows) > len(names) else listed
 
 
-def _how(names: list[str], module: HloModule) -> str:
-    function = module.name.removeprefix("jit_") or "f"
+def _how(names: list[str], module: str) -> str:
+    function = module.removeprefix("jit_") or "f"
     if all(name[0] != "#" for name in names):
         quoted = "".join(f'"{name}", ' for name in names)
         inside = quoted.removesuffix(" ") if len(names) == 1 else quoted.removesuffix(", ")

@@ -119,7 +119,8 @@ def _lower(job: Job) -> tuple[FactoryProgram, Facts]:
     for name in job.imports:
         import_module(name)
     calls: dict[str, int] = {}
-    tracing = partial(counted_calls, calls) if job.has_calls else nullcontext
+    values: dict[str, list[str]] = {}
+    tracing = partial(counted_calls, calls, values) if job.has_calls else nullcontext
     program = make_program(find_factory(job.factory), job.settings, target, job.jit, tracing)
     flops = None if program.jaxpr is None else count_flops(program.jaxpr)
     versions = {name: found for name in _PACKAGES if (found := version_of(name))}
@@ -130,6 +131,7 @@ def _lower(job: Job) -> tuple[FactoryProgram, Facts]:
         has_while=flops.has_while if flops else False,
         fingerprint=_fingerprint(program, job, versions) if job.has_fingerprint else "",
         calls=calls,
+        plain_arguments=values,
         versions=versions,
         command=program.command,
     )

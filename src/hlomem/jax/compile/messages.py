@@ -39,7 +39,7 @@ class Job(Struct, frozen=True, kw_only=True):
     is_from_here: bool = True
     """Whether its modules may lie in the current folder; no code of that is imported else."""
     has_calls: bool = False
-    """Whether facts are to have how often functions were called."""
+    """Whether facts are to have how often functions were called, and with which values."""
     is_linked: bool = False
     """Whether it is to be linked by libtpu's phases instead of planned."""
     home: str = ""
@@ -70,6 +70,8 @@ class Facts(Struct, frozen=True, kw_only=True):
     """Of the lowered program and of what compiles it."""
     calls: dict[str, int] = field(default_factory=dict)
     """How often functions of the user were called while it was traced, by `file::name`."""
+    plain_arguments: dict[str, list[str]] = field(default_factory=dict)
+    """Those of their arguments that were no arrays, by `file::name`."""
     versions: dict[str, str] = field(default_factory=dict)
     command: str = ""
     """The command line by which the factory's own stack makes the same program."""

@@ -122,9 +122,7 @@ def advise_job(
         timeout,
         lambda doing: on_progress(f"tries {doing} {words}"),
     )
-    changes = list(
-        propose(memory, report, planned.target, source or job.factory, planned.facts.calls)
-    )
+    changes = list(propose(memory, report, planned.target, source or job.factory, planned.facts))
     tried = trials.try_all(changes)
     compiled = trials.without_dominated([one for one in tried if one.found is not None])
     helpful = [one for one in compiled if _saved(trials, one) > _WORTH * report.size]
@@ -136,7 +134,7 @@ def advise_job(
     got.sort(key=lambda piece: -piece.saves)
     return replace(
         report,
-        advice=(*got, *_untried(report, compiled)),
+        advice=(*got, *_untried(report, tried)),
         target=job.target,
         together=together,
         notes=(*report.notes, *_notes(trials, tried, shown)),
@@ -165,10 +163,14 @@ def _as_advice(trials: Trials, tried: Tried) -> Advice:
     )
 
 
-def _untried(report: AdviceReport, compiled: Sequence[Tried]) -> list[Advice]:
-    """Advice that no compile has decided."""
-    decided = {one.changes[0].rule for one in compiled}
-    return [piece for piece in report.advice if piece.rule not in decided]
+def _untried(report: AdviceReport, tried: Sequence[Tried]) -> list[Advice]:
+    """Advice of rules without a change to compile: a possibility, whatever was planned."""
+    decided = {one.changes[0].rule for one in tried}
+    return [
+        replace(piece, least=None, most=None, method="possible", confidence="low")
+        for piece in report.advice
+        if piece.rule not in decided
+    ]
 
 
 def _notes(trials: Trials, tried: Sequence[Tried], shown: Sequence[Tried]) -> list[str]:

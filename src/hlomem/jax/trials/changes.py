@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hlomem.advice.code import (
+    CHECKPOINT_WITH,
+    CHECKPOINT_WITH_IMPORT,
     DOTS,
     NOTHING,
     OFFLOADED,
@@ -22,15 +24,16 @@ from hlomem.advice.code import (
     WRAPPERS,
 )
 from hlomem.advice.functions import find_layers, find_loops, is_checkpointed
-from hlomem.advice.rules import checkpoint, chunks, offload, order
+from hlomem.advice.rules import checkpoint, chunks, donate, offload, order
 from hlomem.base.errors import CommandError
 from hlomem.jax.compile.call_counts import SEPARATOR
 from hlomem.jax.trials.source_edits import Edit, SourceFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from hlomem.advice.functions import LayerFunction, Loop
+    from hlomem.jax.compile.messages import Facts
     from hlomem.jax.target_kinds import Target
     from hlomem.report.data.advice import Advice, AdviceReport
     from hlomem.report.data.memory import MemoryView
@@ -62,8 +65,8 @@ class Change(NamedTuple):
     """The share of the program's time it may add, as a guess for sorting."""
     promise: Advice | None = None
     """The advice with planned bytes, if there is one."""
-    instead: tuple[Edit, ...] = ()
-    """Other edits, if the program cannot be traced with these."""
+    instead: tuple[tuple[Edit, ...], ...] = ()
+    """Other edits, one after the other, if the program cannot be traced with these."""
 
 
 def propose(
@@ -71,13 +74,17 @@ def propose(
     report: AdviceReport,
     target: Target,
     factory: str,
-    calls: Mapping[str, int],
+    facts: Facts,
 ) -> Iterator[Change]:
-    """The changes of a factory's program, whose functions were called so often."""
-    proposer = _Proposer(memory, target, factory, calls)
+    """The changes of a factory's program, of which facts tell how functions were called."""
+    proposer = _Proposer(memory, target, factory, facts)
     promised = {piece.rule: piece for piece in report.advice if piece.least is not None}
-    if piece := promised.get("donate"):
+    piece = promised.get("donate")
+    if piece is not None:
         yield from proposer.donate(piece)
+    for carried in report.advice:
+        if carried.rule == "carry":
+            yield from proposer.donate_carried(carried, piece)
     if target.machine.changed_after_hook == "nothing":
         yield Change(
             "order",
@@ -94,12 +101,11 @@ def propose(
 
 
 class _Proposer:
-    def __init__(
-        self, memory: MemoryView, target: Target, factory: str, calls: Mapping[str, int]
-    ) -> None:
+    def __init__(self, memory: MemoryView, target: Target, factory: str, facts: Facts) -> None:
         self._memory = memory
-        self._calls = calls
-        self._levels = find_layers(memory, calls)
+        self._calls = facts.calls
+        self._plain = facts.plain_arguments
+        self._levels = find_layers(memory, facts.calls)
         self._target = target
         self._files: dict[str, SourceFile | None] = {}
         self._factory = _file_of(factory)
@@ -122,6 +128,15 @@ class _Proposer:
 
     # Donation.
 
+    def donate_carried(self, carried: Advice, donated: Advice | None) -> Iterator[Change]:
+        """Caches that a scan reads and writes again: no plan has their results in their memory."""
+        known = donated.argument.split(", ") if donated is not None else []
+        more = [name for name in carried.argument.split(", ") if name not in known]
+        if more:
+            module = self._memory.module
+            name = "" if module is None else module.name
+            yield from self.donate(donate.describe_donation([*known, *more], name))
+
     def donate(self, piece: Advice) -> Iterator[Change]:
         names = piece.argument.split(", ")
         if not all(name.isidentifier() for name in names):
@@ -142,7 +157,7 @@ class _Proposer:
             code=piece.how,
             argument=piece.argument,
             sites=frozenset({"donate"}),
-            promise=piece,
+            promise=piece if piece.least is not None else None,
         )
 
     def _jitted_names(self, file: str) -> list[str]:
@@ -170,30 +185,32 @@ class _Proposer:
                     yield change
 
     def _wrapped(self, layers: Sequence[LayerFunction], policy: str) -> Change | None:
-        edits: list[Edit] = []
-        instead: list[Edit] = []
         found = []
+        ways: list[list[list[Edit]]] = []
         for layer in layers:
             file = self._file(layer.file)
             node = None if file is None else file.function(layer.name, layer.line)
             if file is None or node is None:
                 continue
             found.append(layer)
-            edits += _decorated(file, node, layer, policy)
-            static = file.static_positions(node)
-            instead += _decorated(file, node, layer, policy, static) if static else []
+            plain = self._plain.get(f"{layer.file}{SEPARATOR}{layer.name}", ())
+            ways.append(list(_ways_to_decorate(file, node, layer, policy, plain)))
         if not found:
             return None
+        tries = [
+            tuple(edit for way in ways for edit in way[min(number, len(way) - 1)])
+            for number in range(max(map(len, ways)))
+        ]
         return Change(
             "checkpoint",
             checkpoint.describe_layers(found, policy),
             "time: at most one more forward pass of them",
             checkpoint.LINK,
-            edits=tuple(edits),
+            edits=tries[0],
             argument=policy,
             sites=frozenset({_LAYERS}),
             effort=0.15 if policy else 0.33,
-            instead=tuple(instead),
+            instead=tuple(tries[1:]),
         )
 
     def _other_policies(self) -> Iterator[Change]:
@@ -271,31 +288,44 @@ def _needs_jax(file: SourceFile) -> list[Edit]:
     return edits if name == "jax" else [file.insert_after_imports("import jax\n")]
 
 
-def _decorated(
-    file: SourceFile,
-    node: Any,
-    layer: LayerFunction,
-    policy: str,
-    static: Sequence[int] = (),
-) -> list[Edit]:
-    """The edits that have a function recomputed."""
+def _ways_to_decorate(
+    file: SourceFile, node: Any, layer: LayerFunction, policy: str, plain: Sequence[str]
+) -> Iterator[list[Edit]]:
+    """The edits that have a function recomputed, the likeliest to be traced first."""
     framework = file.framework(layer.name, layer.line)
-    module, function = WRAPPERS[framework]
-    name, edits = file.name_of(module)
-    wrapper, options = f"{name}.{function}", []
+    numbers = file.positions(node, plain)
+    if framework == "linen":
+        numbers = [number for number in numbers if number]  # not self
+    static = [f"static_argnums=({', '.join(map(str, numbers))},)"] if numbers else []
+    wrapper = WRAPPERS[framework]
+    yield _decorated(file, node, wrapper, policy, static if framework != "equinox" else [])
+    if framework == "nnx":
+        yield _decorated(file, node, wrapper, policy, [*static, "graph_updates=False"])
+    if framework == "jax" and plain:  # they may be given by name
+        quoted = [f'"{name}"' for name in plain]
+        jax, _ = file.name_of("jax")
+        options = [f"policy={jax}.checkpoint_policies.{policy}"] if policy else []
+        helper = file.insert_after_imports(f"{CHECKPOINT_WITH_IMPORT}{CHECKPOINT_WITH}")
+        call = f"checkpoint_with({', '.join([*quoted, *options])})"
+        yield [*_needs_jax(file), helper, file.decorate(node, call)]
+    if static and framework != "equinox":
+        yield _decorated(file, node, wrapper, policy, [])
+
+
+def _decorated(
+    file: SourceFile, node: Any, wrapper: tuple[str, str], policy: str, options: Sequence[str]
+) -> list[Edit]:
+    name, edits = file.name_of(wrapper[0])
+    call = f"{name}.{wrapper[1]}"
     if policy:
         jax, more = file.name_of("jax")
         edits += more
-        options.append(f"policy={jax}.checkpoint_policies.{policy}")
-    if framework == "linen":
-        static = [number - 1 for number in static if number]
-    if static and framework != "equinox":
-        options.append(f"static_argnums=({', '.join(map(str, static))},)")
+        options = [f"policy={jax}.checkpoint_policies.{policy}", *options]
     if options:
         partial, more = file.name_of("functools.partial")
         edits += more
-        wrapper = f"{partial}({wrapper}, {', '.join(options)})"
-    return [*edits, file.decorate(node, wrapper)]
+        call = f"{partial}({call}, {', '.join(options)})"
+    return [*edits, file.decorate(node, call)]
 
 
 def _file_of(factory: str) -> str:

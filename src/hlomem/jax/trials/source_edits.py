@@ -261,19 +261,10 @@ class SourceFile:
                 return f"({numbers},)" if len(names) == 1 else f"({numbers})"
         return ""
 
-    def static_positions(self, node: Callable_) -> list[int]:
-        """The arguments that are no arrays, by their annotations or defaults."""
-        if isinstance(node, ast.Lambda):
-            return []
-        arguments = [*node.args.posonlyargs, *node.args.args]
-        defaults = [None] * (len(arguments) - len(node.args.defaults)) + list(node.args.defaults)
-        return [
-            number
-            for number, (argument, default) in enumerate(zip(arguments, defaults, strict=True))
-            if argument.arg in {"self", "cls", "config", "cfg"}
-            or (argument.annotation and ast.unparse(argument.annotation) in {"bool", "int", "str"})
-            or (isinstance(default, ast.Constant) and isinstance(default.value, bool | int | str))
-        ]
+    def positions(self, node: Callable_, names: Sequence[str]) -> list[int]:
+        """The numbers of those arguments that can be given by position."""
+        own = [argument.arg for argument in (*node.args.posonlyargs, *node.args.args)]
+        return [number for number, name in enumerate(own) if name in names]
 
 
 def _has(node: Callable_, line: int) -> bool:

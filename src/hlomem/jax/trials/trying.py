@@ -80,15 +80,17 @@ class Trials:
 
     def try_together(self, changes: tuple[Change, ...]) -> Tried:
         """Changes taken together; a problem in words where that cannot be."""
-        edits = tuple(edit for change in changes for edit in change.edits)
-        tried = self._try(changes, edits)
-        instead = tuple(edit for change in changes for edit in change.instead or change.edits)
-        if tried.found is None and instead != edits:
-            again = self._try(changes, instead)
-            return again if again.found is not None else tried
+        tried = self._try(changes)
+        for number in range(max(len(change.instead) for change in changes)):
+            if tried.found is not None:
+                break
+            others = tuple(_other(change, number) for change in changes)
+            again = self._try(others)
+            tried = again if again.found is not None else tried
         return tried
 
-    def _try(self, changes: tuple[Change, ...], edits: tuple[Edit, ...]) -> Tried:
+    def _try(self, changes: tuple[Change, ...]) -> Tried:
+        edits = tuple(edit for change in changes for edit in change.edits)
         texts = apply(edits)
         if texts is None:
             return Tried(changes, None, "the edits are in each other's way")
@@ -139,6 +141,12 @@ class Trials:
         before = self.base.facts.flops
         after = None if tried.found is None else tried.found.facts.flops
         return (after - before) / before if before and after else None
+
+
+def _other(change: Change, number: int) -> Change:
+    """A change by other edits, as far as it has some."""
+    edits = (change.edits, *change.instead)[min(number + 1, len(change.instead))]
+    return change._replace(edits=edits, instead=())
 
 
 def _first_line(problem: str) -> str:

@@ -88,8 +88,8 @@ CHANGES = (
         "compiled for gpu instead of cpu",
     ),
 )
-BESIDE_OTHERS = {"donation", "offload"}
-"""The kinds whose bytes are their own; what else happens follows, but is told apart."""
+BESIDE_OTHERS = {"donation"}
+"""The kind whose bytes are its own; what else happens follows, but is told apart."""
 
 
 @lru_cache(maxsize=8)

@@ -65,6 +65,8 @@ class Finding(Struct, frozen=True, kw_only=True):
     is_certain: bool = True
     takes_rest: bool = True
     """Whether the remaining bytes follow from it, if it is the only change."""
+    explains_anything: bool = False
+    """Whether they follow from it next to other changes, too."""
     shows_count: bool = False
     """Whether the text gets the number of buffers that show it."""
     adds_operations: bool = False

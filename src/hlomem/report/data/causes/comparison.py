@@ -20,7 +20,8 @@ _MAX_NAMES = 3
 _SAME_SHARE = 0.9
 """The fraction of the smaller program's operations that the same program shares."""
 _MODEL_NAME = re.compile(
-    r"param|weight|variables|model|opt|state|momentum|grad|kernel|bias|embed|^[wb]_?\d*$",
+    r"param|weight|variables|model|opt|^(?:train_?)?state$|momentum|grad|kernel|bias|embed"
+    r"|^[wb]_?\d*$",
     re.IGNORECASE,
 )
 
@@ -85,7 +86,8 @@ class Comparison:
         """The number of layers before and after, for models with stacked parameters.
 
         Only the first dimension of several model arguments changes, and it is a loop's trip count,
-        or, where trip counts are unknown, a loop slices these arguments.
+        or, where trip counts are unknown, a loop slices these arguments. Without a loop the
+        programs compute with slices of them.
         """
         models = [p for p in self.resized if is_stored(p.after)] or self._unlike_stacks
         changes = {
@@ -97,18 +99,25 @@ class Comparison:
             return None
         ((position, old, new),) = changes
         is_looped = any(pair.before.is_carried and pair.after.is_carried for pair in models)
-        is_run = self._is_counted(old, new) or is_looped
+        is_run = self._is_counted(old, new) or is_looped or self._is_sliced(models)
         return (old, new) if position == 0 and is_run else None
 
     @cached_property
     def length(self) -> tuple[int, int] | None:
-        """The steps of a loop before and after: the first dimension of what it is run over."""
+        """The steps of a loop before and after: the first dimension of what it is run over.
+
+        Where no argument changed, it is run over none: then only its count says so, unless
+        compilers made loops of their own.
+        """
         found = {
             pair.changed_dimensions[0]
             for pair in self.resized
             if 0 in pair.changed_dimensions and not is_stored(pair.after)
         }
         counted = [s for s in found if self._is_counted(*s) and s != self.stacked]
+        if self.has_same_arguments and not any(p.has_unnamed_loops for p in self.programs):
+            old, new = (program.trip_counts for program in self.programs)
+            counted = [(a, b) for a in old - new for b in new - old]
         return counted[0] if len(counted) == 1 else None
 
     @property
@@ -121,15 +130,29 @@ class Comparison:
         ]
         return found if len({pair.after.array.dimensions[1:2] for pair in found}) > 1 else []
 
+    def _is_sliced(self, pairs: Sequence[ArgumentPair]) -> bool:
+        """Whether single layers of these stacks, matrices among them, are computed with."""
+        layers = {pair.after.array.dimensions[1:] for pair in pairs}
+        return max(map(len, layers)) > 1 and all(
+            (1, *layer) in program.dimensions or layer in program.dimensions
+            for layer in layers
+            for program in self.programs
+        )
+
     def _is_counted(self, old: int, new: int) -> bool:
-        """Whether loops run so many times."""
-        return old in self.before.trip_counts and new in self.after.trip_counts
+        """Whether loops run so many times, and did not so before."""
+        before, after = (program.trip_counts for program in self.programs)
+        return old in before - after and new in after - before
 
     def leading(self, pair: ArgumentPair) -> int:
         """The first dimension of an argument that no loop runs over."""
         sides = zip(pair, self.programs, strict=True)
         is_run_over = all(side.array.dimensions[0] in its.trip_counts for side, its in sides)
         return int(is_run_over and len(pair.after.array.dimensions) > 1)
+
+    @cached_property
+    def has_model(self) -> bool:
+        return any(map(is_model, self.after.arguments.values()))
 
     @cached_property
     def is_same_text(self) -> bool:

@@ -21,7 +21,7 @@ def find_backends(comparison: Comparison) -> Iterator[Finding]:
     old, new = (program.memory.machine.platform for program in comparison.programs)
     if old != new:
         text = f"compiled for {new} instead of {old}"
-        yield Finding(kind="backend", text=text, adds_operations=True)
+        yield Finding(kind="backend", text=text, adds_operations=True, explains_anything=True)
 
 
 def find_versions(comparison: Comparison) -> Iterator[Finding]:
@@ -30,7 +30,13 @@ def find_versions(comparison: Comparison) -> Iterator[Finding]:
         same = comparison.is_same_program
         program = "the same program, compiled by" if same else "compiled by"
         text = f"{program} another version of XLA: {eras[0]} became {eras[1]}"
-        yield Finding(kind="version", text=text, is_certain=same, adds_operations=True)
+        yield Finding(
+            kind="version",
+            text=text,
+            is_certain=same,
+            adds_operations=True,
+            explains_anything=True,
+        )
 
 
 def _releases(program: ComparedProgram) -> str:

@@ -29,9 +29,11 @@ from hlomem.report.data.causes.kept import (
     find_carried,
     find_donation,
     find_offload,
+    find_policies,
     find_recomputation,
 )
 from hlomem.report.data.causes.ledger import Change, Entry, Ledger, SharedOut, booked
+from hlomem.report.data.causes.loops import find_lengths, find_loops
 from hlomem.report.data.causes.operations import OperationReader
 from hlomem.report.data.causes.program import ComparedProgram
 from hlomem.report.data.causes.sizes import (
@@ -39,8 +41,6 @@ from hlomem.report.data.causes.sizes import (
     find_dimensions,
     find_inner_dimensions,
     find_layers,
-    find_lengths,
-    find_loops,
     find_sharding,
 )
 from hlomem.report.data.names import short_line
@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 
-_MAY_EXPLAIN_ANYTHING = frozenset({"version", "backend", "offload"})
 _MINOR = 0.1
 """Fraction of the largest cause below which a finding does not precede lines."""
 
@@ -95,8 +94,8 @@ def _heir(findings: Sequence[Finding]) -> Finding | None:
     the host that no buffer on the device shows.
     """
     heirs = [finding for finding in findings if finding.takes_rest]
-    compilers = [finding for finding in heirs if finding.kind in _MAY_EXPLAIN_ANYTHING]
-    return heirs[0] if len(heirs) == 1 else next(iter(compilers), None)
+    anyway = [finding for finding in heirs if finding.explains_anything]
+    return heirs[0] if len(heirs) == 1 else next(iter(anyway), None)
 
 
 def _cause(finding: Finding, entries: Sequence[Entry], extra: int) -> Cause:
@@ -146,19 +145,20 @@ TABLE = (
     Finder(find_offload),
     Finder(find_sharding),
     Finder(find_layers, frozenset({"sharding"}), of_operations=True),
-    Finder(find_lengths, frozenset({"sharding"}), of_operations=True),
+    Finder(find_lengths, frozenset({"sharding", "backend"}), of_operations=True),
     Finder(find_dimensions, frozenset({"sharding"})),
     Finder(find_arguments, frozenset({"sharding", "layers", "backend"}), of_operations=True),
     Finder(find_dtypes, of_operations=True),
     Finder(find_casts, frozenset({"dtype", "backend"}), of_operations=True),
     Finder(find_carried, _SIZES | {"dtype", "backend", "offload"}),
     # These claim whole roles, so they come after the more specific finders.
-    Finder(find_recomputation, of_operations=True),
+    Finder(find_recomputation, frozenset({"offload"}), of_operations=True),
     Finder(find_loops, frozenset({"sharding"}), of_operations=True),
     Finder(find_layouts, _SIZES | {"dtype", "backend"}),
     Finder(find_padding, _SIZES | {"dtype", "backend", "layout"}),
     Finder(find_versions, frozenset({"backend"})),
     Finder(find_inner_dtypes, _EVERYTHING, of_operations=True),
+    Finder(find_policies, _EVERYTHING),
     Finder(find_fusions, _EVERYTHING),
     Finder(find_inner_dimensions, _EVERYTHING),
     Finder(find_recompiled, _EVERYTHING),

@@ -16,6 +16,7 @@ from hlomem.report.data.causes.comparison import (
     name_arguments,
 )
 from hlomem.report.data.causes.ledger import AFTER, BEFORE, Entry
+from hlomem.report.data.causes.loops import recomputes_alone
 from hlomem.report.data.causes.program import ComparedProgram, ProgramArgument, array_of_buffer
 from hlomem.report.data.lines import Frame, users_frame
 from hlomem.report.data.names import short_line
@@ -24,7 +25,7 @@ from hlomem.report.data.phases import REMATTED
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from hlomem.report.data.causes.operations import Array
+    from hlomem.report.data.causes.operations import Array, Operation
     from hlomem.report.data.memory import Buffer
 
 
@@ -32,22 +33,56 @@ _KEPT = frozenset({roles.ACTIVATIONS, roles.STACKED, roles.CARRIED, roles.COPIES
 
 
 def find_recomputation(comparison: Comparison) -> Iterator[Finding]:
-    """Checkpoints that were added, removed, or keep other values."""
-    old, new = comparison.before.rematted, comparison.after.rematted
-    if new and not old:
-        yield _finding(comparison.after, new, BEFORE, "recomputed in the backward pass")
-    elif old and not new:
-        yield _finding(comparison.before, old, AFTER, "kept, no longer recomputed")
-    elif not comparison.has_other_era:
-        before, after = comparison.programs
-        more = _computed_once(after.rematted - before.rematted, before)
-        fewer = _computed_once(before.rematted - after.rematted, after)
-        if more:
-            text = f"recomputed in the backward pass, no longer kept: {listed(sorted(more))}"
-            yield _finding(after, more, BEFORE, text)
-        if fewer:
-            text = f"kept, no longer recomputed: {listed(sorted(fewer))}"
-            yield _finding(before, fewer, AFTER, text)
+    """Checkpoints that were added, removed, or keep other values, but for those of new loops."""
+    before, after = comparison.programs
+    old, new = before.rematted, after.rematted
+    more, fewer = (new, old) if not old or not new else (frozenset[str](), frozenset[str]())
+    words = ("", "")
+    if old and new and not comparison.has_other_era:
+        more, fewer = _computed_once(new - old, before), _computed_once(old - new, after)
+        words = (f", no longer kept: {listed(sorted(more))}", f": {listed(sorted(fewer))}")
+    if more and not recomputes_alone(comparison, AFTER, _operations(after, more)):
+        yield _finding(after, more, BEFORE, f"recomputed in the backward pass{words[0]}")
+    if fewer and not recomputes_alone(comparison, BEFORE, _operations(before, fewer)):
+        yield _finding(before, fewer, AFTER, f"kept, no longer recomputed{words[1]}")
+
+
+_MOST = 0.5
+"""Share of the difference that makes what is kept its cause."""
+
+
+def find_policies(comparison: Comparison) -> Iterator[Finding]:
+    """Another policy of a checkpoint: the same operations, of which other values are kept."""
+    if not all(program.rematted for program in comparison.programs):
+        return
+    total = sum(entry.size for entry in comparison.entries)
+    kept = [entry for entry in comparison.entries if _is_kept(entry.buffer)]
+    new = [entry for entry in kept if entry.partner is None and entry.size * total > 0]
+    if sum(entry.size for entry in kept) * total < _MOST * total**2 or not new:
+        return
+    largest = max(new, key=lambda entry: abs(entry.size)).buffer
+    name = (largest.op_name or "").rpartition("/")[2]
+    word = "kept" if total > 0 else "no longer kept"
+    yield Finding(
+        kind="recomputation",
+        text=f"{word} for the backward pass{_named(name, largest.source)}: another policy of"
+        " jax.checkpoint",
+        claims=lambda entry: _is_kept(entry.buffer),
+        source=largest.source,
+        is_certain=False,
+    )
+
+
+def _named(name: str, line: str | None) -> str:
+    where = f" ({short_line(line)})" if line else ""
+    return f", {name}{where}" if name else where
+
+
+def _operations(program: ComparedProgram, names: frozenset[str]) -> Iterator[Operation]:
+    """The recomputed operations of these names."""
+    for operation in program.operations:
+        if operation.name.partition(f"{REMATTED}/")[2] in names:
+            yield operation
 
 
 def _computed_once(names: Iterable[str], program: ComparedProgram) -> frozenset[str]:
@@ -76,9 +111,7 @@ def _is_kept(buffer: Buffer | None) -> bool:
 
 def _line(program: ComparedProgram, names: frozenset[str]) -> str | None:
     common: list[Frame] | None = None
-    for operation in program.operations:
-        if operation.name.partition(f"{REMATTED}/")[2] not in names:
-            continue
+    for operation in _operations(program, names):
         if frames := program.frames(operation):
             path = list(reversed(frames))
             common = path if common is None else _common_start(common, path)
@@ -134,12 +167,14 @@ def find_carried(comparison: Comparison) -> Iterator[Finding]:
     """
     if not comparison.has_same_arguments:
         return
-    old, new = (_stacked_again(comparison, side) for side in (BEFORE, AFTER))
-    for side, names, text in (
-        (BEFORE, sorted(old.keys() - new.keys()), "updated in the carry of a loop{}, no longer"),
-        (AFTER, sorted(new.keys() - old.keys()), "no longer updated in the carry of a loop{}, but"),
+    stacks = [_stacks(comparison, side) for side in (BEFORE, AFTER)]
+    for side, text in (
+        (BEFORE, "updated in the carry of a loop{}, no longer"),
+        (AFTER, "no longer updated in the carry of a loop{}, but"),
     ):
-        arrays = {(old, new)[side][name] for name in names}
+        arrays = set(stacks[side] - stacks[1 - side])
+        arguments = comparison.programs[side].arguments.items()
+        names = sorted(n for n, one in arguments if one.array in arrays and not is_model(one))
         if names:
             line = _carried_at(comparison, 1 - side, arrays)
             words = f"{text.format(at_line(line, ' at '))} stacked as a scan's results"
@@ -152,19 +187,14 @@ def find_carried(comparison: Comparison) -> Iterator[Finding]:
             )
 
 
-def _stacked_again(comparison: Comparison, side: int) -> dict[str, Array]:
-    """The arguments, but for those of models, of whose shape a loop stacks arrays."""
-    stacked = {
+def _stacks(comparison: Comparison, side: int) -> Counter[Array]:
+    """How many arrays of each kind loops stack."""
+    stacked = (
         array_of_buffer(entry.buffer)
         for entry in comparison.entries
         if entry.side == side and entry.buffer.role == roles.STACKED
-    }
-    arguments = comparison.programs[side].arguments.items()
-    return {
-        name: argument.array
-        for name, argument in arguments
-        if argument.array in stacked and not is_model(argument)
-    }
+    )
+    return Counter(array for array in stacked if array is not None)
 
 
 def _is_stacked_at(entry: Entry, side: int, arrays: set[Array]) -> bool:
@@ -202,9 +232,10 @@ def _only_in(one: ComparedProgram, other: ComparedProgram) -> list[Buffer]:
 
 
 def _offload_finding(comparison: Comparison, moved: list[Buffer], side: int, text: str) -> Finding:
-    """On `side` the values are on the device.
+    """On `side` the values are on the device; a policy that moves them recomputes others, too.
 
-    Where none is seen there, or the program without them there needs more, the rest follows.
+    Where none is seen there, or the program without them there needs more, the rest follows from
+    it whatever else changed.
     """
     waiting = Counter(map(array_of_buffer, moved))
     is_shown = any(
@@ -215,6 +246,10 @@ def _offload_finding(comparison: Comparison, moved: list[Buffer], side: int, tex
     is_against = total > 0 if side == BEFORE else total < 0
     if is_against:
         text += ", at the cost of more on the device" if side == BEFORE else ", which needs less"
+    here, there = comparison.programs[side], comparison.programs[1 - side]
+    if there.rematted and not here.rematted:
+        gone = ", and nothing recomputed any more"
+        text += ", others recomputed in the backward pass" if side == BEFORE else gone
 
     def claims(entry: Entry) -> bool:
         array = array_of_buffer(entry.buffer)
@@ -224,7 +259,7 @@ def _offload_finding(comparison: Comparison, moved: list[Buffer], side: int, tex
         return True
 
     line = next((buffer.source for buffer in moved if buffer.source), None)
-    line = line or _line_on_device(moved, comparison.programs[side])
+    line = line or _line_on_device(moved, here)
     size = format_bytes(sum(buffer.size for buffer in moved))
     where = f" ({short_line(line)})" if line else ""
     return Finding(
@@ -232,8 +267,8 @@ def _offload_finding(comparison: Comparison, moved: list[Buffer], side: int, tex
         text=f"{text}: {size}{where}",
         claims=claims,
         source=line,
-        takes_rest=is_against or not is_shown,
-        adds_operations=is_against or not is_shown,
+        explains_anything=is_against or not is_shown,
+        adds_operations=True,
     )
 
 

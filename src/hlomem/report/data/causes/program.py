@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -28,6 +29,10 @@ _WRAPPER = re.compile(r"(?:jvp|transpose|vmap|jit|pjit|remat|checkpoint)\((.*)\)
 _HEAD = re.compile(r"[^\[.]+")
 _TRIP_COUNT = re.compile(r'known_trip_count"?:\{"?n"?:"?(\d+)')
 _MAX_DIGITS = 12
+_NO_SCOPES = frozenset(
+    {"", "while", "body", "cond", "checkpoint", "remat", "remat2", "closed_call", "eval_jaxpr"}
+)
+"""Scopes that JAX adds around a loop."""
 FLOATS = frozenset({"f64", "f32", "f16", "bf16", "f8e4m3fn", "f8e5m2"})
 _HOST = 5
 """The memory space of the host on every backend (XLA: `Layout::kHostMemorySpace`)."""
@@ -52,6 +57,14 @@ class ProgramArgument(NamedTuple):
         return found[0] if found else self.name
 
 
+class Loop(NamedTuple):
+    path: str
+    """The scopes around it, without those of other loops."""
+    line: str | None
+    depth: int
+    """How many loops it runs in."""
+
+
 def array_of_buffer(buffer: Buffer) -> Array | None:
     return array_of(parse_shape_or_none(buffer.shape))
 
@@ -74,6 +87,11 @@ def _compared(loop: HloInstruction) -> list[str]:
     operands = root.operands if root is not None and root.opcode == "compare" else ()
     found = [one.payload for one in operands if one.opcode == "constant"]
     return [payload for payload in found if payload.isdecimal() and len(payload) < _MAX_DIGITS]
+
+
+def _loop(parts: tuple[str, ...], line: str | None) -> Loop:
+    path = "/".join(part for part in parts if part not in _NO_SCOPES)
+    return Loop(path, line, parts.count("while") - 1)
 
 
 class ComparedProgram:
@@ -120,6 +138,11 @@ class ComparedProgram:
             for operation in self.operations
             if operation.array is not None and operation.array.dtype in FLOATS
         )
+
+    @cached_property
+    def dimensions(self) -> frozenset[tuple[int, ...]]:
+        """Those of all arrays that are computed."""
+        return frozenset(op.array.dimensions for op in self.operations if op.array)
 
     @cached_property
     def rematted(self) -> frozenset[str]:
@@ -185,18 +208,32 @@ class ComparedProgram:
         return found
 
     @cached_property
-    def loops(self) -> frozenset[str]:
-        """The scopes of loops in user code, except recomputed ones."""
-        found = set()
-        for name in self.operation_names:
-            parts = scopes(name)
-            if "while" in parts[:-1] and REMATTED not in parts:
-                found.add("/".join(part for part in parts[: parts.index("while") + 1] if part))
-        return frozenset(found)
+    def loops(self) -> frozenset[Loop]:
+        """The loops of user code, except recomputed ones; backward passes repeat their lines.
+
+        A loop that lost its name is known by those of the operations in it, without a line.
+        """
+        found, inner = set(), set()
+        for operation in self.operations:
+            parts = scopes(operation.name)
+            if "while" not in parts or REMATTED in parts:
+                continue
+            if operation.opcode == "while" and parts[-1] == "while":
+                found.add(_loop(parts, self.line(operation)))
+            elif "while" in parts[:-1]:
+                inner.add(_loop(parts[: parts.index("while") + 1], None))
+        known = {loop.path for loop in found}
+        return frozenset(found) | {loop for loop in inner if loop.path not in known}
 
     @cached_property
-    def trip_counts(self) -> frozenset[int]:
-        """As XLA notes them, else the constants that conditions compare with."""
+    def has_unnamed_loops(self) -> bool:
+        """Whether a loop has no name, such as those that compilers make or rewrite."""
+        texts = self.memory.joined.printed.values()
+        return any(text.opcode == "while" and not text.find_op_name() for text in texts)
+
+    @cached_property
+    def trip_counts(self) -> Counter[int]:
+        """How many loops run so often: as XLA notes it, else as conditions compare."""
         module = self.memory.module
         loops = [
             instruction
@@ -204,7 +241,7 @@ class ComparedProgram:
             if instruction.opcode == "while"
         ]
         noted = [_TRIP_COUNT.findall(loop.attribute_text) or _compared(loop) for loop in loops]
-        return frozenset(int(count) for counts in noted for count in counts)
+        return Counter(int(count) for counts in noted for count in counts)
 
     @cached_property
     def host_buffers(self) -> tuple[Buffer, ...]:

@@ -9,15 +9,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from fractions import Fraction
+from itertools import takewhile
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from hlomem.report.data import roles
 from hlomem.report.data.causes.cause import CauseKind, Finding
 from hlomem.report.data.causes.comparison import (
     ArgumentPair,
     Comparison,
-    at_line,
     is_model,
     is_stored,
     listed,
@@ -31,6 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from hlomem.report.data.causes.ledger import Entry
+    from hlomem.report.data.causes.operations import Array
+    from hlomem.report.data.causes.program import ProgramArgument
     from hlomem.report.data.memory import Buffer
 
 
@@ -43,7 +44,7 @@ class _Resize(NamedTuple):
 
 
 def find_dimensions(comparison: Comparison) -> Iterator[Finding]:
-    """One finding per changed dimension of the arguments."""
+    """One finding per changed dimension of the arguments; inputs before the model."""
     groups: dict[_Resize, list[ArgumentPair]] = {}
     for pair in comparison.resized:
         changed = dict(pair.changed_dimensions)
@@ -51,8 +52,9 @@ def find_dimensions(comparison: Comparison) -> Iterator[Finding]:
             del changed[0]  # more layers, or steps
         for sizes in dict.fromkeys(changed.values()):
             groups.setdefault(_Resize(*sizes), []).append(pair)
-    for (kind, _), resizes in _merge_factors(comparison, _merge_neighbours(groups)).items():
-        resize = _main(resizes)
+    found = _merge_factors(comparison, _merge_neighbours(groups))
+    for (kind, _), resizes in sorted(found.items(), key=lambda item: item[0][0] == "width"):
+        resize = _main(kind, resizes)
         shown = {pair.after.name: pair.after for pairs in resizes.values() for pair in pairs}
         names = name_arguments(list(shown.values()), comparison.after.arguments.values())
         yield Finding(
@@ -63,79 +65,126 @@ def find_dimensions(comparison: Comparison) -> Iterator[Finding]:
         )
 
 
-def _main(resizes: dict[_Resize, list[ArgumentPair]]) -> _Resize:
-    """The extent others are made of: a model's smallest, else what most dimensions have."""
-    models = [resize for resize, pairs in resizes.items() if any(is_model(p.after) for p in pairs)]
-    if models:
-        return min(models)
+_Resizes: TypeAlias = "dict[_Resize, list[ArgumentPair]]"
+
+
+def _main(kind: CauseKind, resizes: _Resizes) -> _Resize:
+    """The extent others are made of: the smallest of a width, else what most dimensions have."""
+    stored = [resize for resize, pairs in resizes.items() if any(is_stored(p.after) for p in pairs)]
+    if kind == "width" and stored:
+        return min([resize for resize in stored if not _is_part(resize, stored, resizes)] or stored)
+    inputs = [r for r, pairs in resizes.items() if not all(is_stored(p.after) for p in pairs)]
 
     def uses(resize: _Resize) -> tuple[int, int]:
         changed = [sizes for p in resizes[resize] for sizes in p.changed_dimensions.values()]
         return changed.count((resize.old, resize.new)), -resize.old
 
-    return max(resizes, key=uses)
+    return max(inputs or resizes, key=uses)
+
+
+def _is_part(resize: _Resize, others: Sequence[_Resize], resizes: _Resizes) -> bool:
+    """Whether it is a part of another extent, as a head is, wherever it stands."""
+    wholes = {Fraction(other.old, resize.old) for other in others if other.old > resize.old}
+    sides = [
+        (dimensions[position - 1] if position else 0)
+        for pair in resizes[resize]
+        for position, sizes in pair.changed_dimensions.items()
+        if sizes == resize
+        for dimensions in [pair.after.array.dimensions]
+    ]
+    return bool(sides) and all(side in wholes for side in sides)
 
 
 def _merge_factors(
-    comparison: Comparison,
-    groups: dict[_Resize, list[ArgumentPair]],
-) -> dict[tuple[CauseKind, Fraction], dict[_Resize, list[ArgumentPair]]]:
-    """Merges 256 → 512 with 1024 → 2048 if both are widths."""
-    merged: dict[tuple[CauseKind, Fraction], dict[_Resize, list[ArgumentPair]]] = {}
+    comparison: Comparison, groups: _Resizes
+) -> dict[tuple[CauseKind, Fraction], _Resizes]:
+    """Merges 256 → 512 with 1024 → 2048 if both are widths, and what a sequence entails with it."""
+    merged: dict[tuple[CauseKind, Fraction], _Resizes] = {}
     for resize, pairs in groups.items():
-        key = _kind(comparison, resize, pairs), Fraction(resize.new, max(resize.old, 1))
-        merged.setdefault(key, {})[resize] = pairs
+        kind = _kind(comparison, resize, pairs)
+        is_of_tokens = kind == "sequence" and _is_of_tokens(pairs)
+        shown = _computed(comparison, resize) if is_of_tokens else resize
+        key = kind, Fraction(shown.new, max(shown.old, 1))
+        merged.setdefault(key, {}).setdefault(shown, []).extend(pairs)
+    for kind, factor in [key for key in merged if key[0] == "width"]:
+        whole = _sequence_behind(factor, merged[kind, factor], merged)
+        if whole is not None:
+            merged[whole] |= merged.pop((kind, factor))
+        elif _is_of_caches(merged.get(("sequence", factor), {})):  # their heads
+            merged[kind, factor] |= merged.pop(("sequence", factor))
     return merged
 
 
-def _merge_neighbours(
-    groups: dict[_Resize, list[ArgumentPair]],
-) -> dict[_Resize, list[ArgumentPair]]:
+def _is_of_caches(resizes: _Resizes) -> bool:
+    pairs = [pair for pairs in resizes.values() for pair in pairs]
+    return bool(pairs) and all(is_stored(pair.after) for pair in pairs)
+
+
+def _sequence_behind(
+    factor: Fraction,
+    resizes: _Resizes,
+    merged: dict[tuple[CauseKind, Fraction], _Resizes],
+) -> tuple[CauseKind, Fraction] | None:
+    """The sequence that extents follow: other inputs by its factor, a model's as the area does."""
+    pairs = [pair for pairs in resizes.values() for pair in pairs]
+    for kind, sides in merged:
+        is_of_model = all(is_model(pair.after) for pair in pairs)
+        is_of_inputs = not any(is_model(pair.after) for pair in pairs)
+        follows = (is_of_model and factor == sides**2) or (is_of_inputs and factor == sides)
+        if kind == "sequence" and follows:
+            return kind, sides
+    return None
+
+
+def _merge_neighbours(groups: _Resizes) -> _Resizes:
     """Merges 512 and 513, a sequence and its shifted targets, under the exact multiple."""
-    merged: dict[_Resize, list[ArgumentPair]] = {}
+    merged: _Resizes = {}
     order = sorted(
         groups, key=lambda resize: (resize.new % resize.old != 0, -len(groups[resize]), resize)
     )
     for resize in order:
         near = next((known for known in merged if _is_near(known, resize)), resize)
         merged.setdefault(near, []).extend(groups[resize])
-    return {_rounded(resize): pairs for resize, pairs in merged.items()}
+    return merged
 
 
 def _is_near(one: _Resize, other: _Resize) -> bool:
     return abs(one.old - other.old) <= 1 and abs(one.new - other.new) <= 1
 
 
-def _rounded(resize: _Resize) -> _Resize:
-    """Treats 513 → 1025 as a sequence of 512 plus one token."""
+def _is_of_tokens(pairs: Sequence[ArgumentPair]) -> bool:
+    return any(pair.after.array.dtype not in FLOATS for pair in pairs)
+
+
+def _computed(comparison: Comparison, resize: _Resize) -> _Resize:
+    """Of 513 tokens, and 1025, the 512 and 1024 that most of what is computed has."""
+    seen = Counter(_inner_resizes(comparison))
     less = _Resize(resize.old - 1, resize.new - 1)
-    is_shifted = resize.old % 2 == resize.new % 2 == 1 and less.old > 1
-    larger, smaller = max(less), max(min(less), 1)
-    return less if is_shifted and larger % smaller == 0 else resize
+    return less if seen[less] > seen[resize] else resize
 
 
 def _kind(comparison: Comparison, resize: _Resize, pairs: Sequence[ArgumentPair]) -> CauseKind:
-    """A model dimension, both sides of a square or the last dimension of features is a width.
+    """The kind of a dimension by where it stands in inputs; one that only a model has is a width.
 
-    The first dimension of inputs that no loop runs over is the batch, any other the sequence.
+    The first that no loop runs over is the batch, unless the model has it elsewhere. Both sides of
+    a field, an inner dimension, and the last one unless it holds features, are the sequence.
     """
-    models = sum(is_model(pair.after) for pair in pairs)
-    if 2 * models > len(pairs):
-        return "width"
     inputs = [pair for pair in pairs if not is_stored(pair.after)]
+    models = [pair for pair in pairs if is_model(pair.after)]
     if not inputs:
-        return "sequence"  # of caches
+        return "width" if 2 * len(models) > len(pairs) else "sequence"  # of caches
     simplest = min(inputs, key=lambda pair: len(pair.after.array.dimensions))
-    positions = [
-        position
-        for position, sizes in simplest.changed_dimensions.items()
-        if _is_near(_Resize(*sizes), resize)
-    ]
-    if positions[:1] == [comparison.leading(simplest)]:
-        return "batch" if len(positions) == 1 else "width"
+    positions = _positions(simplest, resize)
+    if positions == [comparison.leading(simplest)]:
+        return "width" if any(_positions(pair, resize)[-1:] != [0] for pair in models) else "batch"
     array = simplest.after.array
-    is_last = positions[:1] == [len(array.dimensions) - 1]
-    return "width" if is_last and array.dtype in FLOATS else "sequence"
+    is_last = positions == [len(array.dimensions) - 1] and array.dtype in FLOATS
+    return "width" if is_last and (models or not comparison.has_model) else "sequence"
+
+
+def _positions(pair: ArgumentPair, resize: _Resize) -> list[int]:
+    changed = pair.changed_dimensions.items()
+    return [position for position, sizes in changed if _is_near(_Resize(*sizes), resize)]
 
 
 def _follows(resize: _Resize, arguments: frozenset[str] = frozenset()) -> Callable[[Entry], bool]:
@@ -145,8 +194,8 @@ def _follows(resize: _Resize, arguments: frozenset[str] = frozenset()) -> Callab
 
     def claims(entry: Entry) -> bool:
         before, after = entry.change.before, entry.change.after
-        if entry.buffer.opcode == "parameter" and entry.buffer.parameter in arguments:
-            return True
+        if entry.buffer.opcode == "parameter":
+            return entry.buffer.parameter in arguments
         old = array_of_buffer(before) if before else None
         new = array_of_buffer(after) if after else None
         if old is None or new is None:
@@ -157,20 +206,32 @@ def _follows(resize: _Resize, arguments: frozenset[str] = frozenset()) -> Callab
     return claims
 
 
+def _inner_resizes(comparison: Comparison) -> Iterator[_Resize]:
+    """Each dimension that changed in buffers, arguments excepted."""
+    for entry in comparison.entries:
+        if entry.side and entry.buffer.opcode != "parameter":
+            yield from _resizes_of(entry)
+
+
+def _resizes_of(entry: Entry) -> set[_Resize]:
+    before, after = entry.change.before, entry.change.after
+    old = array_of_buffer(before) if before else None
+    new = array_of_buffer(after) if after else None
+    if not old or not new or len(old.dimensions) != len(new.dimensions):
+        return set()
+    pairs = zip(old.dimensions, new.dimensions, strict=True)
+    return {_Resize(a, b) for a, b in pairs if a != b}
+
+
 def find_inner_dimensions(comparison: Comparison) -> Iterator[Finding]:
     """A changed dimension of intermediate values where no argument changed; only likely."""
     if not comparison.has_same_arguments:
         return
     weights: Counter[_Resize] = Counter()
     for entry in comparison.entries:
-        before, after = entry.change.before, entry.change.after
-        old = array_of_buffer(before) if before else None
-        new = array_of_buffer(after) if after else None
-        if entry.side and old and new and len(old.dimensions) == len(new.dimensions):
-            pairs = zip(old.dimensions, new.dimensions, strict=True)
-            changed = {_Resize(a, b) for a, b in pairs if a != b}
-            if len(changed) == 1:
-                weights[changed.pop()] += abs(entry.change.delta)
+        changed = _resizes_of(entry) if entry.side else set()
+        if len(changed) == 1:
+            weights[changed.pop()] += abs(entry.change.delta)
     for resize, _ in weights.most_common(1):
         if resize.old and resize.new:
             yield Finding(
@@ -182,30 +243,18 @@ def find_inner_dimensions(comparison: Comparison) -> Iterator[Finding]:
             )
 
 
-def find_lengths(comparison: Comparison) -> Iterator[Finding]:
-    """At most one finding: a loop of more steps, or fewer."""
-    if comparison.length is None:
-        return
-    old, new = comparison.length
-    over = [p.after for p in comparison.resized if p.changed_dimensions.get(0) == (old, new)]
-    names = name_arguments(over, comparison.after.arguments.values())
-    yield Finding(
-        kind="length",
-        text=f"a loop of {old} steps became one of {new} (run over {names})",
-        claims=_is_stacked(old, new),
-    )
-
-
 def find_arguments(comparison: Comparison) -> Iterator[Finding]:
-    """Arguments of one program only, by their paths; renamed ones excluded."""
+    """Arguments of one program only, by their paths; moved or stacked ones excluded."""
     sides = [program.arguments for program in comparison.programs]
-    alone = [
-        [argument for name, argument in mine.items() if name not in others]
-        for mine, others in (sides, sides[::-1])
-    ]
-    arrays = [sorted(argument.array for argument in side) for side in alone]
+    alone = _without_moved(
+        *(
+            [argument for name, argument in mine.items() if name not in others]
+            for mine, others in (sides, sides[::-1])
+        )
+    )
+    elements = [sum(prod(argument.array.dimensions) for argument in side) for side in alone]
     is_named = not any(name.startswith("parameter ") for side in sides for name in side)
-    if arrays[0] == arrays[1] or not is_named or not sides[0].keys() & sides[1].keys():
+    if elements[0] == elements[1] or not is_named or not sides[0].keys() & sides[1].keys():
         return
     for side, word in ((BEFORE, "gone"), (AFTER, "new")):
         if alone[side]:
@@ -222,6 +271,33 @@ def find_arguments(comparison: Comparison) -> Iterator[Finding]:
 
 
 _STEP = re.compile(r"^[^\[.]+|\[[^\]]*\]|\.[^\[.]+")
+
+
+def _without_moved(
+    before: Sequence[ProgramArgument], after: Sequence[ProgramArgument]
+) -> tuple[list[ProgramArgument], list[ProgramArgument]]:
+    """Arguments but for those that moved in their trees: of one array, and one end of the path."""
+    waiting: dict[tuple[Array, str], list[ProgramArgument]] = {}
+    for argument in after:
+        waiting.setdefault((argument.array, _steps(argument)[-1]), []).append(argument)
+    gone = []
+    for argument in before:
+        steps = _steps(argument)
+        found = waiting.get((argument.array, steps[-1]))
+        if not found:
+            gone.append(argument)
+            continue
+        found.remove(max(found, key=lambda other: _common_end(steps, _steps(other))))
+    return gone, [argument for found in waiting.values() for argument in found]
+
+
+def _steps(argument: ProgramArgument) -> list[str]:
+    return _STEP.findall(argument.name) or [argument.name]
+
+
+def _common_end(one: Sequence[str], other: Sequence[str]) -> int:
+    pairs = zip(reversed(one), reversed(other), strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def _subtrees(names: frozenset[str], others: Sequence[str]) -> list[str]:
@@ -256,18 +332,21 @@ def find_layers(comparison: Comparison) -> Iterator[Finding]:
         yield Finding(
             kind="layers",
             text=f"{old} layers became {new} (the first dimension of their stacked arguments)",
-            claims=_is_stacked(old, new),
+            claims=is_stacked(old, new),
         )
         return
     before, after = map(_count_layers, comparison.programs)
-    for stem in sorted(after.keys() & before.keys(), key=lambda key: -len(after[key])):
-        more, fewer = after[stem] - before[stem], before[stem] - after[stem]
-        if bool(more) != bool(fewer):
-            yield _layers_finding(stem, len(before[stem]), len(after[stem]), more or fewer)
+    common = sorted(after.keys() & before.keys(), key=lambda key: (-len(after[key]), key))
+    for stem in common:
+        fewer, more = before[stem] - after[stem], after[stem] - before[stem]
+        if bool(fewer) != bool(more):
+            sides = before[stem], after[stem]
+            alike = [one for one in common if (before[one], after[one]) == sides]
+            yield _layers_finding(alike, *sides)
             return
 
 
-def _is_stacked(old: int, new: int) -> Callable[[Entry], bool]:
+def is_stacked(old: int, new: int) -> Callable[[Entry], bool]:
     def claims(entry: Entry) -> bool:
         arrays = [array_of_buffer(b) for b in (entry.change.before, entry.change.after) if b]
         leading = [array.dimensions[0] for array in arrays if array and array.dimensions]
@@ -305,8 +384,9 @@ def _of_parts(parts: Iterable[str]) -> Iterator[_Layer]:
         previous = part
 
 
-def _layers_finding(stem: str, old: int, new: int, changed: frozenset[int]) -> Finding:
-    wanted = {_Layer(stem, number) for number in changed}
+def _layers_finding(stems: Sequence[str], old: frozenset[int], new: frozenset[int]) -> Finding:
+    changed = old ^ new
+    wanted = {_Layer(stem, number) for stem in stems for number in changed}
 
     def claims(entry: Entry) -> bool:
         buffer = entry.buffer
@@ -314,11 +394,14 @@ def _layers_finding(stem: str, old: int, new: int, changed: frozenset[int]) -> F
         keys = _KEYS.findall(buffer.parameter or "")
         return not wanted.isdisjoint((*_of_parts(parts), *_of_parts(keys)))
 
-    names = f"{stem} {min(changed)}" if len(changed) == 1 else f"{len(changed)} of {stem}"
+    is_one = len(changed) == 1
+    names = listed([f"{stem} {min(changed)}" for stem in stems] if is_one else stems)
+    names = names if is_one else f"{len(changed)} of {names}"
+    verb = "is" if len(wanted) == 1 else "are"
     word = "new" if new > old else "gone"
     return Finding(
         kind="layers",
-        text=f"{old} layers became {new}: {names} {'is' if len(changed) == 1 else 'are'} {word}",
+        text=f"{len(old)} layers became {len(new)}: {names} {verb} {word}",
         claims=claims,
         adds_operations=True,
     )
@@ -391,30 +474,3 @@ def _arguments(comparison: Comparison) -> str:
             names = name_arguments([pair.after for pair in pairs], everything)
             parts.append(f"{word} of {names}")
     return f": each device holds {' and '.join(parts)}" if parts else ""
-
-
-_OF_LOOPS = frozenset({roles.STACKED, roles.CARRIED})
-
-
-def find_loops(comparison: Comparison) -> Iterator[Finding]:
-    before, after = comparison.programs
-    added, dropped = after.loops - before.loops, before.loops - after.loops
-    if bool(added) == bool(dropped):  # none, or replaced by others
-        return
-    line = _loop_line(after if added else before)
-    scan = f"(lax.scan{at_line(line, ' at ')})"
-    text = f"runs in a loop {scan}" if added else f"no longer runs in a loop {scan}, but unrolled"
-    yield Finding(
-        kind="loop",
-        text=text,
-        claims=lambda entry: entry.buffer.role in _OF_LOOPS,
-        source=line,
-        adds_operations=True,
-    )
-
-
-def _loop_line(program: ComparedProgram) -> str | None:
-    for operation in program.operations:
-        if operation.opcode == "while" and (line := program.line(operation)):
-            return line
-    return None
