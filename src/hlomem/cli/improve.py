@@ -60,10 +60,10 @@ _TIMEOUT = 1800.0
 )
 @click.option(
     "--max-slowdown",
-    type=click.FloatRange(0, 1),
-    default=0.0,
-    metavar="SHARE",
-    help="Let transfers be exposed for this share of the program's time, by a rough model.",
+    type=click.FloatRange(1, 100),
+    default=1.0,
+    metavar="RATIO",
+    help="Let exposed transfers make it take this many times as long, by a rough model.",
 )
 @click.option(
     "--recompute",

@@ -31,7 +31,7 @@ from hlomem.machines.options import Options, options_for
 from hlomem.machines.registry import MACHINES, find_device, find_machine, machines_of
 from hlomem.machines.releases import Release
 from hlomem.opt.constants import AFTER_HOOK, RECOMPUTE
-from hlomem.opt.goal import Effort, Rules, check_rules
+from hlomem.opt.goal import Effort, Rules, check_rules, check_slowdown
 from hlomem.proto.edit import write_orders
 from hlomem.proto.module import read_module
 
@@ -79,8 +79,9 @@ def optimize(
     temporaries, or more than `max_instructions`, are left alone. `may_reorder_collectives` is as
     for `hlomem.improve`; unless it is said, collectives may change places if this is the only
     process: all devices run what is compiled here. `max_slowdown` is how many times as long a
-    program may take, as modelled: with it transfers may be exposed, and what would fit for more is
-    refused, with what is possible in the report (1.25 for `fit` on a GPU unless it is said).
+    program may take, as modelled: without `fit` for transfers that an order exposes (1 unless it is
+    said), with it for what is recomputed (1.25 on a GPU). What would fit for more is refused, and
+    `report()` says what is possible.
 
     `recompute` is the share of a program's operations, and of its modelled time, that
     recomputation may add, where the program needs less then; 0 leaves it at the order. Programs for
@@ -96,8 +97,10 @@ def optimize(
     until it fits or nothing helps; `report()` says which, and by how much it misses. Where that is
     not enough on a TPU or GPU, values wait in the host's memory, unless `offload` is False.
     """
-    exposed = 1.0 if max_slowdown is None else max_slowdown
+    exposed = 1.0 if max_slowdown is None or fit is not None else max_slowdown
     rules = check_rules(Rules(effort, bool(may_reorder_collectives), exposed, recompute))
+    if max_slowdown is not None:
+        check_slowdown(max_slowdown)
     extension = _find_extension()
     if may_reorder_collectives is None:
         is_alone = import_module("jax").process_count() == 1
