@@ -11,8 +11,37 @@ from hlomem.opt.checks import Allowed
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from hlomem.hlo.ir import HloInstruction
+
 Effort: TypeAlias = Literal["low", "default", "high"]
 EFFORTS: tuple[Effort, ...] = ("low", "default", "high")
+
+
+class Scopes(NamedTuple):
+    """Parts of the user's code, by names of `jax.named_scope`, of functions and of modules."""
+
+    within: tuple[str, ...] = ()
+    """Those that count; all where none is named."""
+    without: tuple[str, ...] = ()
+    """Those that do not."""
+
+    def has(self, instruction: HloInstruction) -> bool:
+        """Whether an instruction comes from one of these parts."""
+        if not self.within and not self.without:
+            return True
+        path = f"/{instruction.metadata.op_name}/"
+        if any(_is_in(path, scope) for scope in self.without):
+            return False
+        return not self.within or any(_is_in(path, scope) for scope in self.within)
+
+
+ALL_SCOPES = Scopes()
+
+
+def _is_in(path: str, scope: str) -> bool:
+    """Whether a name is on a path; JAX wraps it in `transpose(jvp(…))` where it differentiates."""
+    scope = scope.strip("/")
+    return f"/{scope}/" in path or f"({scope})" in path
 
 
 class Rules(NamedTuple):
@@ -25,6 +54,10 @@ class Rules(NamedTuple):
     """The share of the modelled time (`orders/cost.py`) that may no longer be hidden."""
     recompute: float = 0.0
     """The share of operations and modelled time that recomputation may add."""
+    exact: bool = False
+    """Whether no kernel may round otherwise (`checks/rounding.py`)."""
+    scopes: Scopes = ALL_SCOPES
+    """The parts of the user's code whose values may be recomputed."""
 
     def allowed(self, host_color: int | None = None) -> Allowed:
         """The rules as checkers know them."""

@@ -79,6 +79,8 @@ def write(candidate: Candidate, compiler: Compiler = OURS) -> tuple[Candidate, l
     if candidate.moves:
         before, last = [], Change(module, "offload")
     problems = find_problems(given.stages.module, (*before, last), allowed)
+    if not problems and given.rules.exact:
+        problems = replace(candidate, written=Written(data, module)).rounding_problems()
     if not problems:
         size = temporary_bytes(start_text(module, candidate.options))
         if size != candidate.temporaries:

@@ -31,7 +31,7 @@ from hlomem.machines.options import Options, options_for
 from hlomem.machines.registry import find_device, find_machine, machines_of
 from hlomem.machines.releases import Release
 from hlomem.opt.constants import RECOMPUTE
-from hlomem.opt.goal import Effort, Rules, check_rules
+from hlomem.opt.goal import Effort, Rules, Scopes, check_rules
 from hlomem.proto.edit import write_orders
 from hlomem.proto.module import read_module
 
@@ -72,8 +72,11 @@ def optimize(
     recompute: float = RECOMPUTE,
     chip: str = "",
     target: str = "",
-    fit: int | str | None = None,
+    fit: float | str | None = None,
     offload: bool = True,
+    exact: bool | None = None,
+    within: Sequence[str] | str = (),
+    without: Sequence[str] | str = (),
 ) -> Optimization:
     """Make every program compiled from now on need less memory: by another order, and a bit more.
 
@@ -94,14 +97,29 @@ def optimize(
     `fit` is the memory that all allocations of a program may take together: bytes, `"200 MiB"`, or
     a chip whose memory it is. A program that is larger in the order found has values recomputed
     until it fits or nothing helps; `report()` says which, and by how much it misses. Where that is
-    not enough on a TPU or GPU, values wait in the host's memory, unless `offload` is False.
+    not enough on a TPU or GPU, values wait in the host's memory, unless `offload` is False. A float
+    up to 1.0 is a share of the temporaries that each program needs now: `fit=0.5` asks for half.
+
+    `exact` keeps the last bits: instructions are repeated whole, and no kernel computes what none
+    did before. It is on unless `fit` is named. `within` and `without` name parts of the code, as
+    `jax.named_scope` does, whose values alone may be recomputed, or may not.
     """
-    rules = check_rules(Rules(effort, bool(may_reorder_collectives), max_slowdown, recompute))
+    is_exact = fit is None if exact is None else exact
+    rules = check_rules(
+        Rules(
+            effort,
+            bool(may_reorder_collectives),
+            max_slowdown,
+            recompute,
+            is_exact,
+            Scopes(_names(within), _names(without)),
+        )
+    )
     extension = _find_extension()
     if may_reorder_collectives is None:
         is_alone = import_module("jax").process_count() == 1
         rules = rules._replace(may_reorder_collectives=is_alone)
-    limits = Limits(min_bytes, max_instructions, _parse_fit(fit), offload)
+    limits = Limits(min_bytes, max_instructions, _parse_fit(fit), offload, share=_share_of(fit))
     aim = parse_target(target) if target else None
     if platforms is None and (aim is not None or fit is not None):
         platforms = aim.family if aim is not None else _FITTED
@@ -141,7 +159,7 @@ def _transform(
     """The pass for a platform; for a TPU one that tries orders."""
     chip = aim.machine.chip_name if aim is not None else chip
     changed = _changed(platform)
-    is_tried = changed == "memory" or (limits.fit is not None and changed != "nothing")
+    is_tried = changed == "memory" or (limits.is_budget and changed != "nothing")
     plan = partial(planned_bytes, aim.name, platform) if aim and is_tried else None
     return Transform(
         platform,
@@ -163,13 +181,27 @@ def _chip_here(platform: str) -> str:
     raise CommandError("which TPU? Name it, as in target='tpu-v5e:2x2'")
 
 
-def _parse_fit(fit: int | str | None) -> int | None:
-    """The bytes that are meant; `CommandError` where none are."""
+def _parse_fit(fit: float | str | None) -> int | None:
+    """The bytes that are meant, if any; `CommandError` for what is no size."""
     if isinstance(fit, str):
         return parse_capacity(fit).size
-    if fit is not None and fit <= 0:
-        raise CommandError(f"a program cannot fit {fit} bytes")
-    return fit
+    if fit is None or _share_of(fit) is not None:
+        return None
+    if fit <= 0 or fit != int(fit):
+        raise CommandError(f"a program cannot fit {fit} bytes; a share is between 0 and 1")
+    return int(fit)
+
+
+def _share_of(fit: float | str | None) -> float | None:
+    """The share of what a program needs now, where one is meant: a float up to 1.0."""
+    return fit if isinstance(fit, float) and 0 < fit <= 1 else None
+
+
+def _names(scopes: Sequence[str] | str) -> tuple[str, ...]:
+    names = (scopes,) if isinstance(scopes, str) else tuple(scopes)
+    if not all(name.strip("/") for name in names):
+        raise CommandError("the name of a scope is empty")
+    return names
 
 
 class Optimization:

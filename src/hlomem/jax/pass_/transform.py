@@ -72,6 +72,18 @@ class Limits(NamedTuple):
     """Whether values may wait in the host's memory where recomputing them is not enough."""
     keeps_donations: bool = True
     """Whether the compiler keeps donations of a module handed back; else such are left alone."""
+    share: float | None = None
+    """Instead of `fit`: the share of a program's temporaries that they may take."""
+
+    @property
+    def is_budget(self) -> bool:
+        return self.fit is not None or self.share is not None
+
+    def limit_of(self, others: int, temporaries: int) -> int | None:
+        """Bytes that all allocations may take of a program that needs so many; None for any."""
+        if self.share is None:
+            return self.fit
+        return others + int(self.share * temporaries)
 
 
 class Transform:
@@ -143,10 +155,12 @@ class Transform:
         before = program.start().temporaries
         if before < self._limits.min_bytes:
             return Answer(None, outcome._replace(before=before, after=before, reason="small"))
-        if self._is_exact and self._limits.fit is not None:
-            answer = self._fit_exactly(program, outcome, self._limits.fit)
+        limit = self._limits.limit_of(other_bytes(program.stages), before)
+        if self._is_exact and limit is not None:
+            answer = self._fit_exactly(program, outcome, limit)
         else:
-            answer = self._change(*self._find_order(program), outcome, self._limits.fit)
+            found = find_order(program, is_checked=False)
+            answer = self._change(found, [], outcome, has_budget=self._limits.is_budget)
         seconds = time.thread_time() - start
         return answer._replace(outcome=answer.outcome._replace(seconds=seconds))
 
@@ -157,10 +171,11 @@ class Transform:
         cannot = rest + floor.size > limit
         answer = None
         if not cannot:
-            answer = self._change(*self._find_order(program), outcome, limit)
+            found, fits = self._find_order(program, limit)
+            answer = self._change(found, fits, outcome, limit)
             if not answer.outcome.missing:
                 return answer
-        plain = self._change(find_order(program, is_checked=False), [], outcome, None)
+        plain = self._change(find_order(program, is_checked=False), [], outcome)
         total = rest + plain.outcome.after
         if answer is not None and answer.outcome.total < total:
             return answer
@@ -169,10 +184,18 @@ class Transform:
         return Answer(plain.proto, told)
 
     def _change(
-        self, found: Candidate, fits: list[Candidate], outcome: Outcome, limit: int | None
+        self,
+        found: Candidate,
+        fits: list[Candidate],
+        outcome: Outcome,
+        limit: int | None = None,
+        *,
+        has_budget: bool = False,
     ) -> Answer:
         """The program in the order found, and with values recomputed."""
         found, ordered = self._reorder(found, outcome)
+        if has_budget:
+            limit = self._limits.limit_of(other_bytes(found.given.stages), ordered.outcome.before)
         answer = self._recompute(found, ordered, fits, limit)
         # Else checkers were asked about all of it.
         return _check_order(found, answer) if answer.proto is ordered.proto else answer
@@ -190,19 +213,18 @@ class Transform:
             return outcome._replace(reason=f"{count} instructions")
         return None
 
-    def _find_order(self, program: Program) -> tuple[Candidate, list[Candidate]]:
+    @staticmethod
+    def _find_order(program: Program, limit: int) -> tuple[Candidate, list[Candidate]]:
         """The program in an order, not checked yet, at little cost where none fits; and fits."""
-        limit = self._limits.fit
-        if limit is not None and self._is_exact:
-            found = find_order(program, "low", is_checked=False)
-            bound = None if found.order is None else found.order.bound
-            if bound is not None and other_bytes(program.stages) + bound > limit:
-                return found, []
-            if found.total > limit:
-                fits = find_fits(found, limit)
-                made = choose_cheapest(fits, limit)
-                if made is not None and made.total <= limit and made.is_cheap:
-                    return found, fits
+        found = find_order(program, "low", is_checked=False)
+        bound = None if found.order is None else found.order.bound
+        if bound is not None and other_bytes(program.stages) + bound > limit:
+            return found, []
+        if found.total > limit:
+            fits = find_fits(found, limit)
+            made = choose_cheapest(fits, limit)
+            if made is not None and made.total <= limit and made.is_cheap:
+                return found, fits
         return find_order(program, is_checked=False), []
 
     def _reorder(self, found: Candidate, outcome: Outcome) -> tuple[Candidate, Answer]:
@@ -383,6 +405,7 @@ def _with_values(answer: Answer, made: Candidate) -> Answer:
         flops=made.flops,
         program_flops=made.given.flops,
         again=find_origins(written.module),
+        rounding=tuple(made.rounding_problems()),
         time_ratio=module_time(written.module, made.options.machine) / time if time else 1.0,
     )
     return answer._replace(proto=written.data, outcome=outcome)

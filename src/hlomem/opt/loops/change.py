@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from hlomem.hlo.body_draft import Draft
     from hlomem.hlo.ir import HloComputation, HloInstruction, HloModule
+    from hlomem.opt.goal import Scopes
     from hlomem.pipeline import Stages
 
 
@@ -33,7 +34,7 @@ def change_loops(candidate: Candidate, price: int) -> Candidate | None:
     done: set[tuple[str, str]] = set()
     stages, stacks, changes = candidate.plan, 0, list(candidate.changes_so_far)
     for _ in range(MAX_PAIRS):
-        changed = _change_one(stages, price, done)
+        changed = _change_one(stages, price, done, candidate.given.rules.scopes)
         if changed is None:
             break
         module, gone = changed
@@ -52,7 +53,7 @@ def change_loops(candidate: Candidate, price: int) -> Candidate | None:
 
 
 def _change_one(
-    stages: Stages, price: int, done: set[tuple[str, str]]
+    stages: Stages, price: int, done: set[tuple[str, str]], scopes: Scopes
 ) -> tuple[HloModule, int] | None:
     """The program with the first pair changed that is not done, and the stacks that are gone."""
     size_of = stages.options.machine.size_of
@@ -62,7 +63,7 @@ def _change_one(
         if names in done:
             continue
         done.add(names)
-        plan = plan_loops(pair, costs, size_of, effects, price)
+        plan = plan_loops(pair, costs, size_of, effects, price, scopes)
         if plan is not None:
             try:
                 module = apply_loop_plan(stages.module, plan)

@@ -46,7 +46,7 @@ def _lower(
 ) -> Candidate | None:
     """The program with values of one body recomputed, if it is smaller."""
     stages = candidate.plan
-    given = start_state(stages, computation=body)
+    given = start_state(stages, candidate.given.rules.scopes, body)
     if len(given.order) > MAX_INSIDE_NODES:
         return None
     costs = Costs(stages.options.machine.size_of)
