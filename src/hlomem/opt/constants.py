@@ -102,6 +102,8 @@ MAX_MOVES = 400
 """Values that are moved at most."""
 MAX_INSIDE = 4
 """Bodies of loops that values are recomputed in, one after another, the hungriest first."""
+INSIDE_PRICES = (-1, 256, 0)
+"""For which a body is cut at its peak before single values are looked at; -1 for not at all."""
 MAX_INSIDE_NODES = 2000
 """Instructions of such a body, for the time it takes."""
 LEAST_COPY = 0.005
@@ -117,6 +119,8 @@ LATENCY = 1 << 24
 
 MAX_LOOP_NODES = 4000
 """Instructions of a body that is looked at, for the time it takes."""
+LEAST_SEGMENTED = 9
+"""Steps of a recurrence whose states are kept by segments, at least."""
 MAX_PAIRS = 8
 """Pairs of loops that are changed in one program."""
 

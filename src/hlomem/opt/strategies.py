@@ -15,6 +15,7 @@ from hlomem.opt.checks import Change
 from hlomem.opt.constants import LEAST_STEP, MARGIN, MAX_CUTS, MAX_PLANNED_OFFLOADS
 from hlomem.opt.goal import Budget, Front, Goal, Offload, Order, Share
 from hlomem.opt.loops.change import change_loops
+from hlomem.opt.loops.segments import segment_loops
 from hlomem.opt.orders.planned_orders import in_orders
 from hlomem.opt.orders.search import improve
 from hlomem.opt.remat.budget_search import find_single
@@ -99,6 +100,12 @@ def _loops(candidate: Candidate, goal: Budget | Front) -> Iterator[Candidate]:
     yield from [] if made is None else [drop_copies(made) or made]
 
 
+def _segments(candidate: Candidate, goal: Budget | Front) -> Iterator[Candidate]:
+    """Stacks of states kept by segments, for any price."""
+    made = None if goal.price else segment_loops(candidate)
+    yield from [] if made is None else [drop_copies(made) or made]
+
+
 def _cut(candidate: Candidate, goal: Budget | Front) -> Iterator[Candidate]:
     """Values dropped together at the peak: of a loop's body for a budget, for a front of all."""
     for _ in range(MAX_CUTS if isinstance(goal, Front) else 1):
@@ -134,6 +141,7 @@ STRATEGIES = (
     Strategy("cheap", (Share,), _cheap),
     Strategy("single", (Budget,), find_single),
     Strategy("loops", (Budget, Front), _loops, is_priced=True),
+    Strategy("segments", (Budget, Front), _segments, is_priced=True, until_fits=True),
     Strategy("cut", (Budget, Front), _cut, is_priced=True, until_fits=True),
     Strategy("offload", (Offload,), _offload),
 )

@@ -85,10 +85,10 @@ _EMPTY = '"AllocateBuffer"'
 
 def apply_loop_plan(module: HloModule, plan: LoopPlan) -> HloModule:
     """The module with other stacks; `EditError` where that cannot be written."""
-    return _Editor(module, plan).run()
+    return LoopEditor(module, plan).run()
 
 
-class _Editor:
+class LoopEditor:
     def __init__(self, module: HloModule, plan: LoopPlan) -> None:
         self._plan = plan
         self._first, self._second = plan.pair.first, plan.pair.second
@@ -116,11 +116,11 @@ class _Editor:
         dropped = {stack.later_index for stack in self._plan.dropped}
         self._change_state(self._second, dropped, given, remaker.elements)
         self._fusions.tidy(second)
-        second.drop_dead(_may_go)
+        second.drop_dead(may_go)
         for body in (first, parent):
-            body.drop_dead(_may_go)
+            body.drop_dead(may_go)
             self._fusions.drop_results(body)
-            body.drop_dead(_may_go)
+            body.drop_dead(may_go)
         draft.drop_uncalled()
         return draft.finish()
 
@@ -240,5 +240,5 @@ def _is_empty(value: HloInstruction) -> bool:
     return value.attributes.get("custom_call_target") == _EMPTY
 
 
-def _may_go(value: HloInstruction) -> bool:
+def may_go(value: HloInstruction) -> bool:
     return value.opcode in _FREE_TO_GO or _is_empty(value)
