@@ -128,7 +128,7 @@ class Candidate(Struct, frozen=True, dict=True, eq=False, kw_only=True):
         return find_rounding_problems(
             self.given.stages.module,
             self.read_back,
-            is_whole=self.options.machine.changed_after_hook != "nothing",
+            is_whole=self.options.machine.changed_after_hook == "fusions",
         )
 
     @property

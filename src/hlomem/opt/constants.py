@@ -102,6 +102,8 @@ MAX_MOVES = 400
 """Values that are moved at most."""
 MAX_INSIDE = 4
 """Bodies of loops that values are recomputed in, one after another, the hungriest first."""
+MAX_INSIDE_STARTS = 3
+"""Programs whose bodies are gone into, for the time it takes."""
 INSIDE_PRICES = (-1, 256, 0)
 """For which a body is cut at its peak before single values are looked at; -1 for not at all."""
 MAX_INSIDE_NODES = 2000

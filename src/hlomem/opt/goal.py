@@ -92,6 +92,8 @@ class Share(NamedTuple):
     """As little memory as a share of the program's operations and of its modelled time buys."""
 
     share: float
+    is_tried: bool = False
+    """Whether the compiler plans what is proposed, which fills fast memory after the hook."""
 
 
 class Budget(NamedTuple):
@@ -197,5 +199,7 @@ MAX_ORDERS: Mapping[Effort, int] = {"low": 3, "default": 8, "high": 24}
 """Orders that a compiler plans, besides its own."""
 MAX_FITS: Mapping[Effort, int] = {"low": 2, "default": 6, "high": 12}
 """Programs that a compiler plans for a budget, besides other orders of one."""
+MAX_CHEAP: Mapping[Effort, int] = {"low": 1, "default": 2, "high": 4}
+"""Programs with cheap values recomputed that a compiler plans."""
 MAX_OFFLOADS: Mapping[Effort, int] = {"low": 2, "default": 4, "high": 10}
 """Programs with values in the host's memory that a compiler plans."""

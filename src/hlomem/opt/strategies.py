@@ -14,7 +14,7 @@ from hlomem.opt.candidate import Candidate, edit_of, planned, start_text
 from hlomem.opt.checks import Change
 from hlomem.opt.constants import LEAST_STEP, MARGIN, MAX_CUTS, MAX_PLANNED_OFFLOADS
 from hlomem.opt.goal import Budget, Front, Goal, Offload, Order, Share
-from hlomem.opt.loops.change import change_loops
+from hlomem.opt.loops.change import iter_changed
 from hlomem.opt.loops.segments import segment_loops
 from hlomem.opt.orders.planned_orders import in_orders
 from hlomem.opt.orders.search import improve
@@ -56,7 +56,7 @@ def _order(candidate: Candidate, goal: Order) -> Iterator[Candidate]:
 
 def _cheap(candidate: Candidate, goal: Share) -> Iterator[Candidate]:
     """Values recomputed for next to nothing, where no compiler fills fast memory after the hook."""
-    if goal.share and candidate.options.machine.preset_color is None:
+    if goal.share and (goal.is_tried or candidate.options.machine.preset_color is None):
         for start in (*drop_copies_in_order(candidate), candidate):
             made = find_cheap(start, goal)
             if made is not None:
@@ -96,8 +96,12 @@ def reordered(candidate: Candidate) -> Candidate:
 
 def _loops(candidate: Candidate, goal: Budget | Front) -> Iterator[Candidate]:
     """Loops that stack less, and recompute it in the loop that reads it."""
-    made = change_loops(candidate, goal.price)
-    yield from [] if made is None else [drop_copies(made) or made]
+    last: Candidate | None = None
+    for made in iter_changed(candidate, goal.price):
+        last = drop_copies(made) or made
+        if isinstance(goal, Budget) and last.total <= goal.limit:
+            break  # another pair would cost more
+    yield from [] if last is None else [last]
 
 
 def _segments(candidate: Candidate, goal: Budget | Front) -> Iterator[Candidate]:

@@ -33,7 +33,7 @@ from hlomem.opt.search import (
     find_order_problems,
     settle,
 )
-from hlomem.opt.trials import try_fits, try_offloads, try_orders
+from hlomem.opt.trials import try_cheap, try_fits, try_offloads, try_orders
 from hlomem.proto.edit import write_module, write_orders
 from hlomem.proto.module import read_module
 
@@ -259,14 +259,22 @@ class Transform:
                 if fitted.proto is not answer.proto:
                     return fitted
                 answer = fitted
-        if not self._foresees_orders:
-            return answer
         return _attempt(partial(self._cheapen, found, answer), answer)
 
     def _cheapen(self, found: Candidate, answer: Answer) -> Answer:
         """Recompute what is almost free, up to the share that the rules name."""
+        if not self._foresees_orders:
+            return self._cheapen_by_trying(found, answer)
         made, notes = find_accepted(found, Share(self._rules.recompute), self._compiler)
         return noted(answer, *notes) if made is None else _with_values(answer, made)
+
+    def _cheapen_by_trying(self, found: Candidate, answer: Answer) -> Answer:
+        """The same where the compiler itself says what a program needs."""
+        share, before = self._rules.recompute, answer.outcome.after
+        tried = try_cheap(found, share, self._compiler, before)
+        notes = [f"{tried.tried} with cheap values recomputed"] if tried.tried else []
+        answer = noted(answer, *notes, *tried.problems)
+        return answer if tried.best is None else _as_tried(answer, tried.best, tried.after)
 
     def _fit(self, found: Candidate, answer: Answer, limit: int, fits: list[Candidate]) -> Answer:
         """The program that fits for least, else the smallest; at last with values on the host."""
@@ -288,9 +296,7 @@ class Transform:
         answer = noted(answer, f"{tried.tried} programs tried", *tried.problems)
         if tried.best is None:
             return answer
-        changed = _with_values(answer, tried.best)
-        outcome = changed.outcome._replace(after=tried.after, total=tried.best.total)
-        return changed._replace(outcome=outcome)
+        return _as_tried(answer, tried.best, tried.after)
 
     def _offload(self, proto: bytes, starts: list[Answer]) -> Answer:
         """Let values wait in the host's memory until one of several answers fits, else the best."""
@@ -385,6 +391,13 @@ def _foreseen(outcome: Outcome, found: Candidate) -> Outcome:
 
 def _without_barriers(module: HloModule, options: Options) -> Stages:
     return start_text(without_barriers(module) if has_barriers(module) else module, options)
+
+
+def _as_tried(answer: Answer, made: Candidate, after: int) -> Answer:
+    """The answer with values recomputed, in the bytes that its compiler planned."""
+    changed = _with_values(answer, made)
+    total = made.total if answer.outcome.limit is not None else 0
+    return changed._replace(outcome=changed.outcome._replace(after=after, total=total))
 
 
 def _with_values(answer: Answer, made: Candidate) -> Answer:

@@ -20,7 +20,7 @@ from hlomem.opt.orders.cost import Costs, program_flops
 from hlomem.opt.orders.effects import Effects
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
     from hlomem.hlo.body_draft import Draft
@@ -31,6 +31,14 @@ if TYPE_CHECKING:
 
 def change_loops(candidate: Candidate, price: int) -> Candidate | None:
     """The program with all pairs of loops changed for a price; None where none is."""
+    found = None
+    for made in iter_changed(candidate, price):
+        found = made
+    return found
+
+
+def iter_changed(candidate: Candidate, price: int) -> Iterator[Candidate]:
+    """The program with one pair of loops changed for a price, with two, and so on."""
     done: set[tuple[str, str]] = set()
     stages, stacks, changes = candidate.plan, 0, list(candidate.changes_so_far)
     for _ in range(MAX_PAIRS):
@@ -41,15 +49,13 @@ def change_loops(candidate: Candidate, price: int) -> Candidate | None:
         stacks += gone
         changes.append(Change(module, "loops"))
         stages = start_text(module, stages.options)
-    if len(changes) == len(candidate.changes_so_far):
-        return None
-    return replace(
-        planned(candidate.given, stages),
-        changes=tuple(changes),
-        flops=program_flops(stages) - candidate.given.flops,
-        stacks=candidate.stacks + stacks,
-        clones=candidate.clones,
-    )
+        yield replace(
+            planned(candidate.given, stages),
+            changes=tuple(changes),
+            flops=program_flops(stages) - candidate.given.flops,
+            stacks=candidate.stacks + stacks,
+            clones=candidate.clones,
+        )
 
 
 def _change_one(

@@ -56,10 +56,14 @@ def _lower(
     best: Candidate | None = None
     for price in INSIDE_PRICES:
         start = given if price == AS_IS else cut_at_peak(given, costs, price)
-        state = None if start is None else _descend(start, costs, wanted, work)
-        made = _write(candidate, state, work) if state is not None and state.clone_nodes() else None
-        if made is not None and made.temporaries < (best or candidate).temporaries:
-            best = made
+        if start is None:
+            continue
+        state = _descend(start, costs, wanted, work)
+        for one in (relax(state, costs, max(wanted, *state.levels())), state):
+            made = _write(candidate, one, work) if one.clone_nodes() else None
+            if made is not None and made.temporaries < (best or candidate).temporaries:
+                best = made
+                break  # else with the clones that the model does without
         if best is not None and best.total <= limit:
             break
     return best
@@ -85,7 +89,7 @@ def _write(candidate: Candidate, state: State, work: WorkLeft) -> Candidate | No
 
 
 def _descend(state: State, costs: Costs, wanted: int, work: WorkLeft) -> State:
-    """The body after steps down to a level, as far as they help; clones not needed taken back."""
+    """The body after steps down to a level, as far as they help."""
     levels = state.levels()
     while work.steps > 0 and max(levels) > wanted:
         work.steps -= 1
@@ -93,4 +97,4 @@ def _descend(state: State, costs: Costs, wanted: int, work: WorkLeft) -> State:
         if choice is None:
             break
         state, levels = choice.state, choice.levels
-    return relax(state, costs, max(wanted, *levels)) if state.clone_nodes() else state
+    return state
