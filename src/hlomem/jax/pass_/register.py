@@ -26,7 +26,7 @@ from hlomem.jax.pass_.hook import clear_pass, put_pass
 from hlomem.jax.pass_.log import Report, logger, recorded, report_since
 from hlomem.jax.pass_.transform import Limits, Transform
 from hlomem.jax.target_kinds import Target, parse_target, version_of
-from hlomem.machines.capacity import parse_capacity
+from hlomem.machines.budget import parse_budget
 from hlomem.machines.options import Options, options_for
 from hlomem.machines.registry import find_device, find_machine, machines_of
 from hlomem.machines.releases import Release
@@ -98,7 +98,7 @@ def optimize(
     a chip whose memory it is. A program that is larger in the order found has values recomputed
     until it fits or nothing helps; `report()` says which, and by how much it misses. Where that is
     not enough on a TPU or GPU, values wait in the host's memory, unless `offload` is False. A float
-    up to 1.0 is a share of the temporaries that each program needs now: `fit=0.5` asks for half.
+    up to 1.0 (or `"50%"`) is a share of the temporaries that each program needs now.
 
     `exact` keeps the last bits: instructions are repeated whole, and no kernel computes what none
     did before. It is on unless `fit` is named. `within` and `without` name parts of the code, as
@@ -119,7 +119,7 @@ def optimize(
     if may_reorder_collectives is None:
         is_alone = import_module("jax").process_count() == 1
         rules = rules._replace(may_reorder_collectives=is_alone)
-    limits = Limits(min_bytes, max_instructions, _parse_fit(fit), offload, share=_share_of(fit))
+    limits = Limits(min_bytes, max_instructions, parse_budget(fit), offload)
     aim = parse_target(target) if target else None
     if platforms is None and (aim is not None or fit is not None):
         platforms = aim.family if aim is not None else _FITTED
@@ -179,22 +179,6 @@ def _chip_here(platform: str) -> str:
         if machine is not None:
             return machine.chip_name.removeprefix(platform)
     raise CommandError("which TPU? Name it, as in target='tpu-v5e:2x2'")
-
-
-def _parse_fit(fit: float | str | None) -> int | None:
-    """The bytes that are meant, if any; `CommandError` for what is no size."""
-    if isinstance(fit, str):
-        return parse_capacity(fit).size
-    if fit is None or _share_of(fit) is not None:
-        return None
-    if fit <= 0 or fit != int(fit):
-        raise CommandError(f"a program cannot fit {fit} bytes; a share is between 0 and 1")
-    return int(fit)
-
-
-def _share_of(fit: float | str | None) -> float | None:
-    """The share of what a program needs now, where one is meant: a float up to 1.0."""
-    return fit if isinstance(fit, float) and 0 < fit <= 1 else None
 
 
 def _names(scopes: Sequence[str] | str) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from hlomem.hlo.barriers import has_barriers, without_barriers
 from hlomem.hlo.schedule import running_computations
 from hlomem.jax.pass_.answer_cache import Answer, AnswerStore
 from hlomem.jax.pass_.log import Outcome, logger, record
+from hlomem.machines.budget import NO_BUDGET, MemoryBudget
 from hlomem.opt.candidate import Candidate, Program, choose_cheapest, start_text
 from hlomem.opt.goal import Rules, Share
 from hlomem.opt.orders.cost import model_time, module_time
@@ -66,24 +67,16 @@ class Limits(NamedTuple):
     """Temporaries below which a program is not worth it."""
     max_instructions: int
     """Instructions, outside fusions, above which the search would take long."""
-    fit: int | None = None
-    """Bytes that all allocations may take, with recomputation if orders do not suffice; or None."""
+    budget: MemoryBudget = NO_BUDGET
+    """What all allocations may take, with recomputation if orders do not suffice."""
     offload: bool = True
     """Whether values may wait in the host's memory where recomputing them is not enough."""
     keeps_donations: bool = True
     """Whether the compiler keeps donations of a module handed back; else such are left alone."""
-    share: float | None = None
-    """Instead of `fit`: the share of a program's temporaries that they may take."""
 
     @property
     def is_budget(self) -> bool:
-        return self.fit is not None or self.share is not None
-
-    def limit_of(self, others: int, temporaries: int) -> int | None:
-        """Bytes that all allocations may take of a program that needs so many; None for any."""
-        if self.share is None:
-            return self.fit
-        return others + int(self.share * temporaries)
+        return self.budget != NO_BUDGET
 
 
 class Transform:
@@ -155,7 +148,7 @@ class Transform:
         before = program.start().temporaries
         if before < self._limits.min_bytes:
             return Answer(None, outcome._replace(before=before, after=before, reason="small"))
-        limit = self._limits.limit_of(other_bytes(program.stages), before)
+        limit = self._limits.budget.limit_of(other_bytes(program.stages), before)
         if self._is_exact and limit is not None:
             answer = self._fit_exactly(program, outcome, limit)
         else:
@@ -195,7 +188,9 @@ class Transform:
         """The program in the order found, and with values recomputed."""
         found, ordered = self._reorder(found, outcome)
         if has_budget:
-            limit = self._limits.limit_of(other_bytes(found.given.stages), ordered.outcome.before)
+            limit = self._limits.budget.limit_of(
+                other_bytes(found.given.stages), ordered.outcome.before
+            )
         answer = self._recompute(found, ordered, fits, limit)
         # Else checkers were asked about all of it.
         return _check_order(found, answer) if answer.proto is ordered.proto else answer
