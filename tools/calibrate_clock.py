@@ -125,7 +125,8 @@ def products(shrink: int) -> Iterator[Row]:
                 pairs = zip(left, right, strict=True)
                 return [jnp.matmul(a, b, precision=precision) for a, b in pairs]
 
-            said = {"dtype": dtype, "precision": precision or "default", "shape": [batch, m, k, n]}
+            said: Row = {"dtype": dtype, "shape": [batch, m, k, n]}
+            said["precision"] = precision or "default"
             yield row("product", call, left, right, **said)
 
 
@@ -262,8 +263,8 @@ def copies(shrink: int) -> Iterator[Row]:
     for bits in (16, 20, 24, 27, 30):
         x = made(((1 << bits) // shrink // 4,), "float32")
         away = jax.block_until_ready(jax.device_put(x, host))
-        out = timed(lambda x=x: jax.device_put(x, host))
-        back = timed(lambda away=away: jax.device_put(away, device))
+        out = timed(partial(jax.device_put, x, host))
+        back = timed(partial(jax.device_put, away, device))
         for kind, found in (("to host", out), ("from host", back)):
             yield {"kind": kind, "bytes": x.nbytes, **found._asdict()}
     x = made(((1 << 28) // shrink // 4,), "float32")
@@ -291,7 +292,7 @@ def kernels_of(call: Callable[[], Any]) -> dict[str, list[float]]:
     found: dict[str, list[float]] = {}
     with TemporaryDirectory() as folder:
         with jax.profiler.trace(folder):
-            jax.block_until_ready(call())
+            call()
         for file in Path(folder).rglob("*.xplane.pb"):
             for plane in jax.profiler.ProfileData.from_file(str(file)).planes:
                 if "GPU" in plane.name:
@@ -379,9 +380,7 @@ def steps(name: str, shrink: int) -> Iterator[Row]:
             "module": base64.b85encode(zlib.compress(caught.module, 9)).decode(),
         }
         try:
-            said["kernels"] = kernels_of(
-                lambda compiled=compiled: orders._run(compiled, program, arguments)[0]
-            )
+            said["kernels"] = kernels_of(partial(orders._run, compiled, program, arguments))
         except Exception as error:  # noqa: BLE001 - the time of the whole is known anyway
             said["kernels failed"] = _said(error)
         yield said

@@ -92,6 +92,29 @@ def _steps(first: Any, second: Any, third: Any, x: Any) -> Any:
     return jax.lax.fori_loop(0, 3, step, (first, second, third))
 
 
+def _recurrence(h: Any, w: Any, xs: Any) -> Any:
+    """The gradient of a recurrence whose steps are recomputed: a stack of its states is left."""
+    jax, jnp = import_module("jax"), import_module("jax.numpy")
+
+    def cell(h: Any, x: Any) -> Any:
+        return jnp.tanh(h * w + x), None
+
+    checkpointed = jax.checkpoint(cell, prevent_cse=False)
+    return jax.grad(lambda h: jax.lax.scan(checkpointed, h, xs)[0].sum())(h)
+
+
+def _wave(now: Any, before: Any) -> Any:
+    """A wave, whose next state is made of the last two."""
+    jax, jnp = import_module("jax"), import_module("jax.numpy")
+
+    def step(_: Any, state: Any) -> Any:
+        now, before = state
+        spread = jnp.roll(now, 1, 1) + jnp.roll(now, -1, 1) - 2 * now
+        return 2 * now - before + 0.1 * spread, now
+
+    return jax.lax.fori_loop(0, 5, step, (now, before))
+
+
 def _chain(x: Any) -> Any:
     """Products made one from another, and read in the reverse order."""
     values = [x]
@@ -108,6 +131,9 @@ CASES = {
     "recompute": Case("recompute budget=70%", _read_late, ((64, 64),)),
     "cut": Case("cut price=0", _perceptron, ((64, 64),) * 4),
     "loops_stack": Case("loops price=0", _scanned, ((64,), (16, 64))),
+    "segments": Case("segments", _recurrence, ((64,), (64,), (25, 64))),
+    "copies": Case("copies", _wave, ((64, 64), (64, 64))),
+    "inside": Case("inside budget=80%", _steps, ((64, 64),) * 4),
     "cut_in_loop": Case("cut-in-loop price=0", _steps, ((64, 64),) * 4),
     "offload": Case("offload budget=70% machine=gpu-h100", _chain, ((4096, 4096),), "cuda-h100"),
 }

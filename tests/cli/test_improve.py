@@ -100,7 +100,7 @@ def test_a_dump_without_its_module_cannot_be_written(
 
 def test_wrong_options_are_refused(run: Run) -> None:
     assert run("improve", TRAIN_STEP, "--effort", "huge").code == 2
-    assert run("improve", TRAIN_STEP, "--max-slowdown", "3").code == 2
+    assert run("improve", TRAIN_STEP, "--max-slowdown", "0.5").code == 2
 
 
 def test_the_page_draws_both_orders_and_names_the_cause(run: Run, tmp_path: Path) -> None:

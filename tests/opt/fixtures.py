@@ -15,10 +15,13 @@ from hlomem.machines.options import options_for
 from hlomem.machines.registry import find_machine
 from hlomem.machines.releases import Release
 from hlomem.opt.candidate import Candidate, Program, choose_cheapest, start_text
-from hlomem.opt.goal import Budget, Offload, Order, Rules
+from hlomem.opt.goal import Budget, Offload, Order, Rules, WorkLeft
 from hlomem.opt.loops.change import change_loops
+from hlomem.opt.loops.segments import segment_loops
 from hlomem.opt.orders.planned_orders import other_bytes, temporary_bytes
+from hlomem.opt.remat.copies import drop_copies
 from hlomem.opt.remat.cut import cut, cut_inside
+from hlomem.opt.remat.inside import lower_inside
 from hlomem.opt.strategies import propose
 
 if TYPE_CHECKING:
@@ -112,6 +115,12 @@ def edit(fixture: Fixture, module: HloModule) -> Candidate:
         made = cut_inside(given, price)
     elif fixture.command == "loops":
         made = change_loops(given, price)
+    elif fixture.command == "segments":
+        made = segment_loops(given)
+    elif fixture.command == "copies":
+        made = drop_copies(given)
+    elif fixture.command == "inside":
+        made = lower_inside(given, other_bytes(given.plan) + room, WorkLeft("default"))[-1]
     elif fixture.command == "offload":
         [made] = propose(given, Offload(room))
     assert made is not None, "nothing is better"

@@ -12,6 +12,7 @@ from hlomem.opt.goal import Budget, Front, Goal, Offload, Order, Rules, Share
 from hlomem.opt.search import find_order_problems, write
 from hlomem.opt.strategies import STRATEGIES, Strategy
 from hlomem.pipeline import Stages, in_text_order, start_stages
+from tests.opt.fixtures import iter_fixtures
 from tests.opt.orders.programs import CPU
 from tests.opt.remat.programs import chain, gpu_chain, products
 from tests.opt.remat.scanned import SCANNED, scanned_stages
@@ -25,11 +26,16 @@ def _solve() -> Stages:
     return _stages((CPU / "g_cholesky_solve" / "module.hlo").read_text())
 
 
+def _recurrence() -> str:
+    return next(one.program for one in iter_fixtures() if one.path.stem == "segments")
+
+
 CASES: dict[str, tuple[Callable[[], Stages], Callable[[Candidate], Goal]]] = {
     "order": (_solve, lambda _: Order("low")),
     "cheap": (lambda: _stages(products(4)), lambda _: Share(0.02)),
     "single": (lambda: _stages(chain(12)), lambda given: Budget(given.total * 3 // 4)),
     "loops": (lambda: scanned_stages(SCANNED[-1]), lambda _: Front(64)),
+    "segments": (lambda: _stages(_recurrence()), lambda _: Front(0)),
     "cut": (lambda: scanned_stages(SCANNED[-1]), lambda _: Front(64)),
     "offload": (gpu_chain, lambda given: Offload(given.temporaries // 2)),
 }

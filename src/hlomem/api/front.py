@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from hlomem.opt.remat.origins import find_kept, find_origins
+from hlomem.opt.orders.planned_orders import other_bytes
+from hlomem.opt.remat.floor import find_floor
+from hlomem.opt.remat.origins import find_kept, find_origins, find_tensors
 from hlomem.opt.search import OURS, Compiler, find_fits, find_front, settle
 from hlomem.report.data.code_advice import advise_code
 from hlomem.report.data.front import FrontPoint, PointKind, sort_front
@@ -24,27 +26,44 @@ GIVEN, ORDERED, AGAIN = "as given", "better order", "again"
 
 
 def find_points(
-    found: BetterOrder, limit: int | None = None, compiler: Compiler = OURS, before: int = 0
+    found: BetterOrder,
+    limit: int | None = None,
+    compiler: Compiler = OURS,
+    before: int = 0,
+    *,
+    shares: Sequence[float] = (),
 ) -> tuple[FrontPoint, ...]:
     """All points, cheapest first; with a compiler, those on the front, by its plans.
 
-    Without a compiler, the point that fits `limit` is among them. `before` is the compiler's plan
-    of the given program.
+    Without a compiler, the points that fit `limit` and shares of the temporaries are among them.
+    `before` is the compiler's plan of the given program.
     """
     points = [_planned(one, compiler, before) for one in find_front(found.ordered, compiler)]
     if compiler.plan is None:
         made = found.recomputed
         points += [] if made is None else [_recomputed(made, made.read_back, ", almost free")]
         points += [] if limit is None else find_fit(found.ordered, limit)
+        for share in shares:
+            points += _find_share(found.ordered, share)
     return sort_front(points)
 
 
-def find_fit(ordered: Candidate, limit: int) -> list[FrontPoint]:
+def find_fit(ordered: Candidate, limit: int, why: str = ", for this budget") -> list[FrontPoint]:
     """The point of `hlomem.jax.optimize(fit=…)`; empty if reordering is enough."""
     if ordered.total <= limit:
         return []
     made, _ = settle(find_fits(ordered, limit), OURS, limit, tries=1)
-    return [] if made is None else [_recomputed(made, made.module, ", for this budget")]
+    return [] if made is None else [_recomputed(made, made.module, why)]
+
+
+def _find_share(ordered: Candidate, share: float) -> list[FrontPoint]:
+    """The point for a share of the temporaries; empty where nothing can be so small."""
+    stages = ordered.given.stages
+    room = int(share * ordered.given.start().temporaries)
+    if find_floor(stages).size > room:
+        return []
+    found = find_fit(ordered, other_bytes(stages) + room, f", for {share:.0%}")
+    return [point for point in found if point.temporaries <= room]
 
 
 def with_front(
@@ -87,6 +106,7 @@ def _recomputed(candidate: Candidate, module: HloModule, why: str = "") -> Front
         _point(candidate, name, "recomputed"),
         lines=find_origins(module),
         kept=() if candidate.stacks else find_kept(module),  # stacks are not in the entry
+        tensors=find_tensors(module),
     )
 
 

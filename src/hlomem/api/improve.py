@@ -78,17 +78,17 @@ def improve(
     era: str = "",
     effort: Effort = "default",
     may_reorder_collectives: bool = False,
-    max_slowdown: float = 0.0,
+    max_slowdown: float = 1.0,
     recompute: float = RECOMPUTE,
 ) -> BetterOrder:
     """An order that needs less memory, of a program (HLO text or a module) or a dump's program.
 
     `module` is the dump's program, if known; else it is rebuilt from the dump. `backend`
     is `cpu` for a program, and inferred for a dump. `may_reorder_collectives` is for programs of
-    which every device gets the same order. `max_slowdown` is the share of the program's time, by a
-    rough model, for which transfers may no longer be hidden. `recompute` is the share of the
-    program's operations, and of its modelled time, that recomputation may add; 0 leaves
-    the instructions as they are, in another order.
+    which every device gets the same order. `max_slowdown` is how many times as long the program
+    may take, by a rough model, for transfers that are no longer hidden. `recompute` is the share of
+    the program's operations, and of its modelled time, that recomputation may add; 0 leaves the
+    instructions as they are, in another order.
     """
     rules = check_rules(Rules(effort, may_reorder_collectives, max_slowdown, recompute))
     notes: list[str] = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import click
 
@@ -20,8 +20,8 @@ from hlomem.cli.options import BACKEND, HLO_TEXT, MODULE_ERA, REPORT, WHICH_DUMP
 from hlomem.cli.progress import progress, working
 from hlomem.cli.screen import write
 from hlomem.dump.dump import Dump
-from hlomem.machines.capacity import parse_capacity
-from hlomem.opt.constants import RECOMPUTE
+from hlomem.machines.budget import MemoryBudget, parse_budget
+from hlomem.opt.constants import BUDGETS, RECOMPUTE
 from hlomem.opt.goal import EFFORTS, Effort, Rules
 from hlomem.report.screens.improvement_text import draw_improvement
 
@@ -60,10 +60,10 @@ _TIMEOUT = 1800.0
 )
 @click.option(
     "--max-slowdown",
-    type=click.FloatRange(0, 1),
-    default=0.0,
-    metavar="SHARE",
-    help="Let transfers be exposed for this share of the program's time, by a rough model.",
+    type=click.FloatRange(1, 100),
+    default=1.0,
+    metavar="RATIO",
+    help="Let exposed transfers make it take this many times as long, by a rough model.",
 )
 @click.option(
     "--recompute",
@@ -80,8 +80,13 @@ _TIMEOUT = 1800.0
 )
 @click.option(
     "--fit",
-    metavar="SIZE|CHIP",
-    help="With --pareto: name the cheapest that fits this budget, as in 15.75GiB or v5e.",
+    metavar="SIZE|CHIP|SHARE",
+    help="With --pareto: name the cheapest that fits this budget, as in 15.75GiB, v5e or 50%.",
+)
+@click.option(
+    "--budgets",
+    is_flag=True,
+    help="With --pareto: look for the cheapest at 90, 75, 60, 50, 35 and 25 % of the temporaries.",
 )
 @click.option("-o", "--output", metavar="FILE", type=Path, help="Write the improved program.")
 @click.option(
@@ -100,6 +105,7 @@ def command(
     recompute: float,
     pareto: bool,
     fit: str | None,
+    budgets: bool,
     output: Path | None,
     page: Path | None,
     force: bool,
@@ -124,23 +130,25 @@ def command(
     """
     subject = {name: shown.pop(name) for name in ("module", "hlo", "backend", "chip", "era")}
     rules = Rules(effort, reorder_collectives, max_slowdown, recompute)
-    if fit is not None and not pareto:
-        raise CommandError("`--fit` needs `--pareto`")
-    limit = None if fit is None else parse_capacity(fit).size
+    if (fit is not None or budgets) and not pareto:
+        raise CommandError(f"`--{'budgets' if fit is None else 'fit'}` needs `--pareto`")
+    asked = _Asked(parse_budget(fit), BUDGETS if budgets else (), has_front=pareto)
+    limit: int | None = None
     front: Front = ((), ())
     if target:
         for option, value in subject.items():
             if value:
                 words = f"`--{option}` is for a dump or module, `--target` for a factory"
                 raise CommandError(words)
-        found, front = _of_factory(path, target, settings, rules, limit, has_front=pareto)
+        found, front, limit = _of_factory(path, target, settings, rules, asked)
     else:
         if settings:
             raise CommandError("`--set` is for a factory; `--target` says which machine it is for")
         needs_text = output is not None or page is not None
         found = _of_file(path, rules, needs_text=needs_text, **subject)
         if pareto:
-            front = _front(found, limit), ()
+            limit = asked.limit_of(found)
+            front = _front(found, limit, asked.shares), ()
     if pareto:
         from hlomem.api.front import with_front  # noqa: PLC0415 - only this needs it
 
@@ -152,13 +160,27 @@ def command(
     return write("improvement", found.report, draw_improvement, **shown)
 
 
-def _front(found: BetterOrder, limit: int | None) -> tuple[FrontPoint, ...]:
+class _Asked(NamedTuple):
+    """The points that are asked for."""
+
+    budget: MemoryBudget
+    shares: tuple[float, ...]
+    has_front: bool
+
+    def limit_of(self, found: BetterOrder) -> int | None:
+        given = found.ordered.given.start()
+        return self.budget.limit_of(given.total - given.temporaries, found.report.before)
+
+
+def _front(
+    found: BetterOrder, limit: int | None, shares: tuple[float, ...]
+) -> tuple[FrontPoint, ...]:
     from hlomem.api.front import find_points  # noqa: PLC0415 - only this needs it
 
     if found.is_rebuilt:
         raise CommandError("`--pareto` needs the HLO module; give --hlo MODULE")
     with working(f"rematerializing values of {found.report.name}"):
-        return find_points(found, limit)
+        return find_points(found, limit, shares=shares)
 
 
 def _of_factory(
@@ -166,10 +188,8 @@ def _of_factory(
     target: str,
     settings: tuple[str, ...],
     rules: Rules,
-    limit: int | None,
-    *,
-    has_front: bool,
-) -> tuple[BetterOrder, Front]:
+    asked: _Asked,
+) -> tuple[BetterOrder, Front, int | None]:
     from hlomem.jax import factory_front  # noqa: PLC0415 - only this needs JAX
     from hlomem.jax.compile.messages import Job  # noqa: PLC0415
 
@@ -180,10 +200,13 @@ def _of_factory(
             draw(f"{doing} {factory} for {target}")
 
         improved = factory_front.improve_factory(job, rules, _TIMEOUT, say)
-        if not has_front:
-            return improved.found, ((), ())
-        made = factory_front.find_factory_front(job, improved, limit, _TIMEOUT, say)
-        return improved.found, (made.points, made.notes)
+        if not asked.has_front:
+            return improved.found, ((), ()), None
+        limit = asked.limit_of(improved.found)
+        made = factory_front.find_factory_front(
+            job, improved, limit, _TIMEOUT, say, shares=asked.shares
+        )
+        return improved.found, (made.points, made.notes), limit
 
 
 def _of_file(

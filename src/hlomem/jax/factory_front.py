@@ -26,16 +26,17 @@ from hlomem.jax.compile.scheduled_module import PLACES, Place, Places, capture, 
 from hlomem.jax.fitting import spec_of
 from hlomem.jax.pass_.register import compiler_options
 from hlomem.jax.pass_.transform import compiler_of
-from hlomem.machines.capacity import parse_capacity
+from hlomem.machines.budget import parse_budget
 from hlomem.opt.candidate import Program, start_text
 from hlomem.opt.goal import Effort, Rules
 from hlomem.opt.orders.cost import model_time, program_flops
+from hlomem.opt.orders.planned_orders import other_bytes
 from hlomem.opt.search import Compiler, find_order
 from hlomem.opt.trials import try_orders
 from hlomem.proto.module import read_module
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from hlomem.jax.compile.parent import PlannedProgram
     from hlomem.report.data.front import FrontPoint
@@ -72,20 +73,23 @@ def front(
     *,
     target: str = "cpu",
     settings: Mapping[str, Any] | None = None,
-    fit: int | str | None = None,
+    fit: float | str | None = None,
+    budgets: Sequence[float] = (),
     effort: Effort = "default",
     timeout: float = MAX_SECONDS,
 ) -> ImprovementReport:
     """Memory against operations of a factory's program, with the policies of jax.checkpoint.
 
     `factory` is one of `hlomem compile`, by name or itself, if a child can import it. `fit` is the
-    memory that all allocations may take: bytes, `"200 MiB"` or a chip. In the report, `.front` has
-    the points, `.advice` what to type. `timeout` is what each compile may take.
+    memory that all allocations may take: bytes, `"200 MiB"`, a chip, or 0.5 for half of the
+    temporaries. `budgets` are more such shares to find programs for, on CPU. In the report,
+    `.front` has the points, `.advice` what to type. `timeout` is what each compile may take.
     """
     job = Job(factory=spec_of(factory), target=target, settings=dict(settings or {}))
-    limit = parse_capacity(fit).size if isinstance(fit, str) else fit
     improved = improve_factory(job, Rules(effort), timeout)
-    found = find_factory_front(job, improved, limit, timeout)
+    others = other_bytes(improved.found.stages)
+    limit = parse_budget(fit).limit_of(others, improved.before)
+    found = find_factory_front(job, improved, limit, timeout, shares=budgets)
     return with_front(improved.found.report, found.points, limit, found.notes)
 
 
@@ -128,6 +132,8 @@ def find_factory_front(
     limit: int | None,
     timeout: float,
     on_progress: Callable[[str], None] = lambda _: None,
+    *,
+    shares: Sequence[float] = (),
 ) -> FactoryFront:
     """All points: XLA's own program, those hlomem finds, and the policies of jax.checkpoint."""
     compiler, ask = improved.compiler, improved.compiler.plan
@@ -139,7 +145,7 @@ def find_factory_front(
 
     on_progress("rematerializes values of")
     asked = compiler if ask is None else compiler._replace(plan=plan)
-    points = find_points(improved.found, limit, asked, improved.before)
+    points = find_points(improved.found, limit, asked, improved.before, shares=shares)
     given = next(point for point in points if point.kind == "given")
     tried = try_policies(job, given, timeout, on_progress)
     name = improved.planned.target.name

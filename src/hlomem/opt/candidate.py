@@ -13,6 +13,7 @@ from msgspec import Struct, field
 from hlomem.hlo.rewrite import Rewriter
 from hlomem.hlo.schedule import running_computations
 from hlomem.opt.checks import Change
+from hlomem.opt.checks.rounding import find_rounding_problems
 from hlomem.opt.constants import CHEAP
 from hlomem.opt.orders.cost import model_time, module_time, program_flops
 from hlomem.opt.orders.planned_orders import in_orders, needed_bytes, other_bytes, temporary_bytes
@@ -133,6 +134,14 @@ class Candidate(Struct, frozen=True, dict=True, eq=False, kw_only=True):
         if self.orders:
             return (*self.changes, Change(self.module, "order"))
         return self.changes
+
+    def rounding_problems(self) -> list[str]:
+        """What may round otherwise than in the given program (`checks/rounding.py`)."""
+        return find_rounding_problems(
+            self.given.stages.module,
+            self.read_back,
+            is_whole=self.options.machine.changed_after_hook == "fusions",
+        )
 
     @property
     def options(self) -> Options:

@@ -102,6 +102,10 @@ MAX_MOVES = 400
 """Values that are moved at most."""
 MAX_INSIDE = 4
 """Bodies of loops that values are recomputed in, one after another, the hungriest first."""
+MAX_INSIDE_STARTS = 3
+"""Programs whose bodies are gone into, for the time it takes."""
+INSIDE_PRICES = (-1, 256, 0)
+"""For which a body is cut at its peak before single values are looked at; -1 for not at all."""
 MAX_INSIDE_NODES = 2000
 """Instructions of such a body, for the time it takes."""
 LEAST_COPY = 0.005
@@ -117,6 +121,8 @@ LATENCY = 1 << 24
 
 MAX_LOOP_NODES = 4000
 """Instructions of a body that is looked at, for the time it takes."""
+LEAST_SEGMENTED = 9
+"""Steps of a recurrence whose states are kept by segments, at least."""
 MAX_PAIRS = 8
 """Pairs of loops that are changed in one program."""
 
@@ -127,10 +133,14 @@ MAX_SLOWDOWN = 1.25
 AFTER_HOOK = 1 << 16
 """Bytes that a GPU's plan may be larger than foreseen: the fusions it forms after the hook were
 seen to add up to 11 KiB."""
+AFTER_HOOK_SHARE = 256
+"""The same of a small program, as a part of its budget."""
 RECOMPUTE = 0.02
 """The share by default: too little to be seen in the time of a run (docs/improve.md)."""
 PRICES = (4, 16, 64, 128, 256, 1024, 0)
 """Operations and bytes touched that a byte is worth; 0 stands for any number."""
+BUDGETS = (0.9, 0.75, 0.6, 0.5, 0.35, 0.25)
+"""Shares of a program's temporaries that a front asks for."""
 CHEAP = 0.01
 """The share of a program's operations below which nothing cheaper is looked for."""
 MAX_CUTS = 3

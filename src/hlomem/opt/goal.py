@@ -11,8 +11,37 @@ from hlomem.opt.checks import Allowed
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from hlomem.hlo.ir import HloInstruction
+
 Effort: TypeAlias = Literal["low", "default", "high"]
 EFFORTS: tuple[Effort, ...] = ("low", "default", "high")
+
+
+class Scopes(NamedTuple):
+    """Parts of the user's code, by names of `jax.named_scope`, of functions and of modules."""
+
+    within: tuple[str, ...] = ()
+    """Those that count; all where none is named."""
+    without: tuple[str, ...] = ()
+    """Those that do not."""
+
+    def has(self, instruction: HloInstruction) -> bool:
+        """Whether an instruction comes from one of these parts."""
+        if not self.within and not self.without:
+            return True
+        path = f"/{instruction.metadata.op_name}/"
+        if any(_is_in(path, scope) for scope in self.without):
+            return False
+        return not self.within or any(_is_in(path, scope) for scope in self.within)
+
+
+ALL_SCOPES = Scopes()
+
+
+def _is_in(path: str, scope: str) -> bool:
+    """Whether a name is on a path; JAX wraps it in `transpose(jvp(…))` where it differentiates."""
+    scope = scope.strip("/")
+    return f"/{scope}/" in path or f"({scope})" in path
 
 
 class Rules(NamedTuple):
@@ -26,6 +55,10 @@ class Rules(NamedTuple):
     (`orders/cost.py`); 1 keeps all that XLA overlapped."""
     recompute: float = 0.0
     """The share of operations and modelled time that recomputation may add."""
+    exact: bool = False
+    """Whether no kernel may round otherwise (`checks/rounding.py`)."""
+    scopes: Scopes = ALL_SCOPES
+    """The parts of the user's code whose values may be recomputed."""
 
     def allowed(self, host_color: int | None = None) -> Allowed:
         """The rules as checkers know them."""
@@ -68,6 +101,8 @@ class Share(NamedTuple):
     """As little memory as a share of the program's operations and of its modelled time buys."""
 
     share: float
+    is_tried: bool = False
+    """Whether the compiler plans what is proposed, which fills fast memory after the hook."""
 
 
 class Budget(NamedTuple):
@@ -173,5 +208,7 @@ MAX_ORDERS: Mapping[Effort, int] = {"low": 3, "default": 8, "high": 24}
 """Orders that a compiler plans, besides its own."""
 MAX_FITS: Mapping[Effort, int] = {"low": 2, "default": 6, "high": 12}
 """Programs that a compiler plans for a budget, besides other orders of one."""
+MAX_CHEAP: Mapping[Effort, int] = {"low": 1, "default": 2, "high": 4}
+"""Programs with cheap values recomputed that a compiler plans."""
 MAX_OFFLOADS: Mapping[Effort, int] = {"low": 2, "default": 4, "high": 10}
 """Programs with values in the host's memory that a compiler plans."""

@@ -28,7 +28,7 @@ from hlomem.opt.candidate import (
     with_schedule,
 )
 from hlomem.opt.checks import Allowed, Change, find_problems
-from hlomem.opt.constants import MAX_REJECTED, NEAR, PRICES
+from hlomem.opt.constants import MAX_INSIDE_STARTS, MAX_REJECTED, NEAR, PRICES
 from hlomem.opt.goal import Budget, Effort, Front, Goal, Order, WorkLeft
 from hlomem.opt.orders.planned_orders import temporary_bytes
 from hlomem.opt.remat.inside import lower_inside
@@ -79,6 +79,8 @@ def write(candidate: Candidate, compiler: Compiler = OURS) -> tuple[Candidate, l
     if candidate.moves:
         before, last = [], Change(module, "offload")
     problems = find_problems(given.stages.module, (*before, last), allowed)
+    if not problems and given.rules.exact:
+        problems = replace(candidate, written=Written(data, module)).rounding_problems()
     if not problems:
         size = temporary_bytes(start_text(module, candidate.options))
         if size != candidate.temporaries:
@@ -195,6 +197,7 @@ class _Fits:
     def __init__(self, start: Candidate, limit: int) -> None:
         self._start = start
         self._goal = Budget(limit, work=WorkLeft(start.given.rules.effort))
+        self._bodies_left = MAX_INSIDE_STARTS
         self._cheapest: int | None = None
         """The price of the cheapest that fits."""
 
@@ -250,7 +253,8 @@ class _Fits:
         """Values of the hungriest bodies made again, where it is a loop that is too large."""
         work = self._goal.work
         assert work is not None
-        if start.total > self._goal.limit:
+        if start.total > self._goal.limit and self._bodies_left > 0:
+            self._bodies_left -= 1
             yield from map(reordered, lower_inside(start, self._goal.limit, work))
 
     def _single(self, start: Candidate) -> Iterator[Candidate]:

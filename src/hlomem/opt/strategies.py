@@ -14,7 +14,8 @@ from hlomem.opt.candidate import Candidate, edit_of, planned, start_text
 from hlomem.opt.checks import Change
 from hlomem.opt.constants import LEAST_STEP, MARGIN, MAX_CUTS, MAX_PLANNED_OFFLOADS
 from hlomem.opt.goal import Budget, Front, Goal, Offload, Order, Share
-from hlomem.opt.loops.change import change_loops
+from hlomem.opt.loops.change import iter_changed
+from hlomem.opt.loops.segments import segment_loops
 from hlomem.opt.orders.planned_orders import in_orders
 from hlomem.opt.orders.search import improve
 from hlomem.opt.remat.budget_search import find_single
@@ -55,7 +56,7 @@ def _order(candidate: Candidate, goal: Order) -> Iterator[Candidate]:
 
 def _cheap(candidate: Candidate, goal: Share) -> Iterator[Candidate]:
     """Values recomputed for next to nothing, where no compiler fills fast memory after the hook."""
-    if goal.share and candidate.options.machine.preset_color is None:
+    if goal.share and (goal.is_tried or candidate.options.machine.preset_color is None):
         for start in (*drop_copies_in_order(candidate), candidate):
             made = find_cheap(start, goal)
             if made is not None:
@@ -95,7 +96,17 @@ def reordered(candidate: Candidate) -> Candidate:
 
 def _loops(candidate: Candidate, goal: Budget | Front) -> Iterator[Candidate]:
     """Loops that stack less, and recompute it in the loop that reads it."""
-    made = change_loops(candidate, goal.price)
+    last: Candidate | None = None
+    for made in iter_changed(candidate, goal.price):
+        last = drop_copies(made) or made
+        if isinstance(goal, Budget) and last.total <= goal.limit:
+            break  # another pair would cost more
+    yield from [] if last is None else [last]
+
+
+def _segments(candidate: Candidate, goal: Budget | Front) -> Iterator[Candidate]:
+    """Stacks of states kept by segments, for any price."""
+    made = None if goal.price else segment_loops(candidate)
     yield from [] if made is None else [drop_copies(made) or made]
 
 
@@ -134,6 +145,7 @@ STRATEGIES = (
     Strategy("cheap", (Share,), _cheap),
     Strategy("single", (Budget,), find_single),
     Strategy("loops", (Budget, Front), _loops, is_priced=True),
+    Strategy("segments", (Budget, Front), _segments, is_priced=True, until_fits=True),
     Strategy("cut", (Budget, Front), _cut, is_priced=True, until_fits=True),
     Strategy("offload", (Offload,), _offload),
 )

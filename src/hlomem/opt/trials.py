@@ -18,7 +18,15 @@ from hlomem.base.gc_pause import collector_off
 from hlomem.opt import constants
 from hlomem.opt.candidate import Candidate, Program, Written, choose_cheapest, planned, start_text
 from hlomem.opt.constants import LEAST_SIZES, MAX_MOVED, MOVES_PER_NODE, SMALL_SHARE
-from hlomem.opt.goal import MAX_FITS, MAX_OFFLOADS, MAX_ORDERS, Offload, Rules
+from hlomem.opt.goal import (
+    MAX_CHEAP,
+    MAX_FITS,
+    MAX_OFFLOADS,
+    MAX_ORDERS,
+    Offload,
+    Rules,
+    Share,
+)
 from hlomem.opt.orders.flow import Flow, FlowBuilder
 from hlomem.opt.orders.local_search import MovesLeft, improve_order
 from hlomem.opt.orders.model import peak_of
@@ -240,6 +248,28 @@ def _between(fits: float, misses: float, aim: float) -> float:
     if fits < aim < misses:
         return aim
     return (fits + misses) / 2
+
+
+def try_cheap(start: Candidate, share: float, compiler: Compiler, before: int) -> Tried:
+    """The smallest program with cheap values recomputed, if the compiler needs less for it."""
+    best: Candidate | None = None
+    problems: list[str] = []
+    tried = 0
+    wanted = propose(start, Share(share, is_tried=True))
+    for proposed in islice(wanted, MAX_CHEAP[start.given.rules.effort]):
+        made, rejected = write(proposed, compiler)
+        if rejected:
+            problems.append(f"{REJECTED}: {rejected[0]}")
+            continue
+        tried += 1
+        size = _plan_of(compiler, _written(made).data)
+        least = before * (1 - constants.LEAST_SAVING) if best is None else best.temporaries
+        if isinstance(size, str):
+            problems.append(size)
+        elif size < least:
+            best = _with_size(made, size)
+    after = before if best is None else best.temporaries
+    return Tried(best, before, after, tried, tuple(problems))
 
 
 # The memory of the host.

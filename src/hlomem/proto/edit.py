@@ -31,6 +31,7 @@ _FIELDS: Mapping[str, tuple[tuple[str, ...], Callable[[str], Any] | None]] = {
     "backend_config": (("backend_config", "backend_config_payload"), None),
     "custom_call_target": (("custom_call_target",), parse_string),
     "dimensions": (("dimensions",), parse_integers),
+    "direction": (("comparison_direction",), str),
     "dynamic_slice_sizes": (("dynamic_slice_sizes",), parse_integers),
     "index": (("tuple_index",), int),
     "kind": (("fusion_kind",), str),

@@ -64,6 +64,6 @@ def test_collectives_move_only_if_they_may() -> None:
 def test_a_slowdown_that_is_allowed_needs_no_more_than_the_given_order() -> None:
     for home in (GPU / "collectives_in_loop", GPU / "pjit_tp_mlp"):
         stages = stages_of(home)
-        found = improve(stages, Rules(max_slowdown=0.5))
+        found = improve(stages, Rules(max_slowdown=1.5))
         assert found.after <= found.before
         assert not check_orders(stages.module, found.orders, Allowed(may_lose_overlap=True))

@@ -71,6 +71,9 @@ class Outcome(NamedTuple):
     `hungriest` and of what is no temporary. Nothing where the program fits."""
     hungriest: str = ""
     """The instruction that needs most at once."""
+    rounding: tuple[str, ...] = ()
+    """What is computed in another kernel than before, so that last bits may differ, and why;
+    empty where every kernel rounds as it did, if its compiler leaves fusions as they are."""
     verdict: str = ""
     """As `hlomem improve` says: `at the bound`, `proven`, `open`; empty if a compiler was asked."""
     slower: tuple[tuple[int, float], ...] = ()
@@ -92,7 +95,8 @@ class Outcome(NamedTuple):
             slower = f", modelled time {self.time_ratio - 1:+.1%}" if has_price else ""
             again = f", {self._again()}" if self.clones or self.stacks else ""
             away = f", {self._away()}" if self.moves else ""
-            rest = f"{again}{away}{slower}{self._fitness()}"
+            bits = f", last bits may differ ({self.rounding[0]})" if self.rounding else ""
+            rest = f"{again}{away}{slower}{bits}{self._fitness()}"
             return f"{head}, temporaries {sizes}{rest}, {self.seconds:.2f} s"
         head = f"{self.program} ({self.platform}): {self.kind}"
         return f"{head}{', ' if self.reason else ''}{self.reason}{self._fitness()}"

@@ -26,12 +26,12 @@ from hlomem.jax.pass_.hook import clear_pass, put_pass
 from hlomem.jax.pass_.log import Report, logger, recorded, report_since
 from hlomem.jax.pass_.transform import Limits, Transform
 from hlomem.jax.target_kinds import Target, parse_target, version_of
-from hlomem.machines.capacity import parse_capacity
+from hlomem.machines.budget import parse_budget
 from hlomem.machines.options import Options, options_for
 from hlomem.machines.registry import MACHINES, find_device, find_machine, machines_of
 from hlomem.machines.releases import Release
-from hlomem.opt.constants import AFTER_HOOK, RECOMPUTE
-from hlomem.opt.goal import Effort, Rules, check_rules
+from hlomem.opt.constants import RECOMPUTE
+from hlomem.opt.goal import Effort, Rules, Scopes, check_rules, check_slowdown
 from hlomem.proto.edit import write_orders
 from hlomem.proto.module import read_module
 
@@ -70,8 +70,11 @@ def optimize(
     recompute: float = RECOMPUTE,
     chip: str = "",
     target: str = "",
-    fit: int | str | None = None,
+    fit: float | str | None = None,
     offload: bool = True,
+    exact: bool | None = None,
+    within: Sequence[str] | str = (),
+    without: Sequence[str] | str = (),
 ) -> Optimization:
     """Make every program compiled from now on need less memory: by another order, and a bit more.
 
@@ -79,8 +82,9 @@ def optimize(
     temporaries, or more than `max_instructions`, are left alone. `may_reorder_collectives` is as
     for `hlomem.improve`; unless it is said, collectives may change places if this is the only
     process: all devices run what is compiled here. `max_slowdown` is how many times as long a
-    program may take, as modelled: with it transfers may be exposed, and what would fit for more is
-    refused, with what is possible in the report (1.25 for `fit` on a GPU unless it is said).
+    program may take, as modelled: without `fit` for transfers that an order exposes (1 unless it is
+    said), with it for what is recomputed (1.25 on a GPU). What would fit for more is refused, and
+    `report()` says what is possible.
 
     `recompute` is the share of a program's operations, and of its modelled time, that
     recomputation may add, where the program needs less then; 0 leaves it at the order. Programs for
@@ -94,15 +98,32 @@ def optimize(
     `fit` is the memory that all allocations of a program may take together: bytes, `"200 MiB"`, or
     a chip whose memory it is. A program that is larger in the order found has values recomputed
     until it fits or nothing helps; `report()` says which, and by how much it misses. Where that is
-    not enough on a TPU or GPU, values wait in the host's memory, unless `offload` is False.
+    not enough on a TPU or GPU, values wait in the host's memory, unless `offload` is False. A float
+    up to 1.0 (or `"50%"`) is a share of the temporaries that each program needs now.
+
+    `exact` keeps the last bits: instructions are repeated whole, and no kernel computes what none
+    did before. It is on unless `fit` is named. `within` and `without` name parts of the code, as
+    `jax.named_scope` does, whose values alone may be recomputed, or may not.
     """
-    exposed = 1.0 if max_slowdown is None else max_slowdown
-    rules = check_rules(Rules(effort, bool(may_reorder_collectives), exposed, recompute))
+    exposed = 1.0 if max_slowdown is None or fit is not None else max_slowdown
+    if max_slowdown is not None:
+        check_slowdown(max_slowdown)
+    is_exact = fit is None if exact is None else exact
+    rules = check_rules(
+        Rules(
+            effort,
+            bool(may_reorder_collectives),
+            exposed,
+            recompute,
+            is_exact,
+            Scopes(_names(within), _names(without)),
+        )
+    )
     extension = _find_extension()
     if may_reorder_collectives is None:
         is_alone = import_module("jax").process_count() == 1
         rules = rules._replace(may_reorder_collectives=is_alone)
-    limits = Limits(min_bytes, max_instructions, _parse_fit(fit), max_slowdown, offload)
+    limits = Limits(min_bytes, max_instructions, parse_budget(fit), max_slowdown, offload)
     aim = parse_target(target) if target else None
     if platforms is None and aim is not None:
         platforms = aim.family
@@ -140,8 +161,6 @@ def _transform(
     """The pass for a platform; for a TPU one that tries orders."""
     chip = aim.machine.chip_name if aim is not None else chip or _find_chip(platform)
     changed = _changed(platform)
-    if changed == "fusions" and limits.fit is not None:
-        limits = limits._replace(fit=max(limits.fit - AFTER_HOOK, 1))
     plan = partial(planned_bytes, aim.name, platform) if aim and changed == "memory" else None
     return Transform(
         platform,
@@ -173,13 +192,11 @@ def _chip_here(platform: str) -> str:
     raise CommandError("which TPU? Name it, as in target='tpu-v5e:2x2'")
 
 
-def _parse_fit(fit: int | str | None) -> int | None:
-    """The bytes that are meant; `CommandError` where none are."""
-    if isinstance(fit, str):
-        return parse_capacity(fit).size
-    if fit is not None and fit <= 0:
-        raise CommandError(f"a program cannot fit {fit} bytes")
-    return fit
+def _names(scopes: Sequence[str] | str) -> tuple[str, ...]:
+    names = (scopes,) if isinstance(scopes, str) else tuple(scopes)
+    if not all(name.strip("/") for name in names):
+        raise CommandError("the name of a scope is empty")
+    return names
 
 
 class Optimization:

@@ -18,6 +18,7 @@ from hlomem.hlo.barriers import has_barriers, without_barriers
 from hlomem.hlo.schedule import running_computations
 from hlomem.jax.pass_.answer_cache import Answer, AnswerStore
 from hlomem.jax.pass_.log import Outcome, logger, record
+from hlomem.machines.budget import NO_BUDGET, MemoryBudget
 from hlomem.opt.candidate import (
     Candidate,
     Program,
@@ -25,7 +26,7 @@ from hlomem.opt.candidate import (
     find_slowdowns,
     start_text,
 )
-from hlomem.opt.constants import MAX_SLOWDOWN
+from hlomem.opt.constants import AFTER_HOOK, AFTER_HOOK_SHARE, MAX_SLOWDOWN
 from hlomem.opt.goal import Rules, Share
 from hlomem.opt.orders.cost import model_time, module_time
 from hlomem.opt.orders.planned_orders import needed_bytes, other_bytes, temporary_bytes
@@ -41,7 +42,7 @@ from hlomem.opt.search import (
     find_order_problems,
     settle,
 )
-from hlomem.opt.trials import try_fits, try_offloads, try_orders
+from hlomem.opt.trials import try_cheap, try_fits, try_offloads, try_orders
 from hlomem.proto.edit import write_module, write_orders
 from hlomem.proto.module import read_module
 
@@ -74,8 +75,8 @@ class Limits(NamedTuple):
     """Temporaries below which a program is not worth it."""
     max_instructions: int
     """Instructions, outside fusions, above which the search would take long."""
-    fit: int | None = None
-    """Bytes that all allocations may take, with recomputation if orders do not suffice; or None."""
+    budget: MemoryBudget = NO_BUDGET
+    """What all allocations may take, with recomputation if orders do not suffice."""
     max_slowdown: float | None = None
     """How many times as long it may take then, as modelled; None leaves it to what is known of the
     machine: where its speeds are not, any time will do."""
@@ -83,6 +84,10 @@ class Limits(NamedTuple):
     """Whether values may wait in the host's memory where recomputing them is not enough."""
     keeps_donations: bool = True
     """Whether the compiler keeps donations of a module handed back; else such are left alone."""
+
+    @property
+    def is_budget(self) -> bool:
+        return self.budget != NO_BUDGET
 
 
 class Transform:
@@ -159,12 +164,20 @@ class Transform:
         before = program.start().temporaries
         if before < self._limits.min_bytes:
             return Answer(None, outcome._replace(before=before, after=before, reason="small"))
-        if self._is_exact and self._limits.fit is not None:
-            answer = self._fit_exactly(program, outcome, self._limits.fit)
+        limit = self._limits.budget.limit_of(other_bytes(program.stages), before)
+        if self._is_exact and limit is not None:
+            answer = self._fit_exactly(program, outcome, limit - self._margin(limit))
+            answer = answer._replace(outcome=answer.outcome._replace(limit=limit))
         else:
-            answer = self._change(*self._find_order(program), outcome, self._limits.fit)
+            found = find_order(program, is_checked=False)
+            answer = self._change(found, [], outcome, has_budget=self._limits.is_budget)
         seconds = time.thread_time() - start
         return answer._replace(outcome=answer.outcome._replace(seconds=seconds))
+
+    def _margin(self, limit: int) -> int:
+        """Bytes that the compiler may need more than foreseen."""
+        is_changed = self._options.machine.changed_after_hook == "fusions"
+        return min(AFTER_HOOK, limit // AFTER_HOOK_SHARE) if is_changed else 0
 
     def _fit_exactly(self, program: Program, outcome: Outcome, limit: int) -> Answer:
         """The program that fits, else at least as good as without a number, and for no more."""
@@ -173,10 +186,11 @@ class Transform:
         cannot = rest + floor.size > limit
         answer = None
         if not cannot:
-            answer = self._change(*self._find_order(program), outcome, limit)
+            found, fits = self._find_order(program, limit)
+            answer = self._change(found, fits, outcome, limit)
             if not answer.outcome.missing:
                 return answer
-        plain = self._change(find_order(program, is_checked=False), [], outcome, None)
+        plain = self._change(find_order(program, is_checked=False), [], outcome)
         total = rest + plain.outcome.after
         if answer is None or answer.outcome.total >= total:
             least = (rest + floor.size, floor.instruction) if total > limit else (0, "")
@@ -188,10 +202,20 @@ class Transform:
         return answer
 
     def _change(
-        self, found: Candidate, fits: list[Candidate], outcome: Outcome, limit: int | None
+        self,
+        found: Candidate,
+        fits: list[Candidate],
+        outcome: Outcome,
+        limit: int | None = None,
+        *,
+        has_budget: bool = False,
     ) -> Answer:
         """The program in the order found, and with values recomputed."""
         found, ordered = self._reorder(found, outcome)
+        if has_budget:
+            limit = self._limits.budget.limit_of(
+                other_bytes(found.given.stages), ordered.outcome.before
+            )
         answer = self._recompute(found, ordered, fits, limit)
         # Else checkers were asked about all of it.
         return _check_order(found, answer) if answer.proto is ordered.proto else answer
@@ -209,19 +233,18 @@ class Transform:
             return outcome._replace(reason=f"{count} instructions")
         return None
 
-    def _find_order(self, program: Program) -> tuple[Candidate, list[Candidate]]:
+    @staticmethod
+    def _find_order(program: Program, limit: int) -> tuple[Candidate, list[Candidate]]:
         """The program in an order, not checked yet, at little cost where none fits; and fits."""
-        limit = self._limits.fit
-        if limit is not None and self._is_exact:
-            found = find_order(program, "low", is_checked=False)
-            bound = None if found.order is None else found.order.bound
-            if bound is not None and other_bytes(program.stages) + bound > limit:
-                return found, []
-            if found.total > limit:
-                fits = find_fits(found, limit)
-                made = choose_cheapest(fits, limit)
-                if made is not None and made.total <= limit and made.is_cheap:
-                    return found, fits
+        found = find_order(program, "low", is_checked=False)
+        bound = None if found.order is None else found.order.bound
+        if bound is not None and other_bytes(program.stages) + bound > limit:
+            return found, []
+        if found.total > limit:
+            fits = find_fits(found, limit)
+            made = choose_cheapest(fits, limit)
+            if made is not None and made.total <= limit and made.is_cheap:
+                return found, fits
         return find_order(program, is_checked=False), []
 
     def _reorder(self, found: Candidate, outcome: Outcome) -> tuple[Candidate, Answer]:
@@ -256,14 +279,22 @@ class Transform:
                 if fitted.proto is not answer.proto:
                     return fitted
                 answer = fitted
-        if not self._foresees_orders:
-            return answer
         return _attempt(partial(self._cheapen, found, answer), answer)
 
     def _cheapen(self, found: Candidate, answer: Answer) -> Answer:
         """Recompute what is almost free, up to the share that the rules name."""
+        if not self._foresees_orders:
+            return self._cheapen_by_trying(found, answer)
         made, notes = find_accepted(found, Share(self._rules.recompute), self._compiler)
         return noted(answer, *notes) if made is None else _with_values(answer, made)
+
+    def _cheapen_by_trying(self, found: Candidate, answer: Answer) -> Answer:
+        """The same where the compiler itself says what a program needs."""
+        share, before = self._rules.recompute, answer.outcome.after
+        tried = try_cheap(found, share, self._compiler, before)
+        notes = [f"{tried.tried} with cheap values recomputed"] if tried.tried else []
+        answer = noted(answer, *notes, *tried.problems)
+        return answer if tried.best is None else _as_tried(answer, tried.best, tried.after)
 
     def _fit(self, found: Candidate, answer: Answer, limit: int, fits: list[Candidate]) -> Answer:
         """The program that fits for least, else the smallest; at last with values on the host."""
@@ -306,9 +337,7 @@ class Transform:
         answer = noted(answer, f"{tried.tried} programs tried", *tried.problems)
         if tried.best is None:
             return answer
-        changed = _with_values(answer, tried.best)
-        outcome = changed.outcome._replace(after=tried.after, total=tried.best.total)
-        return changed._replace(outcome=outcome)
+        return _as_tried(answer, tried.best, tried.after)
 
     def _offload(self, proto: bytes, starts: list[Answer]) -> Answer:
         """Let values wait in the host's memory until one of several answers fits, else the best."""
@@ -408,6 +437,13 @@ def _without_barriers(module: HloModule, options: Options) -> Stages:
     return start_text(without_barriers(module) if has_barriers(module) else module, options)
 
 
+def _as_tried(answer: Answer, made: Candidate, after: int) -> Answer:
+    """The answer with values recomputed, in the bytes that its compiler planned."""
+    changed = _with_values(answer, made)
+    total = made.total if answer.outcome.limit is not None else 0
+    return changed._replace(outcome=changed.outcome._replace(after=after, total=total))
+
+
 def _with_values(answer: Answer, made: Candidate) -> Answer:
     """The module with values recomputed, and the outcome that says what it costs."""
     written = made.written
@@ -426,6 +462,7 @@ def _with_values(answer: Answer, made: Candidate) -> Answer:
         flops=made.flops,
         program_flops=made.given.flops,
         again=find_origins(written.module),
+        rounding=tuple(made.rounding_problems()),
         time_ratio=module_time(written.module, made.options.machine) / time if time else 1.0,
     )
     return answer._replace(proto=written.data, outcome=outcome)

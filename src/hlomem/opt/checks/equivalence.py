@@ -36,6 +36,8 @@ _EMPTY = '"AllocateBuffer"'
 _RUNNING = ("async-start", "call", "conditional", "while")
 _HANDING_ON = ("async-done", "parameter", "tuple")
 _ALIKE = frozenset({"bitcast", "copy", "reshape"})
+_UNKNOWN = 1 << 40
+"""Instead of a quotient that is not computed: in no range."""
 _RANGES = {
     "pred": range(2),
     "s32": range(-(1 << 31), 1 << 31),
@@ -48,6 +50,7 @@ _ARITHMETIC: Mapping[Opcode, Callable[..., int]] = {
     "add": lambda one, other: one + other,
     "subtract": lambda one, other: one - other,
     "multiply": lambda one, other: one * other,
+    "divide": lambda one, other: one // other if one >= 0 < other else _UNKNOWN,
     "negate": lambda only: -only,
     "maximum": max,
     "minimum": min,
@@ -102,16 +105,16 @@ class _Undecided(Exception):  # noqa: N818 - never leaves this module
 
 
 def _other_loops(given: HloModule, edited: HloModule) -> set[str]:
-    """Names of loops that do not compute in both modules what their bodies say alike."""
+    """Names of loops that are not in both modules, with bodies that say the same."""
     classes = Classes(of_values=True)
-    found: dict[str, set[tuple[int, ...]]] = {}
+    found: dict[str, list[tuple[int, ...]]] = {}
     for module in (given, edited):
         for computation in module.outer_computations:
             for instruction in computation.instructions:
                 if instruction.opcode == "while":
                     bodies = tuple(map(classes.of_body, instruction.called_computations))
-                    found.setdefault(instruction.name, set()).add(bodies)
-    return {name for name, bodies in found.items() if len(bodies) != 1}
+                    found.setdefault(instruction.name, []).append(bodies)
+    return {name for name, bodies in found.items() if len(bodies) < 2 or len(set(bodies)) > 1}
 
 
 _Key: TypeAlias = "tuple[object, ...]"

@@ -20,39 +20,46 @@ from hlomem.opt.orders.cost import costs_of, program_flops
 from hlomem.opt.orders.effects import Effects
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
     from hlomem.hlo.body_draft import Draft
     from hlomem.hlo.ir import HloComputation, HloInstruction, HloModule
+    from hlomem.opt.goal import Scopes
     from hlomem.pipeline import Stages
 
 
 def change_loops(candidate: Candidate, price: int) -> Candidate | None:
     """The program with all pairs of loops changed for a price; None where none is."""
+    found = None
+    for made in iter_changed(candidate, price):
+        found = made
+    return found
+
+
+def iter_changed(candidate: Candidate, price: int) -> Iterator[Candidate]:
+    """The program with one pair of loops changed for a price, with two, and so on."""
     done: set[tuple[str, str]] = set()
     stages, stacks, changes = candidate.plan, 0, list(candidate.changes_so_far)
     for _ in range(MAX_PAIRS):
-        changed = _change_one(stages, price, done)
+        changed = _change_one(stages, price, done, candidate.given.rules.scopes)
         if changed is None:
             break
         module, gone = changed
         stacks += gone
         changes.append(Change(module, "loops"))
         stages = start_text(module, stages.options)
-    if len(changes) == len(candidate.changes_so_far):
-        return None
-    return replace(
-        planned(candidate.given, stages),
-        changes=tuple(changes),
-        flops=program_flops(stages) - candidate.given.flops,
-        stacks=candidate.stacks + stacks,
-        clones=candidate.clones,
-    )
+        yield replace(
+            planned(candidate.given, stages),
+            changes=tuple(changes),
+            flops=program_flops(stages) - candidate.given.flops,
+            stacks=candidate.stacks + stacks,
+            clones=candidate.clones,
+        )
 
 
 def _change_one(
-    stages: Stages, price: int, done: set[tuple[str, str]]
+    stages: Stages, price: int, done: set[tuple[str, str]], scopes: Scopes
 ) -> tuple[HloModule, int] | None:
     """The program with the first pair changed that is not done, and the stacks that are gone."""
     size_of = stages.options.machine.size_of
@@ -62,7 +69,7 @@ def _change_one(
         if names in done:
             continue
         done.add(names)
-        plan = plan_loops(pair, costs, size_of, effects, price)
+        plan = plan_loops(pair, costs, size_of, effects, price, scopes)
         if plan is not None:
             try:
                 module = apply_loop_plan(stages.module, plan)
@@ -84,10 +91,10 @@ _EMPTY = '"AllocateBuffer"'
 
 def apply_loop_plan(module: HloModule, plan: LoopPlan) -> HloModule:
     """The module with other stacks; `EditError` where that cannot be written."""
-    return _Editor(module, plan).run()
+    return LoopEditor(module, plan).run()
 
 
-class _Editor:
+class LoopEditor:
     def __init__(self, module: HloModule, plan: LoopPlan) -> None:
         self._plan = plan
         self._first, self._second = plan.pair.first, plan.pair.second
@@ -115,11 +122,11 @@ class _Editor:
         dropped = {stack.later_index for stack in self._plan.dropped}
         self._change_state(self._second, dropped, given, remaker.elements)
         self._fusions.tidy(second)
-        second.drop_dead(_may_go)
+        second.drop_dead(may_go)
         for body in (first, parent):
-            body.drop_dead(_may_go)
+            body.drop_dead(may_go)
             self._fusions.drop_results(body)
-            body.drop_dead(_may_go)
+            body.drop_dead(may_go)
         draft.drop_uncalled()
         return draft.finish()
 
@@ -239,5 +246,5 @@ def _is_empty(value: HloInstruction) -> bool:
     return value.attributes.get("custom_call_target") == _EMPTY
 
 
-def _may_go(value: HloInstruction) -> bool:
+def may_go(value: HloInstruction) -> bool:
     return value.opcode in _FREE_TO_GO or _is_empty(value)

@@ -10,9 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.opt.constants import MAX_LOOP_NODES
+from hlomem.opt.goal import ALL_SCOPES, Scopes
 from hlomem.opt.loops.stacks import fusion_of, holds_slices, is_transparent, stacked
 from hlomem.opt.remat.min_cut import UNCUT, Network
-from hlomem.opt.remat.state import is_repeatable
+from hlomem.opt.remat.state import FORWARDS, is_repeatable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -118,10 +119,15 @@ class LoopPlan(NamedTuple):
 
 
 def plan_loops(
-    pair: LoopPair, costs: Costs, size_of: Callable[[Shape], int], effects: Effects, price: int
+    pair: LoopPair,
+    costs: Costs,
+    size_of: Callable[[Shape], int],
+    effects: Effects,
+    price: int,
+    scopes: Scopes = ALL_SCOPES,
 ) -> LoopPlan | None:
     """The plan of a pair for a price; None where it frees nothing."""
-    chooser = _Chooser(pair, costs, size_of, effects)
+    chooser = _Chooser(pair, costs, size_of, effects, scopes)
     if len(chooser.nodes) > MAX_LOOP_NODES:
         return None
     plan = chooser.choose(price)
@@ -130,8 +136,14 @@ def plan_loops(
 
 class _Chooser:
     def __init__(
-        self, pair: LoopPair, costs: Costs, size_of: Callable[[Shape], int], effects: Effects
+        self,
+        pair: LoopPair,
+        costs: Costs,
+        size_of: Callable[[Shape], int],
+        effects: Effects,
+        scopes: Scopes,
     ) -> None:
+        self._scopes = scopes
         self._pair = pair
         self._costs = costs
         self._size_of = size_of
@@ -220,7 +232,9 @@ class _Chooser:
         if value.opcode == "constant":
             return True
         made_by = repeated_by(value)
-        return made_by is not None and is_repeatable(made_by, self._effects)
+        if made_by is None or not is_repeatable(made_by, self._effects):
+            return False
+        return made_by.opcode in FORWARDS or self._scopes.has(made_by)
 
     def _room(self, value: HloInstruction) -> int:
         """The bytes of a slice that holds a value; one in a fusion is held by a stack or not."""

@@ -21,7 +21,7 @@ from hlomem.opt.orders.traffic import Traffic
 from hlomem.opt.orders.trips import trip_count
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from hlomem.hlo.ir import HloComputation, HloInstruction, HloModule
     from hlomem.hlo.shape import Shape
@@ -99,54 +99,56 @@ class Times:
         self._traffic = Traffic(machine.size_of)
         self._flops_per_byte = machine.flops_per_byte
         self._speeds = speeds_of(machine)
-        self._bodies: dict[tuple[HloComputation, bool], int] = {}
+        self._bodies: dict[HloComputation, int] = {}
 
     @property
     def host_factor(self) -> float:
         """How much longer a byte takes to the host, or from it, than within the device."""
         return HOST_FACTOR if self._speeds is None else self._speeds.host_factor
 
-    def of(self, instruction: HloInstruction, *, is_looped: bool = False) -> int:
+    def of(self, instruction: HloInstruction) -> int:
         """The time of one instruction, all that it runs included."""
         opcode = instruction.opcode
         if not takes_time(instruction) or is_start(instruction) or opcode.endswith("-done"):
             return 0
         if opcode in RUN_IN_PLACE:
-            return self._of_caller(instruction, is_looped=is_looped)
+            return time_inside(instruction, self._of_pass(instruction.opcode))
         if opcode == "fusion":
             [body] = instruction.called_computations
-            return self._of_fusion(body, is_looped=is_looped)
-        moved, work = self._traffic.of(instruction), work_of(instruction)
-        return self._kernel(moved, work, is_looped=is_looped)
+            return self._of_fusion(body)
+        return self._kernel(self._traffic.of(instruction), work_of(instruction))
 
     def of_async(self, start: HloInstruction) -> int:
         """The time of what a start begins, by its kernels."""
         [body] = start.called_computations
-        return self._of_body(body, is_looped=False)
+        return self._of_body(body)
 
-    def _of_caller(self, caller: HloInstruction, *, is_looped: bool) -> int:
-        is_loop = caller.opcode == "while"
-        is_looped = is_looped or is_loop
-        time = time_inside(caller, lambda body: self._of_body(body, is_looped=is_looped))
-        if is_loop and self._speeds is not None:
-            time += trip_count(caller) * self._speeds.in_bytes(self._speeds.loop_pass)
-        return time
+    def _of_pass(self, opcode: str) -> Callable[[HloComputation], int]:
+        """The time of a body that an opcode runs: in a loop the host starts every kernel."""
+        speeds = self._speeds
+        if speeds is None or opcode != "while":
+            return self._of_body
 
-    def _of_body(self, body: HloComputation, *, is_looped: bool) -> int:
-        key = body, is_looped
-        if key not in self._bodies:
-            parts = body.instructions
-            self._bodies[key] = sum([self.of(part, is_looped=is_looped) for part in parts])
-        return self._bodies[key]
+        def of_pass(body: HloComputation) -> int:
+            started = speeds.in_bytes(speeds.loop_launch) * len(list(filter(None, self._all(body))))
+            return max(self._of_body(body), started) + speeds.in_bytes(speeds.loop_pass) // 2
 
-    def _of_fusion(self, body: HloComputation, *, is_looped: bool) -> int:
-        key = body, is_looped
-        if key not in self._bodies:
-            moved = self._traffic.of_fusion(body)
-            self._bodies[key] = self._kernel(moved, work_in(body), is_looped=is_looped)
-        return self._bodies[key]
+        return of_pass
 
-    def _kernel(self, moved: int, work: Work, *, is_looped: bool) -> int:
+    def _of_body(self, body: HloComputation) -> int:
+        if body not in self._bodies:
+            self._bodies[body] = sum(self._all(body))
+        return self._bodies[body]
+
+    def _all(self, body: HloComputation) -> Iterator[int]:
+        return map(self.of, body.instructions)
+
+    def _of_fusion(self, body: HloComputation) -> int:
+        if body not in self._bodies:
+            self._bodies[body] = self._kernel(self._traffic.of_fusion(body), work_in(body))
+        return self._bodies[body]
+
+    def _kernel(self, moved: int, work: Work) -> int:
         """The time of one kernel, which moves bytes and multiplies."""
         speeds = self._speeds
         if speeds is None:
@@ -158,8 +160,7 @@ class Times:
             took = (work_time + moved) * (speeds.by_filter if work.is_by_filter else 1.0)
         else:
             took = max(work_time, moved) + speeds.overlap * min(work_time, moved)
-        took += speeds.in_bytes(speeds.launch)
-        return round(max(took, speeds.in_bytes(speeds.loop_launch)) if is_looped else took)
+        return round(took) + speeds.in_bytes(speeds.launch)
 
 
 def time_inside(caller: HloInstruction, time_of: Callable[[HloComputation], int]) -> int:
@@ -257,7 +258,7 @@ class Costs:
     ) -> None:
         self._size_of = size_of
         self._times = times
-        self._weighs_time = weighs_time and times is not None
+        self._weighs_time = weighs_time
         self._bodies: dict[HloComputation, int] = {}
         self._flops: dict[HloInstruction, int] = {}
         self._touched: dict[HloInstruction, int] = {}
@@ -296,17 +297,13 @@ class Costs:
 
     def price(self, instructions: Iterable[HloInstruction]) -> int:
         """What instructions cost: modelled time where speeds are known, else operations."""
-        return sum(map(self.flops if self._times is None else self._time, instructions))
+        return sum(map(self.flops if self._times is None else self._times.of, instructions))
 
     def weight(self, instruction: HloInstruction) -> int:
         """What values are compared by: time, or operations and the bytes that are moved."""
-        if self._weighs_time:
-            return self._time(instruction)
+        if self._times is not None and self._weighs_time:
+            return self._times.of(instruction)
         return self.flops(instruction) + self.bytes_touched(instruction)
-
-    def _time(self, instruction: HloInstruction) -> int:
-        assert self._times is not None
-        return self._times.of(instruction, is_looped=not instruction.parent.is_entry)
 
     def total(self, instructions: Iterable[HloInstruction]) -> int:
         return sum(map(self.flops, instructions))

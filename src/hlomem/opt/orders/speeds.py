@@ -23,7 +23,7 @@ class Speeds(NamedTuple):
     launch: float
     """Between two kernels of a program, which is one CUDA graph."""
     loop_launch: float
-    """The least a kernel of a loop takes: the host starts each."""
+    """The least that a kernel of a loop takes: the host starts each, while others run."""
     loop_pass: float
     """Of one iteration in addition to its kernels."""
     flops: Mapping[str, float]

@@ -17,11 +17,14 @@ MAX_DEPTH = 4
 """Fusions within fusions that are looked into."""
 _LEAST_OF = {"pred": 0, "s32": -(1 << 31), "s64": -(1 << 31), "u32": 0, "u64": 0}
 """By type the least number that is known; below, and above the most, it may wrap around."""
+_UNKNOWN = 1 << 40
+"""Instead of a quotient that is not computed: above the most."""
 _OPERATIONS: Mapping[Opcode, Callable[..., int]] = {
     "add": lambda one, other: one + other,
     "and": lambda one, other: one & other,
     "bitcast": lambda only: only,
     "copy": lambda only: only,
+    "divide": lambda one, other: one // other if one >= 0 < other else _UNKNOWN,
     "maximum": max,
     "minimum": min,
     "multiply": lambda one, other: one * other,

@@ -82,7 +82,9 @@ class _Search:
         for start in self._budget.work.starts:
             if start.is_lowered not in begun:
                 stages = self._lowered() if start.is_lowered else self._stages
-                begun[start.is_lowered] = (stages, start_state(stages)) if stages else None
+                begun[start.is_lowered] = (
+                    (stages, start_state(stages, self._rules.scopes)) if stages else None
+                )
             known = begun[start.is_lowered]
             if known is None:
                 continue

@@ -65,6 +65,8 @@ class _Search:
             made = change_loops(start, price) or cut(start, price) or cut_inside(start, price)
             if made is None or made.changes[-1].kind != "loops" or self._is_dear(made):
                 break
+            if self._rules.exact and made.rounding_problems():
+                break
             best = made
         if best is None:
             return None
@@ -86,7 +88,7 @@ class _Search:
 
     def _drop(self, start: Candidate) -> Iterator[Candidate]:
         """The program with values of the peak recomputed; if that helps, in a better order."""
-        given = start_state(start.plan)
+        given = start_state(start.plan, self._rules.scopes)
         state, flops = self._descend(start, given)
         if state is given:
             return

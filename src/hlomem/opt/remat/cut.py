@@ -33,7 +33,8 @@ def cut(candidate: Candidate, price: int, body: HloComputation | None = None) ->
     """The program cut at its peak, or at that of a loop's body, if that is smaller."""
     stages = candidate.plan
     costs = costs_of(stages.options.machine)
-    state = cut_at_peak(start_state(stages, computation=body), costs, price)
+    scopes = candidate.given.rules.scopes
+    state = cut_at_peak(start_state(stages, scopes, body), costs, price)
     if state is None:
         return None
     edit = settle(state).edit(orders_by_name(stages))

@@ -13,10 +13,11 @@ from msgspec.structs import replace
 from hlomem.base.errors import EditError
 from hlomem.opt.candidate import Candidate, planned, room_for, start_text
 from hlomem.opt.checks import Change
-from hlomem.opt.constants import MAX_INSIDE, MAX_INSIDE_NODES
+from hlomem.opt.constants import INSIDE_PRICES, MAX_INSIDE, MAX_INSIDE_NODES
+from hlomem.opt.goal import AS_IS
 from hlomem.opt.orders.cost import Costs, costs_of, program_flops
 from hlomem.opt.remat.clones import relax, settle
-from hlomem.opt.remat.cut import hungriest_body
+from hlomem.opt.remat.cut import cut_at_peak, hungriest_body
 from hlomem.opt.remat.edit import apply_edit, orders_by_name
 from hlomem.opt.remat.greedy import choose
 from hlomem.opt.remat.state import State, start_state
@@ -46,14 +47,31 @@ def _lower(
 ) -> Candidate | None:
     """The program with values of one body recomputed, if it is smaller."""
     stages = candidate.plan
-    given = start_state(stages, computation=body)
+    given = start_state(stages, candidate.given.rules.scopes, body)
     if len(given.order) > MAX_INSIDE_NODES:
         return None
     costs = costs_of(stages.options.machine)
     missing = candidate.temporaries - room_for(stages, limit)
-    state = _descend(given, costs, max(given.levels()) - missing, work)
-    if state is given:
-        return None
+    wanted = max(given.levels()) - missing
+    best: Candidate | None = None
+    for price in INSIDE_PRICES:
+        start = given if price == AS_IS else cut_at_peak(given, costs, price)
+        if start is None:
+            continue
+        state = _descend(start, costs, wanted, work)
+        for one in (relax(state, costs, max(wanted, *state.levels())), state):
+            made = _write(candidate, one, work) if one.clone_nodes() else None
+            if made is not None and made.temporaries < (best or candidate).temporaries:
+                best = made
+                break  # else with the clones that the model does without
+        if best is not None and best.total <= limit:
+            break
+    return best
+
+
+def _write(candidate: Candidate, state: State, work: WorkLeft) -> Candidate | None:
+    """The program with a body as it is in a state; None where that is not one."""
+    stages = candidate.plan
     work.plans -= 1
     edit = settle(state).edit(orders_by_name(stages))
     try:
@@ -61,8 +79,6 @@ def _lower(
     except EditError:
         return None
     made = planned(candidate.given, start_text(module, stages.options))
-    if made.temporaries >= candidate.temporaries:
-        return None
     return replace(
         made,
         changes=(*candidate.changes_so_far, Change(module, "loops")),
@@ -73,12 +89,12 @@ def _lower(
 
 
 def _descend(state: State, costs: Costs, wanted: int, work: WorkLeft) -> State:
-    """The body after steps down to a level, as far as they help; clones not needed taken back."""
-    given, levels = state, state.levels()
+    """The body after steps down to a level, as far as they help."""
+    levels = state.levels()
     while work.steps > 0 and max(levels) > wanted:
         work.steps -= 1
         choice = choose(state, levels, costs, wanted)
         if choice is None:
             break
         state, levels = choice.state, choice.levels
-    return given if state is given else relax(state, costs, max(wanted, *levels))
+    return state

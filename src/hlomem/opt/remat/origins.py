@@ -18,6 +18,20 @@ if TYPE_CHECKING:
 
 MAX_ORIGINS = 5
 _TRANSPOSED = "transpose("
+_PRODUCTS = ("dot_general", "ragged_dot")
+_TENSORS = {
+    "query": "query_proj",
+    "key": "key_proj",
+    "value": "value_proj",
+    "qkv_proj": "qkv_proj",
+    "out": "out_proj",
+    "wi_0": "mlpwi_0",
+    "wi_1": "mlpwi_1",
+    "wi": "mlpwi",
+    "wo": "mlpwo",
+}
+"""By scope of a layer: the name by which MaxText's `remat_policy=custom` knows what it makes."""
+MIN_TENSORS = 2
 _STACKING = "dynamic_update_slice"
 """An operation that hands on what others compute: so a loop gives a value to its readers."""
 
@@ -38,6 +52,30 @@ def find_kept(module: HloModule) -> tuple[str, ...]:
     )
     again = _bytes_by_place(_computed_again(module))
     return _largest_first({place: size for place, size in kept.items() if place not in again})
+
+
+def find_tensors(module: HloModule) -> tuple[tuple[str, str], ...]:
+    """MaxText's names of what products make in its layers, `remat` where one is recomputed.
+
+    By the scopes of its modules; none where fewer than two are known.
+    """
+    found: dict[str, str] = {}
+    for computation in running_computations(module):
+        for instruction in computation.instructions:
+            name = _tensor_of(instruction)
+            if name and is_computed_again(instruction):
+                found[name] = "remat"
+            elif name:
+                found.setdefault(name, "device")
+    is_choice = len(found) >= MIN_TENSORS and "remat" in found.values()
+    return tuple(sorted(found.items())) if is_choice else ()
+
+
+def _tensor_of(instruction: HloInstruction) -> str:
+    *scopes, operation = instruction.metadata.op_name.split("/")
+    if operation not in _PRODUCTS or not scopes or _TRANSPOSED in instruction.metadata.op_name:
+        return ""
+    return _TENSORS.get(scopes[-1], "")
 
 
 def _computed_again(module: HloModule) -> Iterator[HloInstruction]:

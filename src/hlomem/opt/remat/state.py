@@ -9,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hlomem.hlo.opcodes import COLLECTIVES, KNOWN_OPCODES, RUN_IN_PLACE, TRAITS
+from hlomem.opt.goal import ALL_SCOPES, Scopes
 from hlomem.opt.orders.edges import AT_START
 from hlomem.opt.orders.effects import Effects
 from hlomem.opt.orders.flow import Flow, FlowBuilder
@@ -150,7 +151,9 @@ def above(levels: Sequence[int], target: int) -> int:
     return sum([level - target for level in levels if level > target])
 
 
-def start_state(stages: Stages, computation: HloComputation | None = None) -> State:
+def start_state(
+    stages: Stages, scopes: Scopes = ALL_SCOPES, computation: HloComputation | None = None
+) -> State:
     """The entry of a program as it was planned, or another computation that runs."""
     builder = FlowBuilder(stages)
     flow = builder.build(computation or stages.module.entry, builder.peaks())
@@ -169,7 +172,7 @@ def start_state(stages: Stages, computation: HloComputation | None = None) -> St
     ]
     nodes = list(range(len(flow.nodes)))
     return State(
-        repeatable=_find_repeatable(stages, flow),
+        repeatable=_find_repeatable(stages, flow, scopes),
         writers=_find_limits(stages, builder, flow),
         flow=flow,
         order=nodes,
@@ -194,7 +197,7 @@ def _placed_sizes(stages: Stages, flow: Flow) -> list[int]:
     ]
 
 
-def _find_repeatable(stages: Stages, flow: Flow) -> list[bool]:
+def _find_repeatable(stages: Stages, flow: Flow, scopes: Scopes) -> list[bool]:
     """For each node, that it may run again: equal operands give equal values, in new memory."""
     effects = Effects(stages.call_graph)
     awaited = {earlier for node in flow.nodes for earlier in node.control_predecessors}
@@ -203,6 +206,7 @@ def _find_repeatable(stages: Stages, flow: Flow) -> list[bool]:
         and instruction not in awaited
         and not instruction.control_predecessors
         and _is_alone(stages, instruction)
+        and (instruction.opcode in FORWARDS or scopes.has(instruction))
         for instruction in flow.nodes
     ]
 

@@ -19,7 +19,9 @@ def advise_code(points: Sequence[FrontPoint], limit: int | None) -> tuple[CodeAd
     elif policies:
         advice.append(_smallest(points, policies))
     named = _point_to_name(points)
-    return (*advice, _names(named)) if named is not None else tuple(advice)
+    if named is None:
+        return tuple(advice)
+    return (*advice, _names(named), *([_maxtext(named)] if named.tensors else []))
 
 
 def price_of(point: FrontPoint) -> str:
@@ -103,4 +105,15 @@ def _names(point: FrontPoint) -> CodeAdvice:
         'policy = jax.checkpoint_policies.save_only_these_names("kept")\n'
         "f = jax.checkpoint(f, policy=policy)  # around a layer, or the whole loss"
     )
+    return CodeAdvice(text=text, code=code, is_tried=False)
+
+
+def _maxtext(point: FrontPoint) -> CodeAdvice:
+    """The same choice by the names that MaxText gives its tensors."""
+    settings = " ".join(f"{name}={where}" for name, where in point.tensors)
+    text = (
+        f"In MaxText, `{point.name}` is nearest to these settings, by the scopes of its layers;"
+        " they were not tried:"
+    )
+    code = f"remat_policy=custom decoder_layer_input=device {settings}"
     return CodeAdvice(text=text, code=code, is_tried=False)

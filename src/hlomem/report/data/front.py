@@ -37,6 +37,8 @@ class FrontPoint(Record, frozen=True, kw_only=True):
     """Lines of user code whose values are rematerialized, most bytes first."""
     kept: tuple[str, ...] = ()
     """Lines whose values are kept for the backward pass, most bytes first."""
+    tensors: tuple[tuple[str, str], ...] = ()
+    """MaxText's names of tensors that the program has, and `remat` or `device` for each."""
     code: str = ""
     """The call of `jax.checkpoint`, for a policy."""
 

@@ -190,6 +190,7 @@ export interface FrontPoint {
   is_chosen: boolean;
   lines: string[];
   kept: string[];
+  tensors: [string, string][];
   code: string;
 }
 

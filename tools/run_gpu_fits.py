@@ -1,0 +1,438 @@
+"""Runs training steps on a GPU plain, with `optimize()` and fitted to half: bytes, time, results.
+
+    python -m tools.run_gpu_fits PROGRAMS.py FILE [--seconds 580] [--gpt2 270] [--only NAME …]
+                                 [--min-bytes 200000000] [--share 0.5]
+
+PROGRAMS.py has a dictionary `PROGRAMS`: by name a function that returns a function, its arguments
+(shapes) and the options of `jax.jit`, with the attributes `tags`, `multi`, `x64`, `needs` and
+`backends`. Those for one GPU are looked at, those with `xl` or a word of training among their tags
+first; what has fewer temporaries than `--min-bytes`, or no gradient, is passed over. FILE is
+written after each program; one that fails or hangs is named there with its error, and the next
+begins in a new process. `--gpt2 SECONDS` of the time go to one GPT-2 step at six budgets, beside
+PyTorch's (`tools/gpt2_budgets.py`); 0 leaves it out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from importlib import import_module
+from pathlib import Path
+from queue import Empty, Queue
+from threading import Thread
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+Row = dict[str, Any]
+RUNS = 9
+MAX_SECONDS = 75.0
+"""That one program may take before its process is ended."""
+_MAX_WORD = 64
+_MARK = "@@"
+_SQUARES = frozenset({"acc", "nu", "sq", "v", "var"})
+"""Names of states that hold squares."""
+_GRADIENT = "transpose(jvp"
+"""In the names of what JAX's gradients compute."""
+_TRAINING = (
+    "adam",
+    "train",
+    "grad",
+    "lion",
+    "sgd",
+    "momentum",
+    "lamb",
+    "adafactor",
+    "bptt",
+    "optim",
+)
+
+
+# The child: one program after another.
+
+
+def load(path: Path) -> dict[str, Any]:
+    """The programs of a file."""
+    spec = importlib.util.spec_from_file_location("programs_to_run", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    found: dict[str, Any] = module.PROGRAMS
+    return found
+
+
+def runs_here(build: Any) -> bool:
+    """Whether a program is for one GPU."""
+    return not build.multi and "gpu" in build.backends and not build.x64
+
+
+def made_bytes(jaxpr: Any) -> int:
+    """Bytes of all that a program computes: more than its temporaries can take."""
+    total = 0
+    for equation in jaxpr.eqns:
+        times = equation.params.get("length", 1) if equation.primitive.name == "scan" else 1
+        inside = [made_bytes(one) for one in _inside(equation.params.values())]
+        total += times * sum(inside)
+        total += sum(getattr(one.aval, "size", 0) * 4 for one in equation.outvars)
+    return total
+
+
+def _inside(values: Any) -> Iterator[Any]:
+    for value in values:
+        if hasattr(value, "eqns"):
+            yield value
+        elif hasattr(value, "jaxpr"):
+            yield value.jaxpr
+        elif isinstance(value, tuple | list):
+            yield from _inside(value)
+
+
+def random_arguments(shapes: Any, jax: Any) -> Any:
+    """Numbers for the arguments of a program."""
+    leaves, tree = jax.tree_util.tree_flatten_with_path(shapes)
+
+    def made(number: int, path: Any, leaf: Any) -> Any:
+        key = jax.random.key(number)
+        kind = leaf.dtype.kind
+        if kind == "b":
+            return jax.random.bernoulli(key, shape=leaf.shape)
+        if kind in "iu":
+            return jax.random.randint(key, leaf.shape, 0, _MAX_WORD).astype(leaf.dtype)
+        values = 0.02 * jax.random.normal(key, leaf.shape, "float32")
+        names = {str(getattr(part, "key", "")) for part in path}
+        return (abs(values) if names & _SQUARES else values).astype(leaf.dtype)
+
+    numbered = [made(number, path, leaf) for number, (path, leaf) in enumerate(leaves)]
+    return jax.tree_util.tree_unflatten(tree, numbered)
+
+
+def run(compiled: Any, arguments: Sequence[Any], donated: Sequence[int], jax: Any) -> Any:
+    """The results, and seconds; arguments that are given away are copied before."""
+    given = [
+        jax.tree.map(jax.numpy.copy, argument) if number in donated else argument
+        for number, argument in enumerate(arguments)
+    ]
+    jax.block_until_ready(given)
+    start = time.perf_counter()
+    results = jax.block_until_ready(compiled(*given))
+    return results, time.perf_counter() - start
+
+
+def gap(one: Any, other: Any, jax: Any) -> float:
+    """The largest difference of a result, as a share of the largest number in it."""
+    jnp = jax.numpy
+
+    def apart(a: Any, b: Any) -> Any:
+        a, b = (jnp.nan_to_num(x.astype("float32"), posinf=0, neginf=0) for x in (a, b))
+        return jnp.max(jnp.abs(a - b), initial=0.0) / jnp.maximum(
+            jnp.max(jnp.abs(a), initial=0), 1e-30
+        )
+
+    return max((float(x) for x in jax.tree.leaves(jax.tree.map(apart, one, other))), default=0.0)
+
+
+def limit_of(compiled: Any, share: float) -> int:
+    """Bytes of all allocations with a share of the temporaries."""
+    sizes = compiled.memory_analysis()
+    rest = sizes.argument_size_in_bytes + sizes.output_size_in_bytes - sizes.alias_size_in_bytes
+    return int(rest + share * sizes.temp_size_in_bytes)
+
+
+def compile_plain(jitted: Any, arguments: Any, jax: Any) -> tuple[Any, float]:
+    """The program as XLA orders it, and its modelled time in seconds."""
+    hook: Any = import_module("hlomem.jax.pass_.hook")
+    cost: Any = import_module("hlomem.opt.orders.cost")
+    registry: Any = import_module("hlomem.machines.registry")
+    speeds: Any = import_module("hlomem.opt.orders.speeds")
+    proto: Any = import_module("hlomem.proto.module")
+    extension = import_module("jax.extend.xla")
+    seen: list[bytes] = []
+    platform = {"gpu": "cuda"}.get(jax.default_backend(), jax.default_backend())
+    hook.put_pass(extension, lambda module: seen.append(bytes(module)), "hlomem-seen", platform)
+    try:
+        plain = jitted.lower(*arguments).compile()
+    finally:
+        hook.clear_pass(extension, "hlomem-seen", platform)
+    module = proto.read_module(max(seen, key=len, default=b""))
+    modelled = cost.module_time(module, registry.find_machine("gpu", "h200"))
+    return plain, modelled / speeds.H200.bandwidth
+
+
+def measure(name: str, build: Any, least: int, share: float) -> Row:
+    """One program, every way."""
+    jax: Any = import_module("jax")
+    function, shapes, options = build()
+    if made_bytes(jax.make_jaxpr(function)(*shapes).jaxpr) < least:
+        return {"name": name, "skipped": "small"}
+    jitted = jax.jit(function, **options)
+    start = time.perf_counter()
+    plain, modelled = compile_plain(jitted, shapes, jax)
+    before = plain.memory_analysis().temp_size_in_bytes
+    said: Row = {
+        "name": name,
+        "before": before,
+        "compile": time.perf_counter() - start,
+        "modelled": modelled,
+    }
+    if before < least:
+        return {**said, "skipped": "small"}
+    if _GRADIENT not in plain.as_text():
+        return {**said, "skipped": "no gradient"}
+    ways = {"plain": plain}
+    limits = {"optimize": None, "half": limit_of(plain, share)}
+    for way, limit in limits.items():
+        said[way] = _compile(way, limit, jitted, shapes, ways, jax)
+    return said | _run_all(said, ways, shapes, options.get("donate_argnums", ()), jax)
+
+
+def _compile(
+    way: str, limit: int | None, jitted: Any, shapes: Any, ways: dict[str, Any], jax: Any
+) -> Row:
+    """One way to compile a program, and what the pass says of it."""
+    hlomem_jax: Any = import_module("hlomem.jax")
+    log: Any = import_module("hlomem.jax.pass_.log")
+    log.forget()
+    jax.clear_caches()
+    start = time.perf_counter()
+    with hlomem_jax.optimize(fit=limit) as optimization:
+        ways[way] = jitted.lower(*shapes).compile()
+    took = time.perf_counter() - start
+    outcome = max(optimization.report().outcomes, key=lambda found: found.before)
+    return {
+        "after": ways[way].memory_analysis().temp_size_in_bytes,
+        "forecast": outcome.after,
+        "in_all": limit_of(ways[way], 1.0),
+        "limit": limit,
+        "modelled_ratio": outcome.time_ratio,
+        "search": outcome.seconds,
+        "compile": took,
+        "says": f"{outcome}; {outcome.reason}",
+        "floor": outcome.floor,
+        "slower": outcome.slower,
+    }
+
+
+def _run_all(said: Row, ways: dict[str, Any], shapes: Any, donated: Any, jax: Any) -> Row:
+    """Results and times of all ways, taken in turns."""
+    donated = (donated,) if isinstance(donated, int) else donated
+    arguments = random_arguments(shapes, jax)
+    first = run(ways["plain"], arguments, donated, jax)[0]
+    own = gap(first, run(ways["plain"], arguments, donated, jax)[0], jax)
+    for way in ("optimize", "half"):
+        said[way]["gap"] = gap(first, run(ways[way], arguments, donated, jax)[0], jax)
+    del first
+    times: dict[str, list[float]] = {way: [] for way in ways}
+    for _ in range(RUNS):
+        for way, compiled in ways.items():
+            times[way].append(run(compiled, arguments, donated, jax)[1])
+    usual = statistics.median(times["plain"])
+    for way in ("optimize", "half"):
+        said[way]["ratio"] = statistics.median(times[way]) / usual
+        said[way]["least_ratio"] = min(times[way]) / min(times["plain"])
+    return {"own_gap": own, "seconds": usual, "least": min(times["plain"])}
+
+
+def work(path: Path, names: Sequence[str], least: int, share: float) -> None:
+    """Measure programs and print a line for each."""
+    programs = load(path)
+    for name in names:
+        print(f"{_MARK}{json.dumps({'begun': name})}", flush=True)
+        try:
+            row = measure(name, programs[name], least, share)
+        except Exception as error:  # noqa: BLE001 - the next may work
+            row = {"name": name, "error": f"{type(error).__name__}: {error}"[:2000]}
+        print(f"{_MARK}{json.dumps(row, default=str)}", flush=True)
+    os._exit(0)
+
+
+# The parent.
+
+
+class Child:
+    """A process that measures programs, and the lines it prints."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        quiet = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "TF_CPP_MIN_LOG_LEVEL": "3"}
+        self._process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, text=True, env={**os.environ, **quiet}
+        )
+        self._lines: Queue[str | None] = Queue()
+        Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if line.startswith(_MARK):
+                self._lines.put(line.removeprefix(_MARK))
+        self._lines.put(None)
+
+    def next(self, seconds: float) -> Row | None:
+        """What it says next; None once it has ended. `TimeoutError` where it says nothing."""
+        try:
+            line = self._lines.get(timeout=max(seconds, 0.1))
+        except Empty:
+            raise TimeoutError from None
+        found: Row | None = None if line is None else json.loads(line)
+        return found
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+
+def iter_rows(
+    names: Sequence[str],
+    start: Callable[[Sequence[str]], Child],
+    until: float,
+    patience: float = MAX_SECONDS,
+) -> Iterator[Row]:
+    """Rows of programs, each or its failure; a child that dies or hangs is replaced."""
+    left = list(names)
+    while left and time.monotonic() < until:
+        child, begun = start(left), ""
+        try:
+            while True:
+                row = child.next(min(patience, until - time.monotonic()))
+                if row is None:
+                    break
+                if "begun" in row:
+                    begun = row["begun"]
+                    continue
+                if "part" not in row:
+                    left.remove(row["name"])
+                    begun = ""
+                yield row
+        except TimeoutError:
+            pass
+        finally:
+            child.end()
+        if left and time.monotonic() < until:
+            failed = begun or left[0]
+            left.remove(failed)
+            yield {"name": failed, "error": "its process ended, or took too long"}
+
+
+def table(rows: Sequence[Row]) -> str:
+    """The programs that ran, and what they come to."""
+    lines = [
+        "| program | XLA | optimize() | time | modelled | half | time | modelled | results apart |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|---|",
+    ]
+    ran = [row for row in rows if "seconds" in row]
+    for row in ran:
+        parts = []
+        for way in ("optimize", "half"):
+            one = row[way]
+            size = f"{one['after'] / row['before']:.3f}"
+            parts += [size, f"{one['ratio']:.3f}×", f"{one['modelled_ratio']:.3f}×"]
+        apart = (
+            f"{row['optimize']['gap']:.1e}, {row['half']['gap']:.1e}; XLA's {row['own_gap']:.1e}"
+        )
+        lines.append(f"| {row['name']} | {row['before']:,} | {' | '.join(parts)} | {apart} |")
+    return "\n".join([*lines, "", *_summary(ran)])
+
+
+def _summary(ran: Sequence[Row]) -> Iterator[str]:
+    if not ran:
+        return
+    better = [row["optimize"]["after"] / row["before"] for row in ran]
+    times = [row["optimize"]["ratio"] for row in ran]
+    yield f"{len(ran)} programs: optimize() {statistics.geometric_mean(better):.3f} of XLA's bytes,"
+    yield f"larger in {sum(ratio > 1 for ratio in better)}; time {_of(times)}."
+    fit = [row for row in ran if row["half"]["in_all"] <= row["half"]["limit"]]
+    cannot = sum(row["half"]["floor"] > row["half"]["limit"] for row in ran)
+    slower = _of([row["half"]["ratio"] for row in fit])
+    yield f"Fit to the share: {len(fit)}, {cannot} cannot; time of those {slower}."
+    pairs = [
+        (row["modelled"] * ratio, row["seconds"] * measured)
+        for row in ran
+        for ratio, measured in (
+            (1.0, 1.0),
+            *((row[way]["modelled_ratio"], row[way]["ratio"]) for way in ("optimize", "half")),
+        )
+    ]
+    worst = max(max(one / other, other / one) for one, other in pairs)
+    if len(pairs) > 1:
+        rank = rank_correlation(*zip(*pairs, strict=True))
+        yield f"Modelled and measured time: rank correlation {rank:.3f}, worst ratio {worst:.2f}."
+
+
+def rank_correlation(one: Sequence[float], other: Sequence[float]) -> float:
+    """Spearman's; equal numbers rank as they come."""
+
+    def ranks(numbers: Sequence[float]) -> list[float]:
+        order = sorted(range(len(numbers)), key=numbers.__getitem__)
+        return [float(order.index(place)) for place in range(len(numbers))]
+
+    return statistics.correlation(ranks(one), ranks(other))
+
+
+def _of(ratios: Sequence[float]) -> str:
+    if not ratios:
+        return "unknown"
+    return f"{statistics.fmean(ratios):.3f} in the mean, {max(ratios):.3f} at most"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure programs while there is time, then GPT-2."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("programs", type=Path)
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--seconds", type=float, default=580.0)
+    parser.add_argument("--gpt2", type=float, default=270.0)
+    parser.add_argument("--only", nargs="*", default=[])
+    parser.add_argument("--min-bytes", type=int, default=200_000_000)
+    parser.add_argument("--share", type=float, default=0.5)
+    parser.add_argument("--work", nargs="*", default=None, help=argparse.SUPPRESS)
+    given = parser.parse_args(arguments)
+    if given.work is not None:
+        work(given.programs, given.work, given.min_bytes, given.share)
+    begun = time.monotonic()
+    said: Row = {"rows": [], "gpt2": []}
+    here = [sys.executable, "-m", "tools.run_gpu_fits", str(given.programs), str(given.file)]
+    here += ["--min-bytes", str(given.min_bytes), "--share", str(given.share), "--work"]
+
+    def keep(kind: str, row: Row) -> None:
+        said[kind].append(row)
+        given.file.write_text(json.dumps(said, indent=1))
+        print(
+            f"{time.monotonic() - begun:.0f} s", json.dumps(row)[:600], file=sys.stderr, flush=True
+        )
+
+    names = given.only or _names(given.programs)
+    print(f"{len(names)} programs", file=sys.stderr, flush=True)
+    until = begun + given.seconds - given.gpt2
+    for row in iter_rows(names, lambda left: Child([*here, *left]), until):
+        keep("rows", row)
+    if given.gpt2:
+        command = [sys.executable, "-m", "tools.gpt2_budgets"]
+        until = begun + given.seconds
+        for row in iter_rows(["jax", "torch"], lambda left: Child([*command, *left]), until, 240):
+            keep("gpt2", row)
+    print(table(said["rows"]))
+    return 0
+
+
+def _names(path: Path) -> list[str]:
+    """The programs of a file in the order they are tried in."""
+    programs = load(path)
+    found = [name for name, build in programs.items() if runs_here(build)]
+
+    def rank(name: str) -> tuple[bool, bool, int]:
+        tags = programs[name].tags
+        is_training = any(part in word for word in (name, *tags) for part in _TRAINING)
+        return "xl" not in tags and not name.startswith("xl"), not is_training, found.index(name)
+
+    return sorted(found, key=rank)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
