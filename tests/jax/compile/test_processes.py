@@ -93,7 +93,8 @@ from pathlib import Path
 from hlomem.jax.compile.messages import Job
 from hlomem.jax.known_plans import KnownPlans
 here = Path(sys.argv[1])
-KnownPlans(here / "plans").plan(Job(factory=f"{here}/slow.py:make", target="cpu"), 300, lambda: None)
+job = Job(factory=f"{here}/slow.py:make", target="cpu")
+KnownPlans(here / "plans").plan(job, 300, lambda: None)
 """
 SLOW = """
 import os, tempfile, time
