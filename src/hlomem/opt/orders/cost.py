@@ -192,11 +192,11 @@ def _products(convolution: HloInstruction) -> int:
     count *= left[labels["left"].index("b")]
     count //= max(int(convolution.attributes.get("batch_group_count", "1")), 1)
     spatial = [label for label in labels["left"] if label.isdecimal()]
-    for number, label in enumerate(spatial):
+    for label in spatial:  # the window lists them by their numbers
         count *= _places(
             left[labels["left"].index(label)],
             convolution.shape.dimensions[labels["out"].index(label)],
-            _Side(window, number),
+            _Side(window, int(label)),
         )
     return count
 
