@@ -238,7 +238,7 @@ def _proof(proof: dict[str, Any] | None, row: dict[str, Any]) -> str:
         if answer["refusal"]:
             words.append(f"{value} refused, {answer['compile_seconds']:.0f} s")
         else:
-            apart = abs(answer["total"] - answer["code"] - row["sizes"][value])
+            apart = abs(answer["total"] - row["sizes"][value])
             share = f"{100 * apart / row['sizes'][value]:.3f} % apart"
             words.append(f"{value} accepted, {share}, {answer['compile_seconds']:.0f} s")
     return "; ".join(words)

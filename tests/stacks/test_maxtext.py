@@ -65,10 +65,12 @@ def main(argv):
 """
 NAMES = """
 from collections import namedtuple
-Known = namedtuple("Known", "platform topology_name chip_config_name")
+Known = namedtuple("Known", "platform topology_name devices_per_slice")
 UserFacingNameToSystemCharacteristics = {
-    "v4-8": Known("tpu", "v4:2x2x1", "megacore"),
-    "v5e-16": Known("tpu", "v5e:4x4", "default"),
+    "v4-8": Known("tpu", "v4:2x2x1", 4),
+    "v5e-16": Known("tpu", "v5e:4x4", 16),
+    "v5p-8": Known("tpu", "v5:2x2x1", 4),
+    "a3": Known("gpu", None, 8),
 }
 """
 
@@ -112,6 +114,7 @@ def test_its_own_main_function_is_run_up_to_the_compile() -> None:
     assert "--xla_b=false" in os.environ["LIBTPU_INIT_ARGS"]
     assert "per_device_batch_size=9" in program.command
     assert "compile_topology" not in program.command
+    assert "compile_topology=v5p-8" in _run("tpu-v5p:4", model_name="x")[1]
     _, argv = _run("tpu-v4:2x2x1@2", model_name="x", scan_layers=True)
     assert {"compile_topology=v4-8", "compile_topology_num_slices=2", "scan_layers=true"} <= set(
         argv
@@ -121,8 +124,9 @@ def test_its_own_main_function_is_run_up_to_the_compile() -> None:
 @pytest.mark.usefixtures("stand_in")
 def test_what_maxtext_does_not_have_is_said() -> None:
     pytest.importorskip("jax", reason="jax is not installed; `make jax` runs these tests")
-    with pytest.raises(CommandError, match="no name for cuda-h100:8"):
-        _run("cuda-h100:8", model_name="x")
+    for target in ("cuda-h100:8", "tpu-v4-core:2x2x1", "tpu-v5e:2x2"):
+        with pytest.raises(CommandError, match=f"no name for {target}"):
+            _run(target, model_name="x")
     with pytest.raises(CommandError, match="divides a mesh among slices itself"):
         _run("tpu-v4:2x2x1@2", mesh={"fsdp": 8})
     with pytest.raises(CommandError, match=r"own\.yml: no such file, nor one of MaxText"):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-MAX_PLANS = 6
+MAX_PLANS = 8
 _MAX_GROWTH = 256
 """Limit of a linear guess, relative to the largest size known to fit."""
 _MAX_FORECAST = 1 << 16
@@ -64,11 +64,19 @@ def next_value(
     return max(step, min(guess, high - step))
 
 
+def _is_rising(seen: Mapping[int, Planned]) -> bool:
+    """Whether larger values need more."""
+    sizes = [seen[value].size for value in sorted(seen)]
+    return sizes == sorted(sizes)
+
+
 def _guess(seen: Mapping[int, Planned], limit: int) -> int:
     """The value at which a line through two plans meets the limit."""
     low, high = straddle(seen)
     if high is not None and low:
         ends = (low, high)
+    elif low > min(seen) and not _is_rising(seen):  # the compiler tries harder near the limit
+        ends = (min(seen), low)
     else:  # those nearest to the limit; a single one with the origin
         nearest = sorted(seen, key=lambda value: abs(seen[value].size - limit))[:2]
         ends = (min(nearest), max(nearest)) if len(nearest) > 1 else (0, nearest[0])

@@ -74,8 +74,8 @@ def command(
     FACTORY is as for `hlomem compile`. Every combination of the values of --over is a row: --over
     chip=v5e,v6e --over remat=none,full. --max names an integer setting (--over NAME without values
     does, too): two plans predict its largest value; that and the next are planned as proof, in at
-    most six plans per row. Without it each row is one plan. Plans are cached. The exit code is 1 if
-    a row does not fit or is not proven.
+    most eight plans per row. Without it each row is one plan. Plans are cached. The exit code is 1
+    if a row does not fit or is not proven. See docs/fit.md.
     """
     for file in (html, csv):
         if file is not None and file.exists() and not force:

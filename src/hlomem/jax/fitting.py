@@ -65,7 +65,7 @@ def fit(
     multiples of `step`, from `start` on. `capacity` is what the device has, by default what the
     target's has; `prices` are those of an hour of a chip, by chip. `cache` is where plans are kept,
     by default the user's cache folder. `workers` are processes of this machine, by default one a
-    core; `scheduler` is a Dask cluster or its address instead. A row takes six plans at most; one
+    core; `scheduler` is a Dask cluster or its address instead. A row takes eight plans at most; one
     that needs more says that its largest value is not proven. A row that cannot be planned says
     why; if none can be, that is the error.
     """

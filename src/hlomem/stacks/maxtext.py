@@ -99,10 +99,10 @@ def _name_of(target: Target) -> str:
     """MaxText's name of a target: `v5e-16`, `v4-8`."""
     names = import_module("maxtext.utils.accelerator_to_spec_map")
     wanted = getattr(target, "topology_name", "")
-    config = getattr(target, "topology_options", {}).get("chip_config_name", "default")
+    spellings = {wanted, wanted.replace("v5p:", "v5:")} - {""}
+    devices = target.device_count // target.slices
     for name, known in names.UserFacingNameToSystemCharacteristics.items():
-        own = getattr(known, "chip_config_name", "default")
-        if getattr(known, "topology_name", "") == wanted and own in (config, "megacore"):
+        if known.topology_name in spellings and known.devices_per_slice == devices:
             return str(name)
     raise CommandError(f"MaxText has no name for {target.name}: it compiles for usual TPU slices")
 

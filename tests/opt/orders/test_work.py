@@ -78,3 +78,19 @@ ENTRY main {
 def test_loops_count_as_often_as_they_run() -> None:
     found = module_work(hlo.parse(LOOP), 1, MACHINES["cpu"].size_of)
     assert found == Work(5 * 2 * 32**3, 0)
+
+
+DOT_IN_TWO = """HloModule m, is_scheduled=true
+
+ENTRY main {
+  x = bf16[2048,2,256,1] parameter(0)
+  w = bf16[2,256,32,128] parameter(1)
+  ROOT y = bf16[2048,32,128,1] convolution(x, w), window={size=32x2 pad=31_31x0_0 rhs_reversal=1x0}, dim_labels=b1f0_1i0o->b0f1
+}
+"""  # noqa: E501 - one line, as libtpu 0.0.51 prints it
+
+
+def test_a_dot_that_a_tpu_writes_as_a_convolution_has_the_products_of_the_dot() -> None:
+    """A projection of MaxText's attention: 2048 × 512 by 512 × 4096; its window lists 0, then 1."""
+    found = module_work(hlo.parse(DOT_IN_TWO), 1, MACHINES["tpu-v5e"].size_of)
+    assert found == Work(2 * 2048 * 512 * 4096, 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import shutil
 import signal
 import sys
 import threading
@@ -35,13 +36,14 @@ def main(answers: int) -> None:
     can_fork = _import_all(preparation) and _thread_count() == 1
     _say(answers, Prepared(can_fork=can_fork, cpu_seconds=time.process_time()))
     while can_fork and (line := orders.next()) is not None:
+        order = msgspec.json.decode(line, type=ForkOrder)
         pid = os.fork()
         if not pid:
-            _work(msgspec.json.decode(line, type=ForkOrder), answers)
+            _work(order, answers)
         with suppress(OSError):  # it may have done so itself, or have ended
             os.setpgid(pid, pid)
         _say(answers, pid)
-        _say(answers, _wait_for(pid))
+        _say(answers, _wait_for(pid, order.errand.folder))
 
 
 def _import_all(preparation: Preparation) -> bool:
@@ -77,8 +79,8 @@ def _work(order: ForkOrder, answers: int) -> NoReturn:
     do_errand(order.errand)
 
 
-def _wait_for(pid: int) -> ForkedEnd:
-    """The end of a fork, which ends with standard input, too."""
+def _wait_for(pid: int, folder: str) -> ForkedEnd:
+    """The end of a fork, which ends with standard input, too; then nothing of it is left."""
     while True:
         done, status, usage = os.wait4(pid, os.WNOHANG)
         if done:
@@ -87,6 +89,7 @@ def _wait_for(pid: int) -> ForkedEnd:
         if _has_ended(0):
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(pid, signal.SIGKILL)
+            shutil.rmtree(folder, ignore_errors=True)
         time.sleep(_INTERVAL)
 
 

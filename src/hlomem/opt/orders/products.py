@@ -105,11 +105,11 @@ def _products(sizes: Convolved, attributes: Mapping[str, str]) -> int:
     count *= left[labels["left"].index("b")]
     count //= max(int(attributes.get("batch_group_count", "1")), 1)
     spatial = [label for label in labels["left"] if label.isdecimal()]
-    for number, label in enumerate(spatial):
+    for label in spatial:  # the window lists them by their numbers
         count *= _places(
             left[labels["left"].index(label)],
             out[labels["out"].index(label)],
-            _Side(window, number),
+            _Side(window, int(label)),
         )
     return count
 
