@@ -29,6 +29,17 @@ FILE_NAMES: Mapping[Kind, FileName] = {
 }
 """In the order XLA writes them."""
 
+CODEGEN_NAMES = ("after_codegen.txt", "tpu_comp_env.txt", "target_arguments.txt")
+"""libtpu's files about generated code, its flags and its chip; short names are the same."""
+_OPTIMIZED = "after_optimizations"
+
+
+def codegen_names(stem: str) -> tuple[str, ...]:
+    """The names of those files for `module_0000.jit_f.cl_1.after_optimizations`."""
+    module = stem.removesuffix(_OPTIMIZED)
+    return tuple(module + name for name in CODEGEN_NAMES)
+
+
 _XLA_FILE = lazy_pattern(
     r"(?:^|[/\\])module_\d+\.(?P<program>.+?)(?:\.cl_\d+)?"
     r"\.(?:sm_[\d.]+[a-z]?_)?\w*?after_optimizations(?:[-_.][\w.-]*)?$"

@@ -112,10 +112,23 @@ def _tpu(
     )
 
 
+_SCOPED_VMEM = {"v4": 16, "v5e": 16, "v5p": 16, "v6e": 32, _NEWEST_CHIP: 32}
+_VMEM_OF_CORE = {"v4": 16, "v5e": 128, "v5p": 64, "v6e": 128, _NEWEST_CHIP: 64}
+"""MiB, as libtpu 0.0.51 says when a kernel needs more."""
+
+
 def _chip(name: str, gibibytes: float, nominal: int, device_kind: str, one_host: str) -> Chip:
     """A chip with the capacity that libtpu 0.0.51 reports when a program needs more."""
-    note = f"what libtpu 0.0.51 gives to programs; the data sheet says {nominal} GB"
-    return Chip(name, gibibytes, False, note, device_kind, one_host)
+    return Chip(
+        name,
+        gibibytes,
+        is_nominal=False,
+        note=f"what libtpu 0.0.51 gives to programs; the data sheet says {nominal} GB",
+        device_kind=device_kind,
+        one_host=one_host,
+        vmem_bytes=_VMEM_OF_CORE[name] << 20,
+        scoped_vmem_bytes=_SCOPED_VMEM[name] << 20,
+    )
 
 
 _FIRST, _SECOND, _NEWEST = (0, 0, 2), (0, 0, 4), (0, 0, 51)
@@ -146,5 +159,16 @@ TPU_7X = _tpu(
 )
 
 MACHINES = (TPU_V4, TPU_V5E, TPU_V5P, TPU_V6E, TPU_7X)
+CODE_NAMES = MappingProxyType(
+    {
+        "PUFFERFISH": "v4",
+        "VIPERFISH lite": "v5e",
+        "VIPERFISH": "v5p",
+        "GHOSTLITE": "v6e",
+        "GHOSTLITE lite": "v6e",
+        "GHOSTFISH": _NEWEST_CHIP,
+    }
+)
+"""Chips by the version and variant in libtpu's dumps (`*.target_arguments.txt`)."""
 OTHER_CHIPS = (Chip("v2", 8), Chip("v3", 16))
 """Chips of known capacity but unknown planning rules."""

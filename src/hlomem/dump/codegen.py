@@ -1,0 +1,17 @@
+"""The texts libtpu writes once it has generated code; `hlomem.view.scoped` reads them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from hlomem.base.source import Source
+
+
+class CodegenTexts(NamedTuple):
+    program: Source
+    """`*.after_codegen.txt`: the module, with what each instruction uses of scoped memory."""
+    flags: str = ""
+    """`*.tpu_comp_env.txt`, a flag a line; empty if it is missing."""
+    target: str = ""
+    """`*.target_arguments.txt`; empty if it is missing."""

@@ -1,0 +1,105 @@
+"""The scoped memory of a program: kernels and fusions by what they use, next to their limit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hlomem.dump.records import Record
+from hlomem.machines.registry import CHIPS
+from hlomem.machines.tpu import CODE_NAMES
+from hlomem.report.data.lines import Lines, bare_op_name
+from hlomem.view.scoped import LIMIT_FLAG, ScopedRecords, ScopedUse, read_scoped
+
+if TYPE_CHECKING:
+    from hlomem.machines.machine import Chip
+    from hlomem.report.data.memory import MemoryView
+
+VMEM = 1
+
+
+class ScopedRow(Record, frozen=True, kw_only=True):
+    """One kernel or fusion."""
+
+    name: str
+    """The kernel, or the instruction."""
+    instruction: str
+    kind: str
+    """`kernel`, or XLA's opcode: `fusion`, `reduce-window`."""
+    space: str
+    used: int
+    limit: int | None
+    """Bytes it may use; None if that is not known."""
+    is_own_limit: bool
+    """Whether the kernel asked for this limit itself."""
+    source: str | None
+    op_name: str | None
+
+
+class ScopedMemory(Record, frozen=True, kw_only=True):
+    rows: tuple[ScopedRow, ...]
+    """By use, largest first."""
+    limit: int | None
+    """Bytes of VMEM for each that asks for none itself; None if not known."""
+    limit_from: str
+    """`xla_tpu_scoped_vmem_limit_kib`, or the chip whose default it is; empty if not known."""
+    reserved_beyond: int
+    """Bytes of the flag's limit that no kernel or fusion under it uses; 0 without the flag."""
+
+
+def build_scoped(memory: MemoryView) -> ScopedMemory | None:
+    """The scoped memory of a program; None where the dump does not tell it."""
+    records = read_scoped(memory.dump)
+    if records is None:
+        return None
+    limit, origin = _limit_of(memory, records)
+    lines = Lines(memory.module)
+    rows = [_row(memory, lines, use, limit) for use in records.uses]
+    largest = max((row.used for row in rows if _is_under(row)), default=0)
+    is_flag = records.limit is not None and limit is not None
+    return ScopedMemory(
+        rows=tuple(sorted(rows, key=lambda row: (-row.used, row.instruction))),
+        limit=limit,
+        limit_from=origin,
+        reserved_beyond=max(0, limit - largest) if is_flag and limit is not None else 0,
+    )
+
+
+def find_scoped(scoped: ScopedMemory | None, instruction: str | None) -> ScopedRow | None:
+    """The row of an instruction; None if it uses no scoped memory, or that is not known."""
+    rows = scoped.rows if scoped is not None else ()
+    return next((row for row in rows if row.instruction == instruction), None)
+
+
+def _is_under(row: ScopedRow) -> bool:
+    return row.space == "vmem" and not row.is_own_limit
+
+
+def _limit_of(memory: MemoryView, records: ScopedRecords) -> tuple[int | None, str]:
+    if records.limit is not None:
+        return records.limit, LIMIT_FLAG
+    chip = _chip_of(memory, records)
+    if chip is None or not chip.scoped_vmem_bytes:
+        return None, ""
+    return chip.scoped_vmem_bytes, chip.name
+
+
+def _chip_of(memory: MemoryView, records: ScopedRecords) -> Chip | None:
+    """The chip that libtpu noted, or else the one that was given."""
+    given = memory.given_machine.chip if memory.given_machine else None
+    return CHIPS.get(CODE_NAMES.get(records.chip, ""), given)
+
+
+def _row(memory: MemoryView, lines: Lines, use: ScopedUse, limit: int | None) -> ScopedRow:
+    origin = lines.origin(use.text)
+    own = use.own_limit if use.color == VMEM else None
+    return ScopedRow(
+        name=use.kernel or use.instruction,
+        instruction=use.instruction,
+        kind="kernel" if use.kernel else use.opcode,
+        space=memory.space_name(use.color),
+        used=use.used,
+        limit=own or (limit if use.color == VMEM else None),
+        is_own_limit=bool(own),
+        source=origin.line,
+        op_name=None if origin.op_name is None else bare_op_name(origin.op_name),
+    )

@@ -1,0 +1,121 @@
+"""Scoped memory: what each kernel and fusion uses of VMEM while it runs, as libtpu says.
+
+In: `*.after_codegen.txt` of a dump, in whose backend configs libtpu notes the memory that the code
+it generated uses (`used_scoped_memory_configs`) and what a kernel asks for itself
+(`scoped_memory_configs`, in Pallas `vmem_limit_bytes`). The limit of all others is a flag's.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hlomem.base.patterns import lazy_pattern
+from hlomem.dump.records import Record
+from hlomem.view.instruction_line import PrintedInstruction, parse_instruction_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hlomem.base.source import Source
+    from hlomem.dump.dump import Dump
+
+LIMIT_FLAG = "xla_tpu_scoped_vmem_limit_kib"
+KERNEL_TARGET = "tpu_custom_call"
+_USED = '"used_scoped_memory_configs":[{'
+_OWN = lazy_pattern(r'[{,]"scoped_memory_configs":\[(\{[^\[\]]{0,4000})\]')
+_SPACE = lazy_pattern(r'"memory_space":"(\d{1,9})"')
+_SIZE = lazy_pattern(r'"size":"(\d{1,18})"')
+_LIMIT = lazy_pattern(rf"(?m)^{LIMIT_FLAG}: (-?\d{{1,18}})$")
+_VERSION = lazy_pattern(r"\bversion: TPU_VERSION_(\w{1,40})")
+_VARIANT = lazy_pattern(r'\bvariant: "(\w{1,40})"')
+
+
+class ScopedUse(Record, frozen=True, kw_only=True):
+    instruction: str
+    opcode: str
+    kernel: str
+    """A kernel's own name, where it has one; empty for fusions."""
+    text: str
+    """Its line without the backend config."""
+    color: int
+    """XLA's number of the memory space."""
+    used: int
+    """Bytes that its code uses while it runs."""
+    own_limit: int | None
+    """Bytes the kernel asks for itself; None where it takes the program's limit."""
+
+
+class ScopedRecords(Record, frozen=True, kw_only=True):
+    uses: tuple[ScopedUse, ...]
+    """In the order of the program; instructions that use nothing are left out."""
+    limit: int | None
+    """Bytes of VMEM that the flag gives each of them; None if it was not set, or is not known."""
+    chip: str
+    """libtpu's name of the chip: `VIPERFISH lite`; empty if not known."""
+
+
+def read_scoped(dump: Dump) -> ScopedRecords | None:
+    """The scoped memory in a dump; None without libtpu's file, or where it notes none."""
+    if dump.open_codegen is None:
+        return None
+    texts = dump.open_codegen()
+    uses = tuple(_iter_uses(texts.program))
+    if not uses:
+        return None
+    limit = _LIMIT.search(texts.flags)
+    given = int(limit[1]) if limit else -1
+    return ScopedRecords(
+        uses=uses, limit=given * 1024 if given > 0 else None, chip=_chip_in(texts.target)
+    )
+
+
+def _chip_in(target: str) -> str:
+    version, variant = _VERSION.search(target), _VARIANT.search(target)
+    return " ".join(found[1] for found in (version, variant) if found)
+
+
+def _iter_uses(source: Source) -> Iterator[ScopedUse]:
+    text = source.text
+    at = text.find(_USED)
+    while at >= 0:
+        start, end = text.rfind("\n", 0, at) + 1, text.find("\n", at)
+        line = text[start : end if end >= 0 else len(text)].strip()
+        found = parse_instruction_line(line)
+        if found is not None:
+            yield from _uses_of(found, line)
+        at = text.find(_USED, end) if end >= 0 else -1
+
+
+def _uses_of(found: PrintedInstruction, line: str) -> Iterator[ScopedUse]:
+    _, _, rest = line.partition(_USED)
+    own = _OWN.search(line)
+    limits = dict(_spaces(own[1])) if own else {}
+    head = line.partition(", backend_config=")[0]
+    for color, used in _spaces(rest.partition("]")[0]):
+        if used:
+            yield ScopedUse(
+                instruction=found.name,
+                opcode=found.opcode,
+                kernel=_kernel_name(found),
+                text=head,
+                color=color,
+                used=used,
+                own_limit=limits.get(color),
+            )
+
+
+def _kernel_name(found: PrintedInstruction) -> str:
+    """`flash_attention` of `jit(f)/…/flash_attention/pallas_call`, or the instruction's name."""
+    if found.opcode != "custom-call" or found.target != KERNEL_TARGET:
+        return ""
+    scope, _, last = found.op_name.rpartition("/")
+    own = scope.rpartition("/")[2] if last.startswith("pallas_call") else last
+    is_name = bool(own) and "(" not in own
+    return own if is_name else found.name
+
+
+def _spaces(configs: str) -> Iterator[tuple[int, int]]:
+    for config in configs.split("}"):
+        space, size = _SPACE.search(config), _SIZE.search(config)
+        if space and size:
+            yield int(space[1]), int(size[1])
