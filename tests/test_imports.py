@@ -41,6 +41,7 @@ MAY_IMPORT = {
     "assign.footprint": {"base"},  # the sum of what is needed, for everything that tells it
     "assign": PROGRAM | {"analysis", "assign"},
     "packer": {"base"},
+    "kernels": {"base", "dump", "hlo", "kernels"},  # no JAX
     "api.pack": {"base", "assign", "packer"},
     "pipeline": PLANNER,
     "dump": {"base", "machines.releases"},
@@ -75,6 +76,7 @@ MAY_IMPORT = {
     "job.instant": {"dump", "job.bfc", "job.owner_rows"},
     "job": {"base", "hlo", "dump", "proto", "report"},  # neither JAX nor the command line
     "report.oom.verdict": {"base", "dump", "job.instant", "job.owner_rows"},
+    "report.data.kernels": {"dump", "kernels", "report"},
     "report.exports": {"proto", "job", "report"},
     "report.page.job_page": {"dump", "job", "report"},
     "report.screens.owner_rows_text": {"base", "dump", "job.owner_rows", "report"},
@@ -166,6 +168,7 @@ MAY_IMPORT = {
     "jax.compile.call_counts": {"report"},
     "jax.compile.changed_sources": set[str](),
     "jax.compile": {"assign.footprint", "base", "dump", "hlo", "api.explain", "jax", "proto"},
+    "jax.kernels": {"base", "jax", "kernels", "report", "view"},
     "jax.known_plans": {"assign.footprint", "base", "jax"},
     "jax.trials.source_edits": {"base"},
     "jax.trials": {"advice", "api.advise", "base", "jax", "machines.capacity", "report"},

@@ -18,6 +18,7 @@ from typing import Any
 
 import jax
 
+from hlomem.jax.compile.programs import place
 from hlomem.jax.target_kinds import parse_target
 from tools.programs.kernels.in_programs import layers
 
@@ -43,9 +44,7 @@ def record(name: str, folder: Path) -> None:
     """Compile one program, and keep the texts of it that tests read."""
     target, options = _PROGRAMS[name]
     function, arguments = layers()
-    devices = parse_target(target).devices
-    place = jax.sharding.SingleDeviceSharding(devices[0])
-    shapes = [jax.ShapeDtypeStruct(one.shape, one.dtype, sharding=place) for one in arguments]
+    shapes = place(tuple(arguments), {}, parse_target(target))[0]
     with TemporaryDirectory() as dump:
         given = {"xla_dump_to": dump, "xla_dump_hlo_as_text": True, **options}
         jax.jit(function).lower(*shapes).compile(compiler_options=given)

@@ -14,6 +14,7 @@ COMMAND_GROUPS = {
         "oom": "Explain an out-of-memory message of XLA, from a log or pasted.",
         "diff": "Show what changed in memory between two compiles of one program.",
         "compile": "Compile a function for another machine, and show its memory.",
+        "kernel": "Show what Pallas kernels use of VMEM, and which block sizes fit.",
         "show": "Show a memory dump, or an HLO module, in one screen.",
     },
     "Understand a job's memory": {

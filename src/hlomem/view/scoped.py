@@ -59,7 +59,7 @@ def read_scoped(dump: Dump) -> ScopedRecords | None:
     if dump.open_codegen is None:
         return None
     texts = dump.open_codegen()
-    uses = tuple(_iter_uses(texts.program))
+    uses = tuple(iter_uses(texts.program))
     if not uses:
         return None
     limit = _LIMIT.search(texts.flags)
@@ -74,7 +74,8 @@ def _chip_in(target: str) -> str:
     return " ".join(found[1] for found in (version, variant) if found)
 
 
-def _iter_uses(source: Source) -> Iterator[ScopedUse]:
+def iter_uses(source: Source) -> Iterator[ScopedUse]:
+    """The uses noted in the text of `*.after_codegen.txt`."""
     text = source.text
     at = text.find(_USED)
     while at >= 0:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import jax
 import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
+from tools.programs.parts import halves
+
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-_SHAPE = jax.ShapeDtypeStruct
 
 
 def matmul_call(
@@ -34,7 +33,7 @@ def matmul_call(
 
     return pl.pallas_call(
         kernel,
-        out_shape=_SHAPE((m, n), jnp.bfloat16),
+        out_shape=halves(m, n),
         grid=(m // bm, n // bn, steps),
         in_specs=[
             pl.BlockSpec((bm, bk), lambda i, j, s: (i, s)),
@@ -53,5 +52,5 @@ def matmul(
     block_m: int = 512, block_n: int = 512, block_k: int = 512, limit: int | None = None
 ) -> Any:
     call = matmul_call(4096, 4096, 4096, block_m, block_n, block_k, limit)
-    square = _SHAPE((4096, 4096), jnp.bfloat16)
+    square = halves(4096, 4096)
     return call, (square, square)

@@ -8,8 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from tools.programs.kernels.dense import matmul_call
-
-_SHAPE = jax.ShapeDtypeStruct
+from tools.programs.parts import halves
 
 
 def layers(block: int = 256, width: int = 1024, depth: int = 4, rows: int = 1024) -> Any:
@@ -24,6 +23,6 @@ def layers(block: int = 256, width: int = 1024, depth: int = 4, rows: int = 1024
         return jnp.sum(jax.lax.scan(layer, x, weights)[0] ** 2)
 
     return run, (
-        _SHAPE((rows, width), jnp.bfloat16),
-        _SHAPE((depth, width, width), jnp.bfloat16),
+        halves(rows, width),
+        halves(depth, width, width),
     )

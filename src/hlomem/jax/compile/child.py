@@ -29,6 +29,7 @@ from hlomem.jax.compile.messages import (
     DUMP,
     EXECUTABLE,
     FACTS,
+    KERNELS,
     LINKED,
     OUTCOME,
     Errand,
@@ -75,6 +76,8 @@ def _leave_with_parent(folder: Path) -> None:
 def _outcome(job: Job, folder: Path) -> Outcome:
     kind: Literal["factory", "compiler"] = "factory"
     try:
+        if job.kernels is not None:
+            return _measured_kernels(job, folder)
         program, facts = _lower(job)
         write_message(folder, FACTS, facts)
         kind = "compiler"
@@ -88,6 +91,16 @@ def _outcome(job: Job, folder: Path) -> Outcome:
     except BaseException as error:  # noqa: BLE001 - whatever it is, the parent must say so
         words = f"{type(error).__name__}: {error}".strip()
         return Outcome(problem=words, kind=kind, trace=_users_lines(error))
+
+
+def _measured_kernels(job: Job, folder: Path) -> Outcome:
+    from hlomem.jax.kernels.measuring import measure_kernels  # noqa: PLC0415 - few ask for it
+
+    install(job.texts)
+    for name in job.imports:
+        import_module(name)
+    write_message(folder, KERNELS, measure_kernels(job, folder))
+    return Outcome()
 
 
 def _linked(lowered: Any, job: Job, folder: Path) -> Outcome:

@@ -1,0 +1,376 @@
+"""In the child: kernels cut out of a factory's programs, compiled alone, and what they use.
+
+libtpu is asked with the whole VMEM of the chip as the limit, so that it tells the use of a kernel
+that does not fit its own limit, too. Numbers are kept in the user's cache by program, chip and
+compiler.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from contextlib import nullcontext
+from importlib import import_module
+from itertools import product
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+from msgspec import Struct
+
+from hlomem.base.atomic_files import write_files
+from hlomem.base.errors import CommandError
+from hlomem.base.source import Source
+from hlomem.jax.compile.factories import find_factory, trace_program
+from hlomem.jax.compile.messages import DOING, Doing, write_message
+from hlomem.jax.compile.programs import write_dump
+from hlomem.jax.kernels.cutting import CutKernel, cut_kernels
+from hlomem.jax.target_kinds import TpuTarget, parse_target, version_of
+from hlomem.kernels.blocks import KernelFacts
+from hlomem.kernels.search import BlockSearch, Limited
+from hlomem.report.data.kernels import KernelReport, KernelRow, KernelUse, LargestBlocks, kernel_use
+from hlomem.view.scoped import iter_uses
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from contextlib import AbstractContextManager
+
+    from hlomem.jax.compile.messages import Job, KernelRequest
+
+_PACKAGES = ("jax", "jaxlib", "libtpu")
+_VMEM, _SMEM = 1, 4
+_CODEGEN = "*.after_codegen.txt"
+_NEEDS_MESH = "use_abstract_mesh"
+"""In the message of Pallas where it has to know the chip it lowers for."""
+
+
+class KnownUse(Struct, frozen=True):
+    """The use of a kernel, as it is kept."""
+
+    used: int | None = None
+    smem: int | None = None
+    said: str = ""
+    """libtpu's message where the kernel needs more than the chip has."""
+    problem: str = ""
+    """Its message where it could not be compiled at all."""
+
+
+class Setting(NamedTuple):
+    """One combination of settings, and the kernels of its program."""
+
+    settings: dict[str, Any]
+    kernels: Sequence[Subject]
+    problem: str = ""
+
+
+class Subject(NamedTuple):
+    """A kernel that can be lowered for a chip."""
+
+    facts: KernelFacts
+    lower: Callable[[TpuTarget], Any]
+
+
+def measure_kernels(job: Job, folder: Path) -> KernelReport:
+    """The report on the kernels that a job asks for."""
+    request = job.kernels
+    assert request is not None
+    began = time.process_time()
+    targets = [tpu_target(name) for name in request.targets]
+    settings = _settings(job, request, targets[0], folder)
+    work = _Work(request, folder)
+    rows: list[KernelRow] = []
+    largest: list[LargestBlocks] = []
+    for target in targets:
+        search = _search(work, target, settings, request)
+        rows += _rows(work, target, settings, search)
+        if request.over:
+            best = search.largest
+            largest.append(
+                LargestBlocks(
+                    target=target.name,
+                    settings=None if best is None else settings[best].settings,
+                    is_proven=search.is_proven,
+                    compiles=len(search.compiled),
+                )
+            )
+    return KernelReport(
+        subject=job.factory,
+        targets=tuple(target.name for target in targets),
+        settings=job.settings,
+        over=request.over,
+        rows=tuple(rows),
+        largest=tuple(largest),
+        compiles=work.compiles,
+        cached=work.cached,
+        cpu_seconds=round(time.process_time() - began, 2),
+        versions={name: found for name in _PACKAGES if (found := version_of(name))},
+    )
+
+
+def tpu_target(name: str) -> TpuTarget:
+    """A target whose compiler tells what kernels use."""
+    target = parse_target(name)
+    if not isinstance(target, TpuTarget):
+        problem = f"only libtpu tells what a kernel uses without a device: {target.name} is no TPU"
+        raise CommandError(f"{problem}; docs/kernels.md says what is known on GPUs")
+    return target
+
+
+def _settings(job: Job, request: KernelRequest, target: TpuTarget, folder: Path) -> list[Setting]:
+    if request.exported:
+        return [Setting({}, [_exported(one.file, one.facts) for one in request.exported])]
+    assert target.devices  # what is missing is said before anything is imported
+    factory = find_factory(job.factory)
+    found = []
+    for values in product(*request.over.values()):
+        own = dict(zip(request.over, values, strict=True))
+        write_message(folder, DOING, Doing(words="traces"))
+        found.append(_trace(factory, job.settings, own, target, is_one=not request.over))
+    if not any(setting.kernels or setting.problem for setting in found):
+        raise CommandError(f"`{job.factory}` calls no Pallas kernel")
+    return found
+
+
+def _trace(
+    factory: Any, common: dict[str, Any], own: dict[str, Any], target: TpuTarget, *, is_one: bool
+) -> Setting:
+    """The kernels at a setting; a setting of a grid that cannot be traced says why."""
+    given = {**common, **own}
+    try:
+        with _chip_context(target):
+            kernels = cut_kernels(trace_program(factory, given, target))
+    except CommandError:
+        raise
+    except Exception as error:
+        if is_one:
+            raise
+        return Setting(own, (), _first_line(error))
+    return Setting(own, [Subject(kernel.facts, _lowering(kernel)) for kernel in kernels])
+
+
+def _first_line(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}".strip().partition("\n")[0][:300]
+
+
+def _lowering(kernel: CutKernel) -> Callable[[TpuTarget], Any]:
+    def lower(target: TpuTarget) -> Any:
+        jax = import_module("jax")
+        chip = target.machine.chip
+        assert chip is not None
+        place = jax.sharding.SingleDeviceSharding(target.devices[0])
+        shapes = [
+            jax.ShapeDtypeStruct(one.shape, one.dtype, sharding=place) for one in kernel.arguments
+        ]
+        function = jax.jit(kernel.with_limit(chip.vmem_bytes))
+        try:
+            return function.lower(*shapes)
+        except ValueError as error:
+            if _NEEDS_MESH not in str(error):
+                raise
+        with _chip_context(target):
+            return function.lower(*shapes)
+
+    return lower
+
+
+def _chip_context(target: TpuTarget) -> AbstractContextManager[Any]:
+    """JAX told which chip it is for; nothing where its release has no such context."""
+    sharding = import_module("jax.sharding")
+    one = sharding.Mesh(target.devices[:1], ("x",))
+    kind = getattr(getattr(one, "abstract_mesh", None), "abstract_device", None)
+    if kind is None or not hasattr(sharding, "use_abstract_mesh"):
+        return nullcontext()
+    mesh = sharding.AbstractMesh((), (), abstract_device=kind)
+    context: AbstractContextManager[Any] = sharding.use_abstract_mesh(mesh)
+    return context
+
+
+def _exported(file: str, facts: bytes) -> Subject:
+    export = import_module("jax.export")
+    kernel = export.deserialize(bytearray(Path(file).read_bytes()))
+
+    def lower(target: TpuTarget) -> Any:
+        jax = import_module("jax")
+        place = jax.sharding.SingleDeviceSharding(target.devices[0])
+        shapes = [
+            jax.ShapeDtypeStruct(one.shape, one.dtype, sharding=place) for one in kernel.in_avals
+        ]
+        return jax.jit(kernel.call).lower(*shapes)
+
+    return Subject(msgspec.json.decode(facts, type=KernelFacts), lower)
+
+
+def limit_of(facts: KernelFacts, target: TpuTarget) -> int:
+    """Bytes of VMEM a kernel may use: its own limit, the flag's, or the chip's default."""
+    chip = target.machine.chip
+    assert chip is not None
+    asked = facts.own_limit or _flag_limit() or chip.scoped_vmem_bytes
+    return min(asked, chip.vmem_bytes)
+
+
+def _flag_limit() -> int | None:
+    """The limit in `LIBTPU_INIT_ARGS`, which the child has from its parent."""
+    for word in os.environ.get("LIBTPU_INIT_ARGS", "").split():
+        name, _, value = word.lstrip("-").partition("=")
+        if name == "xla_tpu_scoped_vmem_limit_kib" and value.isdecimal() and len(value) < 12:
+            return int(value) * 1024
+    return None
+
+
+def _search(
+    work: _Work, target: TpuTarget, settings: list[Setting], request: KernelRequest
+) -> BlockSearch:
+    search = BlockSearch(
+        [
+            [Limited(kernel.facts, limit_of(kernel.facts, target)) for kernel in setting.kernels]
+            for setting in settings
+        ]
+    )
+    while (number := search.next_setting(is_largest=request.is_largest)) is not None:
+        found = [work.use(kernel, target) for kernel in settings[number].kernels]
+        if any(use.problem for use in found):
+            search.fail(number)
+        else:
+            search.note(number, [use.used for use in found])
+    if request.is_exact:
+        for number, decision in search.decisions.items():
+            if decision.how != "lower bound":
+                for kernel in settings[number].kernels:
+                    work.use(kernel, target)
+    return search
+
+
+def _rows(
+    work: _Work, target: TpuTarget, settings: list[Setting], search: BlockSearch
+) -> Iterator[KernelRow]:
+    for number, setting in enumerate(settings):
+        decision = search.decisions.get(number)
+        uses = [work.known(kernel, target) for kernel in setting.kernels]
+        problem = setting.problem or next((use.problem for use in uses if use), "")
+        is_other = decision is not None and decision.by != number
+        yield KernelRow(
+            target=target.name,
+            settings=setting.settings,
+            kernels=tuple(
+                _row(kernel.facts, target, use, work.seconds.get((id(kernel), target.name)))
+                for kernel, use in zip(setting.kernels, uses, strict=True)
+            ),
+            fits=None if decision is None else decision.fits,
+            how="" if decision is None else decision.how,
+            by=settings[decision.by].settings if is_other and decision is not None else {},
+            problem=problem,
+        )
+
+
+def _row(
+    facts: KernelFacts, target: TpuTarget, use: KnownUse | None, seconds: float | None
+) -> KernelUse:
+    limit = limit_of(facts, target)
+    if use is None:
+        return kernel_use(facts, limit)
+    return kernel_use(
+        facts,
+        limit,
+        use.used,
+        smem=use.smem,
+        said=use.said,
+        cpu_seconds=round(seconds or 0.0, 2),
+        is_known=seconds is None,
+    )
+
+
+class _Work:
+    """The compiles of one request, each made once."""
+
+    def __init__(self, request: KernelRequest, folder: Path) -> None:
+        self._cache = Path(request.cache) if request.cache else None
+        self._broken = set(request.broken)
+        self._folder = folder
+        self._uses: dict[tuple[int, str], KnownUse] = {}
+        self._by_program: dict[str, KnownUse] = {}
+        self.seconds: dict[tuple[int, str], float] = {}
+        """CPU time of those that were compiled now."""
+        self.compiles = 0
+        self.cached = 0
+
+    def known(self, kernel: Subject, target: TpuTarget) -> KnownUse | None:
+        return self._uses.get((id(kernel), target.name))
+
+    def use(self, kernel: Subject, target: TpuTarget) -> KnownUse:
+        """The use of a kernel on a chip."""
+        key = id(kernel), target.name
+        if key not in self._uses:
+            self._uses[key] = self._find(kernel, target)
+        return self._uses[key]
+
+    def _find(self, kernel: Subject, target: TpuTarget) -> KnownUse:
+        words = f"compiles {kernel.facts.name} for {target.name}"
+        write_message(self._folder, DOING, Doing(words=words))
+        began = time.process_time()
+        try:
+            lowered = kernel.lower(target)
+        except Exception as error:  # noqa: BLE001 - a kernel that Pallas cannot lower is a row
+            return KnownUse(problem=_first_line(error))
+        print_ = _fingerprint(lowered, target)
+        if print_ in self._broken:
+            return KnownUse(problem="the compiler's process died")
+        found = self._by_program.get(print_) or self._read(print_)
+        if found is not None:
+            self.cached += 1
+            self._by_program[print_] = found
+            return found
+        write_message(self._folder, DOING, Doing(words=words, fingerprint=print_))
+        found = self._by_program[print_] = _compile(lowered)
+        self.seconds[id(kernel), target.name] = time.process_time() - began
+        self.compiles += 1
+        self._keep(print_, found)
+        return found
+
+    def _read(self, fingerprint: str) -> KnownUse | None:
+        if self._cache is None:
+            return None
+        try:
+            data = (self._cache / f"{fingerprint}.kernel.json").read_bytes()
+            return msgspec.json.decode(data, type=KnownUse)
+        except (OSError, msgspec.MsgspecError):
+            return None
+
+    def _keep(self, fingerprint: str, found: KnownUse) -> None:
+        if self._cache is not None:
+            name = f"{fingerprint}.kernel.json"
+            write_files(self._cache, {name: [msgspec.json.encode(found)]}, force=True)
+
+
+def _fingerprint(lowered: Any, target: TpuTarget) -> str:
+    versions = [version_of(name) for name in _PACKAGES]
+    rest = [target.name, versions, os.environ.get("LIBTPU_INIT_ARGS", "")]
+    digest = hashlib.sha256(msgspec.json.encode(rest))
+    digest.update(lowered.as_text().encode())
+    return digest.hexdigest()
+
+
+def _compile(lowered: Any) -> KnownUse:
+    """Compile a kernel alone, and read what libtpu notes of it."""
+    with TemporaryDirectory(prefix="hlomem-") as name:
+        try:
+            refusal = write_dump(lowered, Path(name)).refusal
+        except Exception as error:  # noqa: BLE001 - whatever a compiler says is told
+            return KnownUse(problem=_first_line(error))
+        if refusal:
+            return KnownUse(said=refusal.partition("\n\n")[0][:1000])
+        uses = [
+            use
+            for path in sorted(Path(name).glob(_CODEGEN))
+            for use in iter_uses(Source(path.name, path.read_text(errors="surrogateescape")))
+            if use.kernel
+        ]
+        has_notes = any(Path(name).glob(_CODEGEN))
+    if not has_notes:
+        return KnownUse(problem=f"this libtpu writes no {_CODEGEN}: what it uses is not known")
+    smem = [use.used for use in uses if use.color == _SMEM]
+    return KnownUse(
+        used=max((use.used for use in uses if use.color == _VMEM), default=0),
+        smem=max(smem, default=None),
+    )
