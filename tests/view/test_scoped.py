@@ -36,7 +36,7 @@ def test_libtpus_own_notes_are_read() -> None:
     assert found.limit is None
     assert found.chip == "VIPERFISH lite"
     [kernel] = [use for use in found.uses if use.kernel]
-    assert (kernel.kernel, kernel.used, kernel.own_limit) == ("tiled_matmul", 1048576, None)
+    assert (kernel.kernel, kernel.used, kernel.limit) == ("tiled_matmul", 1048576, None)
     assert {use.opcode for use in found.uses} == {"custom-call", "fusion"}
 
 
@@ -46,13 +46,13 @@ def test_the_flag_is_the_limit() -> None:
     assert found.limit == 64 << 20
 
 
-def test_a_kernels_own_limit_is_its_own() -> None:
+def test_a_kernels_limit_is_its_own() -> None:
     text = KERNEL % f"{_config(1, 700)},{_config(4, 12)}"
     found = read_scoped(_dump(text))
     assert found is not None
     vmem, smem = found.uses
-    assert (vmem.kernel, vmem.color, vmem.used, vmem.own_limit) == ("mine", 1, 700, 1024)
-    assert (smem.color, smem.used, smem.own_limit) == (4, 12, None)
+    assert (vmem.kernel, vmem.color, vmem.used, vmem.limit) == ("mine", 1, 700, 1024)
+    assert (smem.color, smem.used, smem.limit) == (4, 12, None)
 
 
 @pytest.mark.parametrize("configs", ["", _config(1, 0)])
@@ -70,3 +70,10 @@ def test_a_flag_that_is_not_set_is_no_limit(flags: str) -> None:
     found = read_scoped(_dump(KERNEL % _config(1, 7), flags))
     assert found is not None
     assert found.limit is None
+
+
+def test_an_instruction_of_several_lines_is_read_whole() -> None:
+    text = (KERNEL % _config(1, 7)).replace("metadata={", 'a={\n"b":"c"\n}, metadata={')
+    found = read_scoped(_dump("\n" + text))
+    assert found is not None
+    assert found.uses[0].kernel == "mine"

@@ -41,8 +41,8 @@ class ScopedUse(Record, frozen=True, kw_only=True):
     """XLA's number of the memory space."""
     used: int
     """Bytes that its code uses while it runs."""
-    own_limit: int | None
-    """Bytes the kernel asks for itself; None where it takes the program's limit."""
+    limit: int | None
+    """Bytes it may use, if noted: a kernel's own limit, next to which others note theirs."""
 
 
 class ScopedRecords(Record, frozen=True, kw_only=True):
@@ -79,12 +79,17 @@ def iter_uses(source: Source) -> Iterator[ScopedUse]:
     text = source.text
     at = text.find(_USED)
     while at >= 0:
-        start, end = text.rfind("\n", 0, at) + 1, text.find("\n", at)
-        line = text[start : end if end >= 0 else len(text)].strip()
+        end = text.find("\n", at)
+        line = text[_start(text, at) : end if end >= 0 else len(text)].strip()
         found = parse_instruction_line(line)
         if found is not None:
             yield from _uses_of(found, line)
         at = text.find(_USED, end) if end >= 0 else -1
+
+
+def _start(text: str, at: int) -> int:
+    """The start of the instruction that an offset is in, which may have several lines."""
+    return max(text.rfind(f"\n  {mark}", 0, at) for mark in ("%", "ROOT %")) + 1
 
 
 def _uses_of(found: PrintedInstruction, line: str) -> Iterator[ScopedUse]:
@@ -101,7 +106,7 @@ def _uses_of(found: PrintedInstruction, line: str) -> Iterator[ScopedUse]:
                 text=head,
                 color=color,
                 used=used,
-                own_limit=limits.get(color),
+                limit=limits.get(color),
             )
 
 

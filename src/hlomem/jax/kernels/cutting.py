@@ -6,7 +6,7 @@ call that several places make with the same blocks and shapes is cut once.
 
 from __future__ import annotations
 
-from dataclasses import is_dataclass, replace
+from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,7 +18,7 @@ from hlomem.report.data.lines import Frame, users_frame
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-_CALL = "pallas_call"
+_CALL, _MOSAIC = "pallas_call", "mosaic_tpu"
 _MAX_CORNERS = 64
 """Points of a grid at which an index map is evaluated."""
 
@@ -29,16 +29,24 @@ class CutKernel(NamedTuple):
     """The kernel alone, without its own limit."""
     arguments: tuple[Any, ...]
     """The shapes it is called with."""
-    params: Any
+    params: dict[str, Any]
     """Those of its equation."""
+    primitive: Any
 
     def with_limit(self, limit: int) -> Callable[..., Any]:
         """The kernel alone, allowed that many bytes of VMEM."""
-        given = self.params["compiler_params"]
-        if not is_dataclass(given) or isinstance(given, type):
-            return self.call
-        changed = replace(given, vmem_limit_bytes=limit)
-        return _bound({**self.params, "compiler_params": changed}, self.params["__primitive__"])
+        given = self.params.get("compiler_params")
+        own = _mosaic(given)
+        if own is None:
+            own = import_module("jax.experimental.pallas.tpu").CompilerParams()
+        changed = replace(own, vmem_limit_bytes=limit)
+        params = {_MOSAIC: changed} if isinstance(given, dict) else changed
+        return _bound({**self.params, "compiler_params": params}, self.primitive)
+
+
+def _mosaic(given: Any) -> Any:
+    """The parameters of Mosaic's compiler; None where a call has none."""
+    return given.get(_MOSAIC) if isinstance(given, dict) else given  # a dictionary until jax 0.8
 
 
 def cut_kernels(jaxpr: Any) -> list[CutKernel]:
@@ -95,25 +103,23 @@ def _inner(params: dict[str, Any]) -> Iterator[Any]:
 
 
 def _bound(params: dict[str, Any], primitive: Any) -> Callable[..., Any]:
-    own = {name: value for name, value in params.items() if name != "__primitive__"}
-
     def kernel(*arguments: Any) -> Any:
-        return primitive.bind(*arguments, **own)
+        return primitive.bind(*arguments, **params)
 
     return kernel
 
 
 def _cut(equation: Any, frames: tuple[Frame, ...]) -> CutKernel:
     jax = import_module("jax")
-    params = {**equation.params, "__primitive__": equation.primitive}
+    params, primitive = equation.params, equation.primitive
     avals = [variable.aval for variable in equation.invars]
     shapes = tuple(jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in avals)
-    return CutKernel(_facts(equation, frames), _bound(params, equation.primitive), shapes, params)
+    return CutKernel(_facts(equation, frames), _bound(params, primitive), shapes, params, primitive)
 
 
 def _facts(equation: Any, frames: tuple[Frame, ...]) -> KernelFacts:
     mapping = equation.params["grid_mapping"]
-    compiler = equation.params.get("compiler_params")
+    compiler = _mosaic(equation.params.get("compiler_params"))
     limit = getattr(compiler, "vmem_limit_bytes", None)
     frame = users_frame(frames)
     return KernelFacts(

@@ -91,15 +91,15 @@ def _chip_of(memory: MemoryView, records: ScopedRecords) -> Chip | None:
 
 def _row(memory: MemoryView, lines: Lines, use: ScopedUse, limit: int | None) -> ScopedRow:
     origin = lines.origin(use.text)
-    own = use.own_limit if use.color == VMEM else None
+    noted = use.limit if use.color == VMEM else None
     return ScopedRow(
         name=use.kernel or use.instruction,
         instruction=use.instruction,
         kind="kernel" if use.kernel else use.opcode,
         space=memory.space_name(use.color),
         used=use.used,
-        limit=own or (limit if use.color == VMEM else None),
-        is_own_limit=bool(own),
+        limit=noted or (limit if use.color == VMEM else None),
+        is_own_limit=bool(use.kernel) and noted not in (None, limit),
         source=origin.line,
         op_name=None if origin.op_name is None else bare_op_name(origin.op_name),
     )
