@@ -2,9 +2,9 @@
 
     .venv-jax/bin/python -m tools.measure_kernels [--only NAME] [--chips v5e v6e v5p] [-o FILE]
 
-Truth is a compile of the whole program, not of the kernel cut out of it, with the limits it has: the
-bytes in libtpu's notes on generated code, or the size in its refusal. Three runs of hlomem answer:
-every number (`--exact`), which settings fit in as few compiles as possible, and the largest.
+Truth is a compile of the whole program, not of the kernel cut out of it, with the limits it has:
+the bytes in libtpu's notes on generated code, or the size in its refusal. Three runs of hlomem
+answer: every number (`--exact`), which settings fit in few compiles, and the largest.
 """
 
 from __future__ import annotations

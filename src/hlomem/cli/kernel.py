@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     "--largest", is_flag=True, help="Only find the largest blocks, in 6 compiles at most."
 )
 @click.option("--exact", is_flag=True, help="Compile every setting that its lower bound allows.")
+@click.option("--shrink", is_flag=True, help="Halve integer settings until all kernels fit.")
 @with_options(SETTINGS)
 @click.option(
     "--cache", metavar="DIR", type=Path, help="Where to keep numbers; by default the user's cache."
@@ -56,6 +57,7 @@ def command(
     over: tuple[str, ...],
     largest: bool,
     exact: bool,
+    shrink: bool,
     settings: tuple[str, ...],
     imports: tuple[str, ...],
     timeout: float,
@@ -75,6 +77,8 @@ def command(
         raise CommandError(f"{visible(str(html))} exists; give --force to overwrite it")
     if (largest or exact) and not over:
         raise CommandError("--largest and --exact choose among settings: give --over NAME=A,B")
+    if shrink and over:
+        raise CommandError("--shrink finds the settings itself: give it or --over")
     with progress() as draw:
         report = measure_factory(
             factory,
@@ -83,6 +87,7 @@ def command(
             settings=parse_settings(settings),
             is_largest=largest,
             is_exact=exact,
+            is_shrink=shrink,
             cache=cache,
             timeout=timeout,
             imports=imports,

@@ -7,6 +7,7 @@ whose blocks is larger; if it does not, no setting fits none of whose blocks is 
 
 from __future__ import annotations
 
+from math import log2
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from hlomem.kernels.blocks import KernelFacts, is_within
@@ -41,7 +42,8 @@ class BlockSearch:
 
     def __init__(self, settings: Sequence[Sequence[Limited]]) -> None:
         self._settings = settings
-        self._ratio = _USUAL_RATIO
+        self._ratios: dict[int, float] = {}
+        """Of compiled settings: what they use by their lower bounds."""
         self.compiled: list[int] = []
         self.decisions: dict[int, Decision] = {}
         self._failed = {number for number, kernels in enumerate(settings) if not kernels}
@@ -82,7 +84,8 @@ class BlockSearch:
             for size, kernel in zip(used, kernels, strict=True)
             if size and kernel.facts.bound
         ]
-        self._ratio = max(ratios, default=self._ratio)
+        if ratios:
+            self._ratios[number] = max(ratios)
         self.compiled.append(number)
         self.decisions[number] = Decision(fits, "compiled", number)
         for other in self._open():
@@ -111,8 +114,19 @@ class BlockSearch:
 
     def _fill(self, number: int) -> float:
         """The part of its limit that the fullest kernel of a setting is expected to use."""
+        nearest = min(self._ratios, key=lambda known: self._distance(number, known), default=None)
+        ratio = _USUAL_RATIO if nearest is None else self._ratios[nearest]
         kernels = self._settings[number]
-        return max(kernel.facts.bound * self._ratio / kernel.limit for kernel in kernels)
+        return max(kernel.facts.bound * ratio / kernel.limit for kernel in kernels)
+
+    def _distance(self, number: int, other: int) -> float:
+        """How unlike the blocks of two settings are."""
+        pairs = [
+            (one.size, two.size)
+            for left, right in zip(self._settings[number], self._settings[other], strict=False)
+            for one, two in zip(left.facts.blocks, right.facts.blocks, strict=False)
+        ]
+        return sum(abs(log2(max(1, one) / max(1, two))) for one, two in pairs)
 
     def _worth(self, number: int) -> tuple[int, float, int]:
         """How many settings a compile decides if it ends as expected; the surest first."""

@@ -41,6 +41,8 @@ class KernelRequest(Struct, frozen=True, kw_only=True):
     """Whether only the largest blocks that fit are wanted."""
     is_exact: bool = False
     """Whether all that may fit are compiled, whatever follows from others."""
+    is_shrink: bool = False
+    """Whether integer settings are to be halved until all kernels fit."""
     cache: str = ""
     """The folder of known numbers; empty for none."""
     broken: tuple[str, ...] = ()

@@ -39,6 +39,7 @@ def measure_factory(
     settings: Mapping[str, Any] | None = None,
     is_largest: bool = False,
     is_exact: bool = False,
+    is_shrink: bool = False,
     cache: str | Path | None = None,
     timeout: float | None = None,
     imports: Sequence[str] = (),
@@ -54,6 +55,7 @@ def measure_factory(
         over=choices,
         is_largest=is_largest,
         is_exact=is_exact,
+        is_shrink=is_shrink,
         cache=str(Path(cache) if cache else default_cache()),
     )
     job = Job(

@@ -8,6 +8,7 @@ compiler.
 from __future__ import annotations
 
 import hashlib
+import inspect
 import os
 import time
 from contextlib import nullcontext
@@ -18,7 +19,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from hlomem.base.atomic_files import write_files
 from hlomem.base.errors import CommandError
@@ -78,7 +79,13 @@ def measure_kernels(job: Job, folder: Path) -> KernelReport:
     assert request is not None
     began = time.process_time()
     targets = [tpu_target(name) for name in request.targets]
-    settings = _settings(job, request, targets[0], folder)
+    assert targets[0].devices  # what is missing is said before anything is imported
+    factory = None if request.exported else find_factory(job.factory)
+    over, asked = request.over, dict[str, Any]()
+    if request.is_shrink:
+        over, asked = halved_settings(factory, job.settings, targets[0])
+        request = structs.replace(request, over=over, is_largest=True)
+    settings = _settings(job, request, factory, targets[0], folder)
     work = _Work(request, folder)
     rows: list[KernelRow] = []
     largest: list[LargestBlocks] = []
@@ -99,7 +106,8 @@ def measure_kernels(job: Job, folder: Path) -> KernelReport:
         subject=job.factory,
         targets=tuple(target.name for target in targets),
         settings=job.settings,
-        over=request.over,
+        over=over,
+        asked=asked,
         rows=tuple(rows),
         largest=tuple(largest),
         compiles=work.compiles,
@@ -118,22 +126,22 @@ def tpu_target(name: str) -> TpuTarget:
     return target
 
 
-def _settings(job: Job, request: KernelRequest, target: TpuTarget, folder: Path) -> list[Setting]:
+def _settings(
+    job: Job, request: KernelRequest, factory: Any, target: TpuTarget, folder: Path
+) -> list[Setting]:
     if request.exported:
         return [Setting({}, [_exported(one.file, one.facts) for one in request.exported])]
-    assert target.devices  # what is missing is said before anything is imported
-    factory = find_factory(job.factory)
     found = []
     for values in product(*request.over.values()):
         own = dict(zip(request.over, values, strict=True))
         write_message(folder, DOING, Doing(words="traces"))
-        found.append(_trace(factory, job.settings, own, target, is_one=not request.over))
+        found.append(trace_setting(factory, job.settings, own, target, is_one=not request.over))
     if not any(setting.kernels or setting.problem for setting in found):
         raise CommandError(f"`{job.factory}` calls no Pallas kernel")
     return found
 
 
-def _trace(
+def trace_setting(
     factory: Any, common: dict[str, Any], own: dict[str, Any], target: TpuTarget, *, is_one: bool
 ) -> Setting:
     """The kernels at a setting; a setting of a grid that cannot be traced says why."""
@@ -148,6 +156,46 @@ def _trace(
             raise
         return Setting(own, (), _first_line(error))
     return Setting(own, [Subject(kernel.facts, _lowering(kernel)) for kernel in kernels])
+
+
+_MAX_SHRUNK = 3
+"""Settings that are halved together."""
+_SMALLEST = 16
+"""The smallest number that is taken for a block size."""
+
+
+def halved_settings(
+    factory: Any, common: dict[str, Any], target: TpuTarget
+) -> tuple[dict[str, list[Any]], dict[str, Any]]:
+    """The settings that make blocks smaller when halved, with smaller values; and as they are."""
+    parameters = inspect.signature(factory).parameters
+    defaults = {name: one.default for name, one in parameters.items()}
+    numbers = {
+        name: value
+        for name, value in {**defaults, **common}.items()
+        if type(value) is int and value >= _SMALLEST and value % 2 == 0
+    }
+    whole = _bound_at(trace_setting(factory, common, {}, target, is_one=True))
+    saved: dict[str, int] = {}
+    for name, value in numbers.items():
+        smaller = trace_setting(factory, common, {name: value // 2}, target, is_one=False)
+        if smaller.kernels and (saving := whole - _bound_at(smaller)) > 0:
+            saved[name] = saving
+    if not saved:
+        problem = "no integer setting of the factory makes the blocks of its kernels smaller"
+        raise CommandError(f"{problem}: give it one, as in def make(block=512)")
+    chosen = sorted(saved, key=lambda name: -saved[name])[:_MAX_SHRUNK]
+    steps = 3 if len(chosen) == _MAX_SHRUNK else 4
+    over = {
+        name: [numbers[name] >> step for step in range(steps) if numbers[name] >> step]
+        for name in numbers
+        if name in chosen
+    }
+    return over, {name: numbers[name] for name in over}
+
+
+def _bound_at(setting: Setting) -> int:
+    return sum(kernel.facts.bound for kernel in setting.kernels)
 
 
 def _first_line(error: BaseException) -> str:

@@ -95,9 +95,12 @@ class KernelReport(Record, frozen=True, kw_only=True):
     targets: tuple[str, ...]
     settings: dict[str, Any]
     over: dict[str, list[Any]]
+    """Settings and their values, every combination of which is a row of each target."""
     rows: tuple[KernelRow, ...]
     largest: tuple[LargestBlocks, ...] = ()
     """For each target, where settings were given to choose from."""
+    asked: dict[str, Any] = field(default_factory=dict)
+    """The settings as they were, where they were halved until all kernels fit."""
     compiles: int = 0
     """Kernels that were compiled now."""
     cached: int = 0

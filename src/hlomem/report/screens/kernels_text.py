@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hlomem.base.sizes import format_bytes
 from hlomem.base.source import visible
@@ -11,7 +11,7 @@ from hlomem.report.screens.fit_text import words_of
 from hlomem.report.screens.text import Line, bar, percent, plural, shorten, wrapped
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from hlomem.report.data.kernels import KernelReport, KernelRow, KernelUse, LargestBlocks
 
@@ -38,7 +38,7 @@ def _draw_target(
     lines += [*_draw_grid(report, target, width), *_problems(rows, width)]
     for best in report.largest:
         if best.target == target:
-            lines += [[], *_draw_largest(best, rows, width)]
+            lines += [[], *_draw_largest(report, best, rows, width)]
     return lines
 
 
@@ -133,7 +133,7 @@ def _draw_grid(report: KernelReport, target: str, width: int) -> list[Line]:
             words, style = cell_of(cells.get(value))
             line.append((f"{words:>{columns}}", style))
         lines.append(line)
-    legend = "% of the limit in use; ✗ does not fit; ≤ fits, as larger blocks do"
+    legend = "% of the limit in use; ✗ does not fit; ≤ fits, as larger blocks do; ? not known"
     return [*lines, *wrapped(legend, width, "  ", "dim")]
 
 
@@ -159,7 +159,9 @@ def _problems(rows: Sequence[KernelRow], width: int) -> list[Line]:
     return lines
 
 
-def _draw_largest(best: LargestBlocks, rows: Sequence[KernelRow], width: int) -> list[Line]:
+def _draw_largest(
+    report: KernelReport, best: LargestBlocks, rows: Sequence[KernelRow], width: int
+) -> list[Line]:
     count = f"{plural(best.compiles, 'setting')} compiled"
     if best.settings is None:
         words = "none of these fits" if best.is_proven else "none of these is known to fit"
@@ -170,8 +172,20 @@ def _draw_largest(best: LargestBlocks, rows: Sequence[KernelRow], width: int) ->
     if use is not None and use.used is not None:
         size = f", {format_bytes(use.used)} of {format_bytes(use.limit)}"
     proof = "" if best.is_proven else "; larger ones were not all tried"
-    words = f"largest that fits: {words_of(best.settings)}{size}{proof}; {count}"
-    return wrapped(words, width, "", "bold")
+    what = f"largest that fits: {words_of(best.settings)}"
+    if report.asked:
+        what = describe_change(report.asked, best.settings)
+    return wrapped(f"{what}{size}{proof}; {count}", width, "", "bold")
+
+
+def describe_change(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    """`change block_k from 2048 to 1024`."""
+    changed = [
+        visible(f"{name} from {value} to {after[name]}")
+        for name, value in before.items()
+        if after[name] != value
+    ]
+    return f"change {' and '.join(changed)}" if changed else "fits as it is"
 
 
 def _draw_notes(report: KernelReport, width: int) -> list[Line]:
