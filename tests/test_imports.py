@@ -125,7 +125,7 @@ MAY_IMPORT = {
     | DUMPS
     | {"api.pack", "api.plan", "api.replan", "opt", "packer", "report"},
     "api.front": {"hlo", "api.improve", "opt", "report"},
-    "api.oom": {"base", "api.advise", "api.explain", "job", "report"},
+    "api.oom": {"base", "api.advise", "api.explain", "job", "kernels", "report"},
     "api.job_inputs": {"base", "api.load", "api.protos", "job", "proto"},
     "api.job_forecast": {"base", "dump", "api.fit_search", "api.job_inputs", "api.load", "job"},
     "run": {

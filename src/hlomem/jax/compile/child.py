@@ -83,7 +83,7 @@ def _outcome(job: Job, folder: Path) -> Outcome:
         kind = "compiler"
         if job.is_linked:
             return _linked(program.lowered, job, folder)
-        return Outcome(refusal=write_dump(program.lowered, folder / DUMP).refusal)
+        return Outcome(refusal=write_dump(program.lowered, folder / DUMP, job.options).refusal)
     except MissingSoftwareError as error:
         return Outcome(problem=str(error), kind="missing")
     except CommandError as error:
@@ -148,6 +148,7 @@ def _fingerprint(lowered: Any, job: Job, versions: dict[str, str]) -> str:
     ours = version_of("hlomem") if job.imports else ""  # the pass may be among them
     rest = [job.target, job.imports, ours, sorted(versions.items())]
     rest += [os.environ.get("XLA_FLAGS", ""), os.environ.get("LIBTPU_INIT_ARGS", "")]
+    rest += [sorted(job.options.items())] if job.options else []
     digest = hashlib.sha256(msgspec.json.encode(rest))
     digest.update(lowered.as_text().encode())
     return digest.hexdigest()

@@ -72,6 +72,8 @@ class Job(Struct, frozen=True, kw_only=True):
     """Files to import with other texts than they have."""
     jit: dict[str, Any] = field(default_factory=dict)
     """Options of jax.jit for a function that the factory did not jit."""
+    options: dict[str, Any] = field(default_factory=dict)
+    """Options of the compiler, as `Lowered.compile` takes them."""
     has_fingerprint: bool = False
     """Whether facts are to have the program's fingerprint."""
     is_from_here: bool = True

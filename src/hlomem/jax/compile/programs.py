@@ -114,10 +114,10 @@ class Compile(NamedTuple):
     """XLA's message where the program does not fit."""
 
 
-def write_dump(lowered: Any, folder: Path) -> Compile:
+def write_dump(lowered: Any, folder: Path, given: Mapping[str, Any] | None = None) -> Compile:
     """Compile a Lowered and leave XLA's dump in a folder, also where it does not fit."""
     jax = import_module("jax")
-    options = {"xla_dump_to": str(folder), "xla_dump_hlo_as_text": True}
+    options = {"xla_dump_to": str(folder), "xla_dump_hlo_as_text": True, **(given or {})}
     with cache_off():
         try:
             return Compile(lowered.compile(compiler_options=options))

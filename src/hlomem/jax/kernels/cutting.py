@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import structs
 
+from hlomem.base.patterns import lazy_pattern
 from hlomem.kernels.blocks import Block, KernelFacts, Role
 from hlomem.report.data.lines import Frame, users_frame
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 _CALL, _MOSAIC = "pallas_call", "mosaic_tpu"
+_OF_JAX = lazy_pattern(r"[/\\]jax[/\\]_src[/\\]")
 _MAX_CORNERS = 64
 """Points of a grid at which an index map is evaluated."""
 
@@ -121,7 +123,7 @@ def _facts(equation: Any, frames: tuple[Frame, ...]) -> KernelFacts:
     mapping = equation.params["grid_mapping"]
     compiler = _mosaic(equation.params.get("compiler_params"))
     limit = getattr(compiler, "vmem_limit_bytes", None)
-    frame = users_frame(frames)
+    frame = users_frame(tuple(frame for frame in frames if not _OF_JAX.search(frame.file)))
     return KernelFacts(
         name=_name(equation),
         line=frame.location if frame else "",

@@ -28,6 +28,7 @@ from hlomem.jax.compile.factories import find_factory, trace_program
 from hlomem.jax.compile.messages import DOING, Doing, write_message
 from hlomem.jax.compile.programs import write_dump
 from hlomem.jax.kernels.cutting import CutKernel, cut_kernels
+from hlomem.jax.kernels.limits import flag_limit
 from hlomem.jax.target_kinds import TpuTarget, parse_target, version_of
 from hlomem.kernels.blocks import KernelFacts
 from hlomem.kernels.search import BlockSearch, Limited
@@ -254,17 +255,8 @@ def limit_of(facts: KernelFacts, target: TpuTarget) -> int:
     """Bytes of VMEM a kernel may use: its own limit, the flag's, or the chip's default."""
     chip = target.machine.chip
     assert chip is not None
-    asked = facts.own_limit or _flag_limit() or chip.scoped_vmem_bytes
+    asked = facts.own_limit or flag_limit() or chip.scoped_vmem_bytes
     return min(asked, chip.vmem_bytes)
-
-
-def _flag_limit() -> int | None:
-    """The limit in `LIBTPU_INIT_ARGS`, which the child has from its parent."""
-    for word in os.environ.get("LIBTPU_INIT_ARGS", "").split():
-        name, _, value = word.lstrip("-").partition("=")
-        if name == "xla_tpu_scoped_vmem_limit_kib" and value.isdecimal() and len(value) < 12:
-            return int(value) * 1024
-    return None
 
 
 def _search(

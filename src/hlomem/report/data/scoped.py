@@ -64,6 +64,23 @@ def build_scoped(memory: MemoryView) -> ScopedMemory | None:
     )
 
 
+_MEBIBYTE = 1 << 20
+
+
+def lower_limit(scoped: ScopedMemory, chip: Chip | None) -> int | None:
+    """The limit that does for the kernels of a program, if that is less than its flag's.
+
+    Fusions are tiled for any limit, so only kernels count; it is never below the chip's default.
+    """
+    if scoped.limit is None or scoped.limit_from != LIMIT_FLAG or chip is None:
+        return None
+    used = max(
+        (row.used for row in scoped.rows if row.kind == "kernel" and _is_under(row)), default=0
+    )
+    lower = max(chip.scoped_vmem_bytes, -(-used // _MEBIBYTE) * _MEBIBYTE)
+    return lower if chip.scoped_vmem_bytes and lower < scoped.limit else None
+
+
 def find_scoped(scoped: ScopedMemory | None, instruction: str | None) -> ScopedRow | None:
     """The row of an instruction; None if it uses no scoped memory, or that is not known."""
     rows = scoped.rows if scoped is not None else ()
@@ -77,14 +94,19 @@ def _is_under(row: ScopedRow) -> bool:
 def _limit_of(memory: MemoryView, records: ScopedRecords) -> tuple[int | None, str]:
     if records.limit is not None:
         return records.limit, LIMIT_FLAG
-    chip = _chip_of(memory, records)
+    chip = _noted_chip(memory, records)
     if chip is None or not chip.scoped_vmem_bytes:
         return None, ""
     return chip.scoped_vmem_bytes, chip.name
 
 
-def _chip_of(memory: MemoryView, records: ScopedRecords) -> Chip | None:
-    """The chip that libtpu noted, or else the one that was given."""
+def chip_of(memory: MemoryView) -> Chip | None:
+    """The chip of a program, as libtpu noted it, or as it was given."""
+    records = read_scoped(memory.dump)
+    return None if records is None else _noted_chip(memory, records)
+
+
+def _noted_chip(memory: MemoryView, records: ScopedRecords) -> Chip | None:
     given = memory.given_machine.chip if memory.given_machine else None
     return CHIPS.get(CODE_NAMES.get(records.chip, ""), given)
 
