@@ -54,7 +54,7 @@ def measure(
 ) -> tuple[str, str]:
     """The verdict on one error, and libtpu's message."""
     factory = f"{_HOME}.{name}"
-    [[_, _, refusal]] = truths(factory, target, [settings])
+    [(_, refusal)] = truths(factory, [(target, settings)])
     if not refusal or refusal.startswith("ERROR"):
         return f"no error to explain: {refusal[:100]}", refusal
     oom = build_oom(read_oom(refusal))
@@ -68,7 +68,7 @@ def measure(
     [best] = report.largest
     if best.settings is None:
         return f"{found.name}: no change found", refusal
-    [[_, used, after]] = truths(factory, target, [{**settings, **best.settings}])
+    [(used, after)] = truths(factory, [(target, {**settings, **best.settings})])
     change = describe_change(report.asked, best.settings)
     verdict = "right" if named and not after and used else "WRONG"
     numbers = f"{found.needed} of {found.limit}"

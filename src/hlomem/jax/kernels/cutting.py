@@ -6,6 +6,7 @@ call that several places make with the same blocks and shapes is cut once.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 _CALL, _MOSAIC = "pallas_call", "mosaic_tpu"
-_OF_JAX = lazy_pattern(r"[/\\]jax[/\\]_src[/\\]")
+_NOT_USERS = lazy_pattern(r"^<|[/\\]jax[/\\]_src[/\\]|[/\\]hlomem[/\\]jax[/\\]")
+_PLACE = lazy_pattern(r" at (\S.*:\d+)$")
 _MAX_CORNERS = 64
 """Points of a grid at which an index map is evaluated."""
 
@@ -42,13 +44,16 @@ class CutKernel(NamedTuple):
         if own is None:
             own = import_module("jax.experimental.pallas.tpu").CompilerParams()
         changed = replace(own, vmem_limit_bytes=limit)
-        params = {_MOSAIC: changed} if isinstance(given, dict) else changed
+        params: Any = changed
+        if isinstance(given, Mapping):
+            kind: Any = type(given)  # one that can be hashed
+            params = kind({**given, _MOSAIC: changed})
         return _bound({**self.params, "compiler_params": params}, self.primitive)
 
 
 def _mosaic(given: Any) -> Any:
     """The parameters of Mosaic's compiler; None where a call has none."""
-    return given.get(_MOSAIC) if isinstance(given, dict) else given  # a dictionary until jax 0.8
+    return given.get(_MOSAIC) if isinstance(given, Mapping) else given  # a mapping in jax 0.8
 
 
 def cut_kernels(jaxpr: Any) -> list[CutKernel]:
@@ -123,10 +128,10 @@ def _facts(equation: Any, frames: tuple[Frame, ...]) -> KernelFacts:
     mapping = equation.params["grid_mapping"]
     compiler = _mosaic(equation.params.get("compiler_params"))
     limit = getattr(compiler, "vmem_limit_bytes", None)
-    frame = users_frame(tuple(frame for frame in frames if not _OF_JAX.search(frame.file)))
+    frame = users_frame(tuple(frame for frame in frames if not _NOT_USERS.search(frame.file)))
     return KernelFacts(
         name=_name(equation),
-        line=frame.location if frame else "",
+        line=frame.location if frame else _own_line(equation),
         grid=tuple(size if isinstance(size, int) else 0 for size in mapping.grid),
         blocks=(*_windows(mapping), *_scratch(equation, mapping)),
         own_limit=None if limit is None else int(limit),
@@ -138,6 +143,13 @@ def _name(equation: Any) -> str:
     named = params.get("name") or getattr(params.get("name_and_src_info"), "name", "")
     debug = getattr(params["jaxpr"], "debug_info", None)
     return str(named or getattr(debug, "func_name", "") or _CALL)
+
+
+def _own_line(equation: Any) -> str:
+    """The line of the kernel's function, if JAX tells it: `kernel at /home/me/mm.py:5`."""
+    debug = getattr(equation.params["jaxpr"], "debug_info", None)
+    found = _PLACE.search(str(getattr(debug, "func_src_info", "")))
+    return found[1] if found else ""
 
 
 def _windows(mapping: Any) -> Iterator[Block]:

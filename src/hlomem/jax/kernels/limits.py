@@ -63,6 +63,8 @@ def advise_limit(
     )
     if after.refusal and not before.refusal:
         return None
+    if _sizes(before) == _sizes(after):  # VMEM is not short, whatever the limit
+        return None
     return _advice(before, after, limit, lower)
 
 
@@ -70,6 +72,10 @@ def vmem_planned(planned: PlannedProgram) -> int:
     """Bytes of VMEM that a plan gives to values between kernels."""
     spaces = {space.name: space.size for space in planned.memory.memory.spaces}
     return spaces.get("vmem", 0)
+
+
+def _sizes(planned: PlannedProgram) -> tuple[int, int]:
+    return planned.memory.space.size, vmem_planned(planned)
 
 
 def _advice(before: PlannedProgram, after: PlannedProgram, limit: int, lower: int) -> Advice:

@@ -148,7 +148,7 @@ def trace_setting(
     """The kernels at a setting; a setting of a grid that cannot be traced says why."""
     given = {**common, **own}
     try:
-        with _chip_context(target):
+        with chip_context(target):
             kernels = cut_kernels(trace_program(factory, given, target))
     except CommandError:
         raise
@@ -218,13 +218,13 @@ def _lowering(kernel: CutKernel) -> Callable[[TpuTarget], Any]:
         except ValueError as error:
             if _NEEDS_MESH not in str(error):
                 raise
-        with _chip_context(target):
+        with chip_context(target):
             return function.lower(*shapes)
 
     return lower
 
 
-def _chip_context(target: TpuTarget) -> AbstractContextManager[Any]:
+def chip_context(target: TpuTarget) -> AbstractContextManager[Any]:
     """JAX told which chip it is for; nothing where its release has no such context."""
     sharding = import_module("jax.sharding")
     one = sharding.Mesh(target.devices[:1], ("x",))
