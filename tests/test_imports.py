@@ -168,7 +168,7 @@ MAY_IMPORT = {
     "jax.compile.call_counts": {"report"},
     "jax.compile.changed_sources": set[str](),
     "jax.compile": {"assign.footprint", "base", "dump", "hlo", "api.explain", "jax", "proto"},
-    "jax.kernels": {"base", "jax", "kernels", "report", "view"},
+    "jax.kernels": {"base", "jax", "kernels", "machines", "report", "view"},
     "jax.known_plans": {"assign.footprint", "base", "jax"},
     "jax.trials.source_edits": {"base"},
     "jax.trials": {"advice", "api.advise", "base", "jax", "machines.capacity", "report"},

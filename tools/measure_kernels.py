@@ -142,7 +142,8 @@ def searched(rows: Sequence[KernelRow], *, is_largest: bool) -> BlockSearch:
         [
             [Limited(_facts(use), use.limit) for use in ([] if row.problem else row.kernels)]
             for row in rows
-        ]
+        ],
+        [row.settings for row in rows],
     )
     while (number := search.next_setting(is_largest=is_largest)) is not None:
         search.note(number, [use.used for use in rows[number].kernels])

@@ -25,7 +25,7 @@ GRID = [(8 * 2**i, 128 * 2**j) for i in range(9) for j in range(8)]
 
 def _search(ratio: float, *, is_largest: bool) -> tuple[BlockSearch, dict[int, bool]]:
     settings = [[Limited(_kernel(*one), LIMIT)] for one in GRID]
-    search = BlockSearch(settings)
+    search = BlockSearch(settings, [{"rows": one, "columns": two} for one, two in GRID])
     truth = {n: int(kernels[0].facts.bound * ratio) <= LIMIT for n, kernels in enumerate(settings)}
     while (number := search.next_setting(is_largest=is_largest)) is not None:
         search.note(number, [int(settings[number][0].facts.bound * ratio)])
@@ -53,7 +53,7 @@ def test_the_largest_is_found_in_few_compiles(ratio: float) -> None:
 
 
 def test_what_cannot_fit_is_not_compiled() -> None:
-    search = BlockSearch([[Limited(_kernel(4096, 128), LIMIT)]])
+    search = BlockSearch([[Limited(_kernel(4096, 128), LIMIT)]], [{}])
     assert search.next_setting(is_largest=False) is None
     assert search.decisions[0].how == "lower bound"
     assert search.largest is None
@@ -61,7 +61,8 @@ def test_what_cannot_fit_is_not_compiled() -> None:
 
 
 def test_a_setting_that_cannot_be_compiled_decides_nothing() -> None:
-    search = BlockSearch([[Limited(_kernel(8, 128), LIMIT)], [Limited(_kernel(16, 128), LIMIT)]])
+    kernels = [[Limited(_kernel(8, 128), LIMIT)], [Limited(_kernel(16, 128), LIMIT)]]
+    search = BlockSearch(kernels, [{"block": 8}, {"block": 16}])
     search.fail(1)
     assert search.next_setting(is_largest=False) == 0
     assert search.note(0, [5])
@@ -70,5 +71,20 @@ def test_a_setting_that_cannot_be_compiled_decides_nothing() -> None:
 
 
 def test_more_than_the_chip_has_does_not_fit() -> None:
-    search = BlockSearch([[Limited(_kernel(8, 128), LIMIT)]])
+    search = BlockSearch([[Limited(_kernel(8, 128), LIMIT)]], [{}])
     assert not search.note(0, [None])
+
+
+def test_a_setting_that_changes_more_than_blocks_is_compiled() -> None:
+    kernels = [[Limited(_kernel(8, 128), LIMIT)]] * 3
+    search = BlockSearch(kernels, [{"stages": 1}, {"stages": 4}, {"stages": "x"}])
+    assert search.note(0, [5])
+    assert set(search.decisions) == {0}
+    search = BlockSearch(kernels, [{"stages": 1}, {"stages": 4}, {"stages": "x"}])
+    assert search.note(1, [5])
+    assert set(search.decisions) == {0, 1}
+
+
+def test_blocks_that_need_not_be_in_a_memory_decide_nothing() -> None:
+    search = BlockSearch([[Limited(_kernel(4096, 128), LIMIT, has_bound=False)]], [{}])
+    assert search.next_setting(is_largest=False) == 0

@@ -70,12 +70,16 @@ def program_beside(path: Path) -> Path | None:
 
 def codegen_beside(path: Path) -> tuple[Path | None, ...]:
     """The files of `CODEGEN_NAMES` next to a dump's file; None for those that are missing."""
-    names: tuple[str, ...] = CODEGEN_NAMES
+    sets: tuple[tuple[str, ...], ...] = CODEGEN_NAMES
     plain = path.name.removesuffix(".gz")
     for suffix, _ in _FILE_NAMES:
         if plain.endswith(suffix):
-            names = codegen_names(plain.removesuffix(suffix))
-    return tuple(next(iter(_there(path, name)), None) for name in names)
+            sets = codegen_names(plain.removesuffix(suffix))
+    for names in sets:
+        found = tuple(next(iter(_there(path, name)), None) if name else None for name in names)
+        if found[0] is not None:
+            return found
+    return (None,)
 
 
 def _there(path: Path, name: str) -> list[Path]:

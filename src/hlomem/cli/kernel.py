@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     multiple=True,
     required=True,
     metavar="TARGET",
-    help="The TPU to compile for: tpu-v5e:2x2, tpu-v6e, …; once for each.",
+    help="The chip to compile for: tpu-v5e:2x2, tpu-v6e, cuda-h100, …; once for each.",
 )
 @click.option(
     "--over",

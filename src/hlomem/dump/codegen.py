@@ -1,4 +1,4 @@
-"""The texts libtpu writes once it has generated code; `hlomem.view.scoped` reads them."""
+"""The texts compilers write once they have generated code; `hlomem.view.scoped` reads them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ if TYPE_CHECKING:
 
 class CodegenTexts(NamedTuple):
     program: Source
-    """`*.after_codegen.txt`: the module, with what each instruction uses of scoped memory."""
+    """TPU: `*.after_codegen.txt`, the module, with what each instruction uses of scoped memory.
+    GPU: `*.thunk_sequence.txt`, a kernel a line."""
     flags: str = ""
     """`*.tpu_comp_env.txt`, a flag a line; empty if it is missing."""
     target: str = ""
-    """`*.target_arguments.txt`; empty if it is missing."""
+    """`*.target_arguments.txt`, or `*.gpu_target_config.pbtxt`; empty if it is missing."""

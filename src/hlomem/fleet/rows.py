@@ -76,7 +76,7 @@ def build_rows(memory: MemoryView) -> dict[str, list[Row]]:
         "padding": _picked(padding.space, padding.rows, _PADDING),
         "donations": _picked(donation.space, donation.rows, _DONATIONS),
         "copies": _picked(copies.space, copies.rows, _COPIES),
-        "kernels": _picked("vmem", scoped.rows if scoped else (), _KERNELS),
+        "kernels": _picked("", scoped.rows if scoped else (), _KERNELS),
     }
     [module] = rows["modules"]
     module["padding_bytes"] = padding.padding_at_peak

@@ -149,10 +149,12 @@ class _Folder:
             names = [file.short for file in _FILE_NAMES]
             yield self._dump(self._title, names, CODEGEN_NAMES, "module.hlo")
 
-    def _dump(self, title: str, names: list[str], about: tuple[str, ...], program: str) -> Unit:
+    def _dump(
+        self, title: str, names: list[str], about: tuple[tuple[str, ...], ...], program: str
+    ) -> Unit:
         """A dump of these files, with the text of its program if it exists."""
         texts = [name for name in (program, "module.hlo") if name in self._files][:1]
-        code = [name for name in about if name in self._files]
+        code = [name for one in about for name in one if name in self._files]
         found = [name for name in (*names, *code, *texts) if name in self._files]
         self._taken.update(found)
         self._stems.add(title)

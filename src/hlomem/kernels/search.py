@@ -2,18 +2,20 @@
 
 In: settings, each with its kernels and their limits. A setting whose lower bound is above a limit
 does not fit. Of the others one is compiled at a time: if it fits, so does every setting none of
-whose blocks is larger; if it does not, no setting fits none of whose blocks is smaller.
+whose blocks is larger; if it does not, no setting fits none of whose blocks is smaller. A setting
+may change more than blocks, as a number of stages does: a number that grows where blocks do not is
+never taken for smaller, and what is no number has to be the same.
 """
 
 from __future__ import annotations
 
 from math import log2
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from hlomem.kernels.blocks import KernelFacts, is_within
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 MAX_COMPILES = 6
 """Compiled settings after which a search for the largest ends."""
@@ -28,6 +30,12 @@ class Limited(NamedTuple):
 
     facts: KernelFacts
     limit: int
+    has_bound: bool = True
+    """Whether its blocks are certain to be in that memory."""
+
+    @property
+    def is_too_large(self) -> bool:
+        return self.has_bound and self.facts.bound > self.limit
 
 
 class Decision(NamedTuple):
@@ -40,15 +48,19 @@ class Decision(NamedTuple):
 class BlockSearch:
     """The settings of one chip."""
 
-    def __init__(self, settings: Sequence[Sequence[Limited]]) -> None:
+    def __init__(
+        self, settings: Sequence[Sequence[Limited]], values: Sequence[Mapping[str, Any]]
+    ) -> None:
         self._settings = settings
+        self._values = values
+        """The settings themselves, by name."""
         self._ratios: dict[int, float] = {}
         """Of compiled settings: what they use by their lower bounds."""
         self.compiled: list[int] = []
         self.decisions: dict[int, Decision] = {}
         self._failed = {number for number, kernels in enumerate(settings) if not kernels}
         for number, kernels in enumerate(settings):
-            if any(kernel.facts.bound > kernel.limit for kernel in kernels):
+            if any(kernel.is_too_large for kernel in kernels):
                 self.decisions[number] = Decision(False, "lower bound", number)
 
     @property
@@ -141,6 +153,15 @@ class BlockSearch:
         one, other = self._settings[small], self._settings[large]
         return (
             len(one) == len(other)
+            and _is_below(self._values[small], self._values[large])
             and all(a.limit >= b.limit for a, b in zip(one, other, strict=True))
             and is_within([kernel.facts for kernel in one], [kernel.facts for kernel in other])
         )
+
+
+def _is_below(small: Mapping[str, Any], large: Mapping[str, Any]) -> bool:
+    """Whether no number of some settings is larger than that of others, and the rest is equal."""
+    return all(
+        value == large[name] or (type(value) is type(large[name]) is int and value < large[name])
+        for name, value in small.items()
+    )

@@ -1,8 +1,9 @@
-"""Scoped memory: what each kernel and fusion uses of VMEM while it runs, as libtpu says.
+"""Scoped memory: what each kernel and fusion uses while it runs, of VMEM or of shared memory.
 
 In: `*.after_codegen.txt` of a dump, in whose backend configs libtpu notes the memory that the code
 it generated uses (`used_scoped_memory_configs`) and what a kernel asks for itself
-(`scoped_memory_configs`, in Pallas `vmem_limit_bytes`). The limit of all others is a flag's.
+(`scoped_memory_configs`, in Pallas `vmem_limit_bytes`). The limit of all others is a flag's. On
+GPU: `*.thunk_sequence.txt`, in which XLA notes the shared memory of each kernel it launches.
 """
 
 from __future__ import annotations
@@ -27,6 +28,13 @@ _SPACE = lazy_pattern(r'"memory_space":"(\d{1,9})"')
 _SIZE = lazy_pattern(r'"size":"(\d{1,18})"')
 _LIMIT = lazy_pattern(rf"(?m)^{LIMIT_FLAG}: (-?\d{{1,18}})$")
 _VERSION = lazy_pattern(r"\bversion: TPU_VERSION_(\w{1,40})")
+_THUNK = lazy_pattern(
+    r"(?m)^\s*\d+: k\w*Kernel \[[^\]\n]*\] (\S{1,400}) grid: .{0,200}"
+    r"shared_memory: (\d{1,12}) bytes"
+)
+_SHARED_LIMIT = lazy_pattern(r"shared_memory_per_block_optin: (\d{1,12})")
+SHARED = -1
+"""The color of a GPU's shared memory, which XLA does not number."""
 _VARIANT = lazy_pattern(r'\bvariant: "(\w{1,40})"')
 
 
@@ -59,6 +67,9 @@ def read_scoped(dump: Dump) -> ScopedRecords | None:
     if dump.open_codegen is None:
         return None
     texts = dump.open_codegen()
+    if shared := tuple(iter_shared(texts.program)):
+        most = _SHARED_LIMIT.search(texts.target)
+        return ScopedRecords(uses=shared, limit=int(most[1]) if most else None, chip="")
     uses = tuple(iter_uses(texts.program))
     if not uses:
         return None
@@ -85,6 +96,21 @@ def iter_uses(source: Source) -> Iterator[ScopedUse]:
         if found is not None:
             yield from _uses_of(found, line)
         at = text.find(_USED, end) if end >= 0 else -1
+
+
+def iter_shared(source: Source) -> Iterator[ScopedUse]:
+    """The kernels in the text of `*.thunk_sequence.txt` that use shared memory."""
+    for name, size in _THUNK.findall(source.text):
+        if int(size):
+            yield ScopedUse(
+                instruction=name,
+                opcode="fusion" if "fusion" in name else "custom-call",
+                kernel="" if "fusion" in name else name,
+                text="",
+                color=SHARED,
+                used=int(size),
+                limit=None,
+            )
 
 
 def _start(text: str, at: int) -> int:

@@ -19,8 +19,8 @@ from hlomem.base.errors import CommandError
 from hlomem.jax.compile.messages import ExportedKernel, Job, KernelRequest
 from hlomem.jax.compile.parent import ChildDiedError, kernels_in_child
 from hlomem.jax.compile.programs import jitted_with
+from hlomem.jax.kernels.chips import kernel_target
 from hlomem.jax.kernels.cutting import CutKernel, cut_kernels
-from hlomem.jax.kernels.measuring import tpu_target
 from hlomem.jax.known_plans import default_cache
 from hlomem.report.data.kernels import KernelReport
 
@@ -46,7 +46,7 @@ def measure_factory(
     on_progress: Callable[[str], None] = lambda _: None,
 ) -> KernelReport:
     """The kernels of a factory's program at every combination of `over`, on each target."""
-    names = tuple(tpu_target(name).name for name in targets)
+    names = tuple(kernel_target(name).name for name in targets)
     given, choices = dict(settings or {}), {name: list(of) for name, of in (over or {}).items()}
     if twice := sorted(given.keys() & choices.keys()):
         raise CommandError(f"`{twice[0]}` is given twice")
@@ -78,11 +78,13 @@ def kernel_memory(
     The function, jitted or not, takes its arguments, arrays or `jax.ShapeDtypeStruct`s, after it.
     """
     names = [target] if isinstance(target, str) else list(target)
-    chips = [tpu_target(name) for name in names]
+    chips = [kernel_target(name) for name in names]
     kernels = cut_kernels(jitted_with(function, {}).trace(*arguments, **keywords).jaxpr)
     name = getattr(function, "__name__", type(function).__name__)
     if not kernels:
         raise CommandError(f"`{name}` calls no Pallas kernel")
+    if any(chip.family != "tpu" for chip in chips):
+        raise CommandError("only kernels for TPUs are measured here: `hlomem kernel` takes GPUs")
     most = max(chip.machine.chip.vmem_bytes for chip in chips if chip.machine.chip)
     with TemporaryDirectory(prefix="hlomem-") as folder:
         request = KernelRequest(

@@ -19,21 +19,27 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
-from msgspec import Struct, structs
+from msgspec import structs
 
 from hlomem.base.atomic_files import write_files
 from hlomem.base.errors import CommandError
-from hlomem.base.source import Source
 from hlomem.jax.compile.factories import find_factory, trace_program
 from hlomem.jax.compile.messages import DOING, Doing, write_message
 from hlomem.jax.compile.programs import write_dump
+from hlomem.jax.kernels.chips import (
+    KnownUse,
+    compiled_use,
+    facts_on,
+    kernel_target,
+    limit_of,
+    lowered_for,
+)
 from hlomem.jax.kernels.cutting import CutKernel, cut_kernels
-from hlomem.jax.kernels.limits import flag_limit
-from hlomem.jax.target_kinds import TpuTarget, parse_target, version_of
+from hlomem.jax.target_kinds import Target, version_of
 from hlomem.kernels.blocks import KernelFacts
 from hlomem.kernels.search import BlockSearch, Limited
 from hlomem.report.data.kernels import KernelReport, KernelRow, KernelUse, LargestBlocks, kernel_use
-from hlomem.view.scoped import iter_uses
+from hlomem.report.data.scoped import SHARED_MEMORY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -42,21 +48,8 @@ if TYPE_CHECKING:
     from hlomem.jax.compile.messages import Job, KernelRequest
 
 _PACKAGES = ("jax", "jaxlib", "libtpu")
-_VMEM, _SMEM = 1, 4
-_CODEGEN = "*.after_codegen.txt"
 _NEEDS_MESH = "use_abstract_mesh"
 """In the message of Pallas where it has to know the chip it lowers for."""
-
-
-class KnownUse(Struct, frozen=True):
-    """The use of a kernel, as it is kept."""
-
-    used: int | None = None
-    smem: int | None = None
-    said: str = ""
-    """libtpu's message where the kernel needs more than the chip has."""
-    problem: str = ""
-    """Its message where it could not be compiled at all."""
 
 
 class Setting(NamedTuple):
@@ -71,7 +64,7 @@ class Subject(NamedTuple):
     """A kernel that can be lowered for a chip."""
 
     facts: KernelFacts
-    lower: Callable[[TpuTarget], Any]
+    lower: Callable[[Target], Any]
 
 
 def measure_kernels(job: Job, folder: Path) -> KernelReport:
@@ -79,7 +72,7 @@ def measure_kernels(job: Job, folder: Path) -> KernelReport:
     request = job.kernels
     assert request is not None
     began = time.process_time()
-    targets = [tpu_target(name) for name in request.targets]
+    targets = [kernel_target(name) for name in request.targets]
     assert targets[0].devices  # what is missing is said before anything is imported
     factory = None if request.exported else find_factory(job.factory)
     over, asked = request.over, dict[str, Any]()
@@ -118,17 +111,8 @@ def measure_kernels(job: Job, folder: Path) -> KernelReport:
     )
 
 
-def tpu_target(name: str) -> TpuTarget:
-    """A target whose compiler tells what kernels use."""
-    target = parse_target(name)
-    if not isinstance(target, TpuTarget):
-        problem = f"only libtpu tells what a kernel uses without a device: {target.name} is no TPU"
-        raise CommandError(f"{problem}; docs/kernels.md says what is known on GPUs")
-    return target
-
-
 def _settings(
-    job: Job, request: KernelRequest, factory: Any, target: TpuTarget, folder: Path
+    job: Job, request: KernelRequest, factory: Any, target: Target, folder: Path
 ) -> list[Setting]:
     if request.exported:
         return [Setting({}, [_exported(one.file, one.facts) for one in request.exported])]
@@ -138,12 +122,12 @@ def _settings(
         write_message(folder, DOING, Doing(words="traces"))
         found.append(trace_setting(factory, job.settings, own, target, is_one=not request.over))
     if not any(setting.kernels or setting.problem for setting in found):
-        raise CommandError(f"`{job.factory}` calls no Pallas kernel")
+        raise CommandError(f"`{job.factory}` calls no Pallas kernel (pallas_call)")
     return found
 
 
 def trace_setting(
-    factory: Any, common: dict[str, Any], own: dict[str, Any], target: TpuTarget, *, is_one: bool
+    factory: Any, common: dict[str, Any], own: dict[str, Any], target: Target, *, is_one: bool
 ) -> Setting:
     """The kernels at a setting; a setting of a grid that cannot be traced says why."""
     given = {**common, **own}
@@ -166,7 +150,7 @@ _SMALLEST = 16
 
 
 def halved_settings(
-    factory: Any, common: dict[str, Any], target: TpuTarget
+    factory: Any, common: dict[str, Any], target: Target
 ) -> tuple[dict[str, list[Any]], dict[str, Any]]:
     """The settings that make blocks smaller when halved, with smaller values; and as they are."""
     parameters = inspect.signature(factory).parameters
@@ -203,28 +187,20 @@ def _first_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}".strip().partition("\n")[0][:300]
 
 
-def _lowering(kernel: CutKernel) -> Callable[[TpuTarget], Any]:
-    def lower(target: TpuTarget) -> Any:
-        jax = import_module("jax")
-        chip = target.machine.chip
-        assert chip is not None
-        place = jax.sharding.SingleDeviceSharding(target.devices[0])
-        shapes = [
-            jax.ShapeDtypeStruct(one.shape, one.dtype, sharding=place) for one in kernel.arguments
-        ]
-        function = jax.jit(kernel.with_limit(chip.vmem_bytes))
+def _lowering(kernel: CutKernel) -> Callable[[Target], Any]:
+    def lower(target: Target) -> Any:
         try:
-            return function.lower(*shapes)
-        except ValueError as error:
+            return lowered_for(kernel, target)
+        except (ValueError, RuntimeError) as error:
             if _NEEDS_MESH not in str(error):
                 raise
         with chip_context(target):
-            return function.lower(*shapes)
+            return lowered_for(kernel, target)
 
     return lower
 
 
-def chip_context(target: TpuTarget) -> AbstractContextManager[Any]:
+def chip_context(target: Target) -> AbstractContextManager[Any]:
     """JAX told which chip it is for; nothing where its release has no such context."""
     sharding = import_module("jax.sharding")
     one = sharding.Mesh(target.devices[:1], ("x",))
@@ -240,7 +216,7 @@ def _exported(file: str, facts: bytes) -> Subject:
     export = import_module("jax.export")
     kernel = export.deserialize(bytearray(Path(file).read_bytes()))
 
-    def lower(target: TpuTarget) -> Any:
+    def lower(target: Target) -> Any:
         jax = import_module("jax")
         place = jax.sharding.SingleDeviceSharding(target.devices[0])
         shapes = [
@@ -251,22 +227,19 @@ def _exported(file: str, facts: bytes) -> Subject:
     return Subject(msgspec.json.decode(facts, type=KernelFacts), lower)
 
 
-def limit_of(facts: KernelFacts, target: TpuTarget) -> int:
-    """Bytes of VMEM a kernel may use: its own limit, the flag's, or the chip's default."""
-    chip = target.machine.chip
-    assert chip is not None
-    asked = facts.own_limit or flag_limit() or chip.scoped_vmem_bytes
-    return min(asked, chip.vmem_bytes)
-
-
 def _search(
-    work: _Work, target: TpuTarget, settings: list[Setting], request: KernelRequest
+    work: _Work, target: Target, settings: list[Setting], request: KernelRequest
 ) -> BlockSearch:
+    is_bounded = target.family == "tpu"
     search = BlockSearch(
         [
-            [Limited(kernel.facts, limit_of(kernel.facts, target)) for kernel in setting.kernels]
+            [
+                Limited(kernel.facts, limit_of(kernel.facts, target), is_bounded)
+                for kernel in setting.kernels
+            ]
             for setting in settings
-        ]
+        ],
+        [setting.settings for setting in settings],
     )
     while (number := search.next_setting(is_largest=request.is_largest)) is not None:
         found = [work.use(kernel, target) for kernel in settings[number].kernels]
@@ -283,7 +256,7 @@ def _search(
 
 
 def _rows(
-    work: _Work, target: TpuTarget, settings: list[Setting], search: BlockSearch
+    work: _Work, target: Target, settings: list[Setting], search: BlockSearch
 ) -> Iterator[KernelRow]:
     for number, setting in enumerate(settings):
         decision = search.decisions.get(number)
@@ -305,15 +278,17 @@ def _rows(
 
 
 def _row(
-    facts: KernelFacts, target: TpuTarget, use: KnownUse | None, seconds: float | None
+    facts: KernelFacts, target: Target, use: KnownUse | None, seconds: float | None
 ) -> KernelUse:
-    limit = limit_of(facts, target)
+    limit, own = limit_of(facts, target), facts_on(facts, target)
+    space = "vmem" if target.family == "tpu" else SHARED_MEMORY
     if use is None:
-        return kernel_use(facts, limit)
+        return kernel_use(own, limit, space=space)
     return kernel_use(
-        facts,
+        own,
         limit,
         use.used,
+        space=space,
         smem=use.smem,
         said=use.said,
         cpu_seconds=round(seconds or 0.0, 2),
@@ -335,17 +310,17 @@ class _Work:
         self.compiles = 0
         self.cached = 0
 
-    def known(self, kernel: Subject, target: TpuTarget) -> KnownUse | None:
+    def known(self, kernel: Subject, target: Target) -> KnownUse | None:
         return self._uses.get((id(kernel), target.name))
 
-    def use(self, kernel: Subject, target: TpuTarget) -> KnownUse:
+    def use(self, kernel: Subject, target: Target) -> KnownUse:
         """The use of a kernel on a chip."""
         key = id(kernel), target.name
         if key not in self._uses:
             self._uses[key] = self._find(kernel, target)
         return self._uses[key]
 
-    def _find(self, kernel: Subject, target: TpuTarget) -> KnownUse:
+    def _find(self, kernel: Subject, target: Target) -> KnownUse:
         words = f"compiles {kernel.facts.name} for {target.name}"
         write_message(self._folder, DOING, Doing(words=words))
         began = time.process_time()
@@ -362,7 +337,7 @@ class _Work:
             self._by_program[print_] = found
             return found
         write_message(self._folder, DOING, Doing(words=words, fingerprint=print_))
-        found = self._by_program[print_] = _compile(lowered)
+        found = self._by_program[print_] = _compiled(lowered, target)
         self.seconds[id(kernel), target.name] = time.process_time() - began
         self.compiles += 1
         self._keep(print_, found)
@@ -383,7 +358,7 @@ class _Work:
             write_files(self._cache, {name: [msgspec.json.encode(found)]}, force=True)
 
 
-def _fingerprint(lowered: Any, target: TpuTarget) -> str:
+def _fingerprint(lowered: Any, target: Target) -> str:
     versions = [version_of(name) for name in _PACKAGES]
     rest = [target.name, versions, os.environ.get("LIBTPU_INIT_ARGS", "")]
     digest = hashlib.sha256(msgspec.json.encode(rest))
@@ -391,26 +366,11 @@ def _fingerprint(lowered: Any, target: TpuTarget) -> str:
     return digest.hexdigest()
 
 
-def _compile(lowered: Any) -> KnownUse:
-    """Compile a kernel alone, and read what libtpu notes of it."""
+def _compiled(lowered: Any, target: Target) -> KnownUse:
+    """Compile a kernel alone, and read what the compiler notes of it."""
     with TemporaryDirectory(prefix="hlomem-") as name:
         try:
             refusal = write_dump(lowered, Path(name)).refusal
         except Exception as error:  # noqa: BLE001 - whatever a compiler says is told
             return KnownUse(problem=_first_line(error))
-        if refusal:
-            return KnownUse(said=refusal.partition("\n\n")[0][:1000])
-        uses = [
-            use
-            for path in sorted(Path(name).glob(_CODEGEN))
-            for use in iter_uses(Source(path.name, path.read_text(errors="surrogateescape")))
-            if use.kernel
-        ]
-        has_notes = any(Path(name).glob(_CODEGEN))
-    if not has_notes:
-        return KnownUse(problem=f"this libtpu writes no {_CODEGEN}: what it uses is not known")
-    smem = [use.used for use in uses if use.color == _SMEM]
-    return KnownUse(
-        used=max((use.used for use in uses if use.color == _VMEM), default=0),
-        smem=max(smem, default=None),
-    )
+        return compiled_use(Path(name), refusal, target)

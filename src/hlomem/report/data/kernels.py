@@ -20,6 +20,8 @@ class KernelUse(Record, frozen=True, kw_only=True):
     blocks: tuple[Block, ...]
     limit: int
     """Bytes of VMEM it may use."""
+    space: str = "vmem"
+    """The memory in question: on a GPU `shared memory`."""
     is_own_limit: bool
     """Whether the kernel asks for that limit itself (`vmem_limit_bytes`)."""
     bound: int
@@ -50,7 +52,7 @@ def kernel_use(facts: KernelFacts, limit: int, used: int | None = None, **more: 
         is_own_limit=facts.own_limit is not None,
         bound=facts.bound,
         used=used,
-        parts=parts_of(facts, used),
+        parts=parts_of(facts, used) if more.get("space", "vmem") == "vmem" else (),
         **more,
     )
 

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hlomem.base.patterns import lazy_pattern
 from hlomem.dump.records import Record
 from hlomem.machines.registry import CHIPS
 from hlomem.machines.tpu import CODE_NAMES
 from hlomem.report.data.lines import Lines, bare_op_name
-from hlomem.view.scoped import LIMIT_FLAG, ScopedRecords, ScopedUse, read_scoped
+from hlomem.view.scoped import LIMIT_FLAG, SHARED, ScopedRecords, ScopedUse, read_scoped
 
 if TYPE_CHECKING:
     from hlomem.machines.machine import Chip
     from hlomem.report.data.memory import MemoryView
 
 VMEM = 1
+SHARED_MEMORY = "shared memory"
+_NOT_WORD = lazy_pattern(r"\W")
 
 
 class ScopedRow(Record, frozen=True, kw_only=True):
@@ -51,6 +54,8 @@ def build_scoped(memory: MemoryView) -> ScopedMemory | None:
     records = read_scoped(memory.dump)
     if records is None:
         return None
+    if records.uses[0].color == SHARED:
+        return _build_shared(memory, records)
     limit, origin = _limit_of(memory, records)
     lines = Lines(memory.module)
     rows = [_row(memory, lines, use, limit) for use in records.uses]
@@ -61,6 +66,36 @@ def build_scoped(memory: MemoryView) -> ScopedMemory | None:
         limit=limit,
         limit_from=origin,
         reserved_beyond=max(0, limit - largest) if is_flag and limit is not None else 0,
+    )
+
+
+def _build_shared(memory: MemoryView, records: ScopedRecords) -> ScopedMemory:
+    """The shared memory of a GPU's kernels, which XLA names after their instructions."""
+    instructions = memory.module.outer_instruction_by_name if memory.module else {}
+    by_symbol = {_NOT_WORD.sub("_", name): name for name in instructions}
+    lines = Lines(memory.module)
+    rows = []
+    for use in records.uses:
+        name = by_symbol.get(use.instruction, use.instruction)
+        origin = lines.origin_in(instructions[name]) if name in instructions else None
+        rows.append(
+            ScopedRow(
+                name=use.kernel or name,
+                instruction=name,
+                kind="kernel" if use.kernel else use.opcode,
+                space=SHARED_MEMORY,
+                used=use.used,
+                limit=records.limit,
+                is_own_limit=False,
+                source=origin.line if origin else None,
+                op_name=origin.op_name if origin else None,
+            )
+        )
+    return ScopedMemory(
+        rows=tuple(sorted(rows, key=lambda row: (-row.used, row.instruction))),
+        limit=records.limit,
+        limit_from="" if records.limit is None else "what a block of threads may have",
+        reserved_beyond=0,
     )
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from hlomem.report.oom.log import Failure, NamedBuffer, OomLog
 
-SCRATCH_SPACES = frozenset({"vmem", "smem"})
+SCRATCH_SPACES = frozenset({"vmem", "smem", "shared memory"})
 PartKind: TypeAlias = Literal["block in", "block out", "scratch", "spills", "table", "other"]
 _WINDOW = lazy_pattern(
     r"(input|output) window allocation for operator (?:input|output) (\d{1,4})"
@@ -152,7 +152,7 @@ def _part(tag: str, shape: str, size: int) -> KernelPart:
 
 def describe_kernel(kernel: KernelFailure) -> str:
     """The kernel, the bytes it needs, and the bytes it may use."""
-    what = "kernel" if kernel.is_kernel else kernel.opcode or "operation"
+    what = "kernel" if kernel.is_kernel else kernel.opcode or "a kernel or operation"
     name = f" {kernel.name}" if kernel.name else ""
     found = ", ".join(filter(None, (kernel.op_name, kernel.source)))
     where = f" ({found})" if found else ""
@@ -211,6 +211,11 @@ def steps_of_kernel(kernel: KernelFailure) -> Iterator[KernelStep]:
 
 
 def _smaller_blocks(kernel: KernelFailure) -> KernelStep:
+    if kernel.space not in {"vmem", "smem"}:
+        return KernelStep(
+            "smaller blocks, or fewer stages of the pipeline (num_stages), take less of it",
+            "hlomem kernel FILE:FACTORY --target cuda-… --shrink",
+        )
     largest = next((part for part in kernel.parts if part.kind != "spills"), None)
     if largest is not None and largest.kind == "table":
         size = format_bytes(largest.size)

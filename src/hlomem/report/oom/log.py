@@ -256,6 +256,13 @@ _MESSAGES = (
         r"Allocator \((?P<space>\w+)\) ran out of memory trying to allocate ",
         rf"(?P<needed>{_SIZE})(?!.*The caller indicates that this is not a failure)",
     ),
+    _message(
+        "gpu",
+        "compile",
+        r"Shared memory size limit exceeded: requested (?P<needed>\d+), ",
+        r"available: (?P<available>\d+)",
+        space="shared memory",
+    ),
     _message("cpu", "run", r"Out of memory allocating (?P<needed>\d+) bytes"),
     _message(
         "",

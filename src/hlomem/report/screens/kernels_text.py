@@ -8,7 +8,7 @@ from hlomem.base.sizes import format_bytes
 from hlomem.base.source import visible
 from hlomem.report.data.names import short_line
 from hlomem.report.screens.fit_text import words_of
-from hlomem.report.screens.text import Line, bar, percent, plural, shorten, wrapped
+from hlomem.report.screens.text import Line, bar, percent, plural, shorten, space_label, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -45,7 +45,8 @@ def _draw_target(
 def _limits(rows: Sequence[KernelRow]) -> str:
     found = sorted({use.limit for row in rows for use in row.kernels})
     sizes = " or ".join(map(format_bytes, found))
-    return f"each kernel may use {sizes} of VMEM" if found else ""
+    spaces = sorted({space_label(use.space) for row in rows for use in row.kernels})
+    return f"each kernel may use {sizes} of {' or '.join(spaces)}" if found else ""
 
 
 # One setting
@@ -89,7 +90,7 @@ def draw_use(use: KernelUse, row: KernelRow, width: int) -> list[Line]:
 
 
 def _verdict(use: KernelUse, row: KernelRow, width: int) -> tuple[str, int, str, str]:
-    of = f"of {format_bytes(use.limit)} VMEM"
+    of = f"of {format_bytes(use.limit)} {space_label(use.space)}"
     if use.is_own_limit:
         of += " (its vmem_limit_bytes)"
     if use.used is not None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from hlomem.base.sizes import format_bytes
 from hlomem.base.source import visible
 from hlomem.report.data.names import short_line, short_operation
+from hlomem.report.data.scoped import SHARED_MEMORY
 from hlomem.report.screens.text import Line, bar, percent, shorten, space_label, wrapped
 from hlomem.view.scoped import LIMIT_FLAG
 
@@ -19,7 +20,9 @@ _BAR = 8
 
 def draw_scoped(scoped: ScopedMemory, width: int) -> list[Line]:
     """The largest, and the part of the limit that the flag reserves for nothing."""
-    lines: list[Line] = [[("VMEM of kernels and fusions", "bold"), (", largest first", "dim")]]
+    space = space_label(scoped.rows[0].space)
+    title = f"{space[0].upper()}{space[1:]} of kernels and fusions"
+    lines: list[Line] = [[(title, "bold"), (", largest first", "dim")]]
     lines += wrapped(_limit(scoped), width, "  ", "dim")
     for row in scoped.rows[:TOP]:
         lines.append(_row(row, scoped.rows[0].used, width))
@@ -38,6 +41,8 @@ def _limit(scoped: ScopedMemory) -> str:
         return "the limit is not known: the dump does not name the chip"
     is_flag = scoped.limit_from == LIMIT_FLAG
     origin = f"by {LIMIT_FLAG}" if is_flag else f"the default of {scoped.limit_from}"
+    if scoped.rows[0].space == SHARED_MEMORY:
+        origin = scoped.limit_from
     return f"each may use {format_bytes(scoped.limit)}, {origin}"
 
 

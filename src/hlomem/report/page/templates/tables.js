@@ -216,7 +216,7 @@ function kernelTable() {
     heads: [
       text("kernel or fusion"),
       text("line"),
-      number("VMEM used"),
+      number("used"),
       number("limit"),
       text("kind"),
       text("operation"),
@@ -235,7 +235,7 @@ function kernelTable() {
     note: scoped?.reserved_beyond
       ? `${scoped.limit_from} reserves ${beyond} more than any of them uses`
       : "",
-    empty: "the dump does not tell what kernels use of VMEM",
+    empty: "the dump does not tell what kernels use",
   };
 }
 
