@@ -77,8 +77,7 @@ _TRUTH = """
 import json, sys, re, tempfile, glob
 sys.path[:0] = json.loads(sys.argv[1])
 from hlomem.jax.compile.factories import find_factory, make_program
-from hlomem.jax.compile.programs import write_dump
-from hlomem.jax.kernels.measuring import chip_context
+from hlomem.jax.compile.programs import chip_context, write_dump
 from hlomem.jax.target_kinds import parse_target
 factory = find_factory(sys.argv[3])
 for name, settings in json.loads(sys.argv[2]):

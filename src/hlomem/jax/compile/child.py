@@ -37,7 +37,7 @@ from hlomem.jax.compile.messages import (
     Outcome,
     write_message,
 )
-from hlomem.jax.compile.programs import module_name, result_names, write_dump
+from hlomem.jax.compile.programs import knowing_the_chip, module_name, result_names, write_dump
 from hlomem.jax.flops import count_flops
 from hlomem.jax.target_kinds import MissingSoftwareError, TpuTarget, parse_target, version_of
 
@@ -128,7 +128,10 @@ def _lower(job: Job) -> tuple[FactoryProgram, Facts]:
         import_module(name)
     calls: dict[str, int] = {}
     tracing = partial(counted_calls, calls) if job.has_calls else nullcontext
-    program = make_program(find_factory(job.factory), job.settings, target, job.jit, tracing)
+    factory = find_factory(job.factory)
+    program = knowing_the_chip(
+        target, lambda: make_program(factory, job.settings, target, job.jit, tracing)
+    )
     flops = None if program.jaxpr is None else count_flops(program.jaxpr)
     versions = {name: found for name in _PACKAGES if (found := version_of(name))}
     facts = Facts(

@@ -26,7 +26,7 @@ class ExportedKernel(Struct, frozen=True, kw_only=True):
     """A kernel that another process has cut out and lowered."""
 
     file: str
-    """As `jax.export` serializes it."""
+    """An `Exported` of `jax.export`, pickled for a process of the same JAX."""
     facts: bytes
     """`KernelFacts`, encoded."""
 

@@ -7,6 +7,8 @@ Kernels are cut out and lowered here; they are compiled in a child process.
 
 from __future__ import annotations
 
+import pickle
+from dataclasses import replace as replace_field
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -103,7 +105,7 @@ def _export(kernel: CutKernel, file: Path, limit: int) -> ExportedKernel:
     jax, export = import_module("jax"), import_module("jax.export")
     function = jax.jit(kernel.with_limit(limit))
     made = export.export(function, platforms=["tpu"])(*kernel.arguments)
-    file.write_bytes(bytes(made.serialize()))
+    file.write_bytes(pickle.dumps(replace_field(made, _get_vjp=None)))
     return ExportedKernel(file=str(file), facts=msgspec.json.encode(kernel.facts))
 
 

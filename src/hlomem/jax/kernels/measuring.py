@@ -10,8 +10,8 @@ from __future__ import annotations
 import hashlib
 import inspect
 import os
+import pickle
 import time
-from contextlib import nullcontext
 from importlib import import_module
 from itertools import product
 from pathlib import Path
@@ -25,7 +25,7 @@ from hlomem.base.atomic_files import write_files
 from hlomem.base.errors import CommandError
 from hlomem.jax.compile.factories import find_factory, trace_program
 from hlomem.jax.compile.messages import DOING, Doing, write_message
-from hlomem.jax.compile.programs import write_dump
+from hlomem.jax.compile.programs import chip_context, knowing_the_chip, write_dump
 from hlomem.jax.kernels.chips import (
     KnownUse,
     compiled_use,
@@ -43,13 +43,10 @@ from hlomem.report.data.scoped import SHARED_MEMORY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from contextlib import AbstractContextManager
 
     from hlomem.jax.compile.messages import Job, KernelRequest
 
 _PACKAGES = ("jax", "jaxlib", "libtpu")
-_NEEDS_MESH = "use_abstract_mesh"
-"""In the message of Pallas where it has to know the chip it lowers for."""
 
 
 class Setting(NamedTuple):
@@ -188,33 +185,12 @@ def _first_line(error: BaseException) -> str:
 
 
 def _lowering(kernel: CutKernel) -> Callable[[Target], Any]:
-    def lower(target: Target) -> Any:
-        try:
-            return lowered_for(kernel, target)
-        except (ValueError, RuntimeError) as error:
-            if _NEEDS_MESH not in str(error):
-                raise
-        with chip_context(target):
-            return lowered_for(kernel, target)
-
-    return lower
-
-
-def chip_context(target: Target) -> AbstractContextManager[Any]:
-    """JAX told which chip it is for; nothing where its release has no such context."""
-    sharding = import_module("jax.sharding")
-    one = sharding.Mesh(target.devices[:1], ("x",))
-    kind = getattr(getattr(one, "abstract_mesh", None), "abstract_device", None)
-    if kind is None or not hasattr(sharding, "use_abstract_mesh"):
-        return nullcontext()
-    mesh = sharding.AbstractMesh((), (), abstract_device=kind)
-    context: AbstractContextManager[Any] = sharding.use_abstract_mesh(mesh)
-    return context
+    return lambda target: knowing_the_chip(target, lambda: lowered_for(kernel, target))
 
 
 def _exported(file: str, facts: bytes) -> Subject:
-    export = import_module("jax.export")
-    kernel = export.deserialize(bytearray(Path(file).read_bytes()))
+    import_module("jax.export")  # whose classes it is of
+    kernel = pickle.loads(Path(file).read_bytes())  # noqa: S301 - written by `kernel_memory`
 
     def lower(target: Target) -> Any:
         jax = import_module("jax")
