@@ -41,6 +41,7 @@ MAY_IMPORT = {
     "assign.footprint": {"base"},  # the sum of what is needed, for everything that tells it
     "assign": PROGRAM | {"analysis", "assign"},
     "packer": {"base"},
+    "kernels": {"base", "dump", "hlo", "kernels"},  # no JAX
     "api.pack": {"base", "assign", "packer"},
     "pipeline": PLANNER,
     "dump": {"base", "machines.releases"},
@@ -75,6 +76,7 @@ MAY_IMPORT = {
     "job.instant": {"dump", "job.bfc", "job.owner_rows"},
     "job": {"base", "hlo", "dump", "proto", "report"},  # neither JAX nor the command line
     "report.oom.verdict": {"base", "dump", "job.instant", "job.owner_rows"},
+    "report.data.kernels": {"dump", "kernels", "report"},
     "report.exports": {"proto", "job", "report"},
     "report.page.job_page": {"dump", "job", "report"},
     "report.screens.owner_rows_text": {"base", "dump", "job.owner_rows", "report"},
@@ -123,7 +125,7 @@ MAY_IMPORT = {
     | DUMPS
     | {"api.pack", "api.plan", "api.replan", "opt", "packer", "report"},
     "api.front": {"hlo", "api.improve", "opt", "report"},
-    "api.oom": {"base", "api.advise", "api.explain", "job", "report"},
+    "api.oom": {"base", "api.advise", "api.explain", "job", "kernels", "report"},
     "api.job_inputs": {"base", "api.load", "api.protos", "job", "proto"},
     "api.job_forecast": {"base", "api.fit_search", "api.job_inputs", "api.load", "job"},
     "run": {
@@ -169,6 +171,7 @@ MAY_IMPORT = {
     "jax.compile.call_counts": {"report"},
     "jax.compile.changed_sources": set[str](),
     "jax.compile": {"assign.footprint", "base", "dump", "hlo", "api.explain", "jax", "proto"},
+    "jax.kernels": {"base", "jax", "kernels", "machines", "report", "view"},
     "jax.known_plans": {"assign.footprint", "base", "jax"},
     "jax.modelled_run": {"hlo", "jax", "opt"},
     "jax.fit_forecasts": {"base", "api.scale", "jax"},

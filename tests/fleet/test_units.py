@@ -76,3 +76,16 @@ def test_no_file_is_in_two_units(names: set[str]) -> None:
     assert len(paths) == len(set(paths))
     assert len({unit.id for unit in units}) == len(units)
     assert not [path for path in paths if path.endswith((".md", ".tar.gz"))]
+
+
+def test_the_files_about_generated_code_belong_to_their_dump() -> None:
+    stem = "module_0001.jit_f.cl_1"
+    names = [
+        f"{stem}.after_codegen.txt",
+        f"{stem}.after_optimizations-buffer-assignment.txt",
+        f"{stem}.after_optimizations.txt",
+        f"{stem}.tpu_comp_env.txt",
+    ]
+    [unit] = _group(*names)
+    assert [file.name for file in unit.files] == [names[1], names[0], names[3], names[2]]
+    assert (unit.has_program, unit.about_code) == (True, 2)

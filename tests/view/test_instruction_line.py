@@ -109,3 +109,10 @@ def test_no_text_raises(text: str) -> None:
             assert line.startswith(("%", "ROOT", printed.name))
             assert isinstance(printed.tail + printed.metadata.op_name, str)
             assert len(printed.operands) == len(printed.operand_shapes)
+
+
+def test_the_metadata_of_a_kernel_is_not_its_kernel_metadata() -> None:
+    line = "%k = f32[8]{0} custom-call(%x), frontend_attributes={kernel_metadata={}}"
+    found = parse_instruction_line(f'{line}, metadata={{op_name="jit(f)/pallas_call"}}')
+    assert found is not None
+    assert found.op_name == "jit(f)/pallas_call"

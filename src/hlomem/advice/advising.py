@@ -19,6 +19,7 @@ from hlomem.advice.rules.narrow import advise_narrow
 from hlomem.advice.rules.offload import advise_offload
 from hlomem.advice.rules.order import advise_order
 from hlomem.advice.rules.padding import advise_padding
+from hlomem.advice.rules.scoped import advise_scoped
 from hlomem.base.errors import HlomemError
 from hlomem.report.data.advice import Advice, AdviceReport
 
@@ -41,6 +42,7 @@ RULES: Mapping[str, Rule] = {
     "padding": advise_padding,
     "layout": advise_layout,
     "narrow": advise_narrow,
+    "scoped": advise_scoped,
 }
 """The rules by name, in the order in which they are asked."""
 

@@ -9,7 +9,7 @@ from hlomem.assign.footprint import footprint, main_space
 from hlomem.base.errors import InputError, UnknownNameError
 from hlomem.base.sizes import format_bytes
 from hlomem.base.source import Source, visible
-from hlomem.dump.file_names import FILE_NAMES, program_name
+from hlomem.dump.file_names import CODEGEN_NAMES, FILE_NAMES, codegen_names, program_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -68,15 +68,34 @@ def program_beside(path: Path) -> Path | None:
     return next((candidate for candidate in candidates if answers_yes(candidate.is_file)), None)
 
 
+def codegen_beside(path: Path) -> tuple[Path | None, ...]:
+    """The files of `CODEGEN_NAMES` next to a dump's file; None for those that are missing."""
+    sets: tuple[tuple[str, ...], ...] = CODEGEN_NAMES
+    plain = path.name.removesuffix(".gz")
+    for suffix, _ in _FILE_NAMES:
+        if plain.endswith(suffix):
+            sets = codegen_names(plain.removesuffix(suffix))
+    for names in sets:
+        found = tuple(next(iter(_there(path, name)), None) if name else None for name in names)
+        if found[0] is not None:
+            return found
+    return (None,)
+
+
+def _there(path: Path, name: str) -> list[Path]:
+    """The file of a name next to `path`, plain or gzipped."""
+    candidates = [path.with_name(name), path.with_name(name + ".gz")]
+    return [candidate for candidate in candidates if answers_yes(candidate.is_file)][:1]
+
+
 def _existing(path: Path, names: list[str]) -> tuple[Path, ...]:
     """The files of these names next to `path`, plain or gzipped, and `path` itself."""
     found = []
     for name in names:
-        candidates = [path.with_name(name), path.with_name(name + ".gz")]
-        if path in candidates:
+        if path in (path.with_name(name), path.with_name(name + ".gz")):
             found.append(path)
         else:
-            found += [candidate for candidate in candidates if answers_yes(candidate.is_file)][:1]
+            found += _there(path, name)
     return tuple(found)
 
 

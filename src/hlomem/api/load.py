@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from hlomem.api.folder import Module
     from hlomem.api.protos import ProtoProgram
+    from hlomem.dump.codegen import CodegenTexts
     from hlomem.dump.dump import Dump
 
 _Parsed = TypeVar("_Parsed")
@@ -278,10 +279,20 @@ def load_module(module: Module) -> Dump:
 def _with_program(dump: Dump, path: Path) -> Dump:
     from msgspec.structs import replace  # noqa: PLC0415 - not for modules
 
-    from hlomem.api.folder import program_beside  # noqa: PLC0415
+    from hlomem.api.folder import codegen_beside, program_beside  # noqa: PLC0415
 
     program = program_beside(path)
+    generated, *about = codegen_beside(path)
+    if generated is not None:
+        dump = replace(dump, open_codegen=partial(_load_codegen, generated, about))
     return dump if program is None else replace(dump, open_module=partial(load_program, program))
+
+
+def _load_codegen(program: Path, about: Sequence[Path | None]) -> CodegenTexts:
+    from hlomem.dump.codegen import CodegenTexts  # noqa: PLC0415 - few dumps have it
+
+    texts = ("" if path is None else read_source(path).text for path in about)
+    return CodegenTexts(read_source(program), *texts)
 
 
 def find_program(path: str | Path, module: str | None = None) -> HloModule | None:

@@ -10,16 +10,21 @@ from typing import TYPE_CHECKING
 from hlomem.api.advise import advise_on
 from hlomem.base.errors import HlomemError
 from hlomem.base.sizes import format_bytes
+from hlomem.base.source import visible
+from hlomem.kernels.blocks import parts_of
 from hlomem.report.data.summary import build_hints
 from hlomem.report.oom.explanation import build_oom
+from hlomem.report.oom.kernel import describe_kernel
 from hlomem.report.oom.log import Failure, read_oom
 from hlomem.report.oom.note import HEAD, Remark, draw_note
 from hlomem.report.oom.verdict import draw_verdict
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from hlomem.api.explain import MemoryExplanation
+    from hlomem.kernels.blocks import KernelFacts
     from hlomem.report.data.advice import Advice
     from hlomem.report.oom.explanation import Oom
     from hlomem.report.oom.verdict import Verdict
@@ -71,6 +76,41 @@ def describe_unknown(failure: Failure, count: int) -> str:
         f"{HEAD} {asked} could not be allocated, and {programs} requests as much at once\n"
         "  arrays on a device need memory as well; jax.live_arrays() lists them"
     )
+
+
+def describe_kernel_failure(oom: Oom, kernels: Sequence[KernelFacts] = ()) -> str:
+    """The note for a kernel that needs more VMEM or SMEM than it may use.
+
+    `kernels` are those of the function that failed, if it is known: the blocks of the one that the
+    message names are told, and its line.
+    """
+    assert oom.kernel is not None
+    lines = [f"{HEAD} {describe_kernel(oom.kernel)}"]
+    facts = _named_kernel(oom.kernel.name, kernels)
+    if facts is not None:
+        at = f" at {facts.line}" if facts.line else ""
+        lines.append(f"  {facts.name}{at}: {format_bytes(facts.bound)} or more, of which")
+        parts = [f"{format_bytes(part.size)} {part.name}" for part in parts_of(facts, None)]
+        lines.append(f"    {', '.join(parts)}")
+        blocks = sorted(facts.in_vmem("in", "out", "scratch"), key=lambda block: -block.total)
+        for block in blocks[:2]:
+            copies = f" in {block.copies} buffers" if block.copies > 1 else ""
+            lines.append(f"    {format_bytes(block.total)}  {block.label}{copies}")
+    else:
+        lines += [f"  {finding}" for finding in oom.findings[1:]]
+    for step in oom.steps:
+        lines.append(f"  {step.text}")
+        lines += [f"    {step.command}"] if step.command else []
+    return "\n".join(visible(line) for line in lines)
+
+
+def _named_kernel(name: str, kernels: Sequence[KernelFacts]) -> KernelFacts | None:
+    """The kernel of an instruction: XLA appends a number to its name; or the only one."""
+    base = name.rstrip("0123456789").removesuffix(".")
+    found = [facts for facts in kernels if facts.name == base]
+    if not found and len(kernels) == 1:
+        return kernels[0]
+    return found[0] if len(found) == 1 else None
 
 
 def _write_page(explanation: MemoryExplanation, page: Path) -> str:

@@ -16,6 +16,7 @@ QUESTIONS = {
         "explain": "Explain one buffer: its purpose, size, lifetime and location.",
         "html": "Write the memory report as one offline page.",
         "oom": "Explain an out-of-memory message of XLA, from a log or pasted.",
+        "kernel": "Show what Pallas kernels use of VMEM, and which block sizes fit.",
     },
     "What changed?": {
         "diff": "Show what changed in memory between two compiles of one program.",

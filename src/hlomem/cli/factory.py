@@ -16,14 +16,8 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
 
-FACTORY_OPTIONS = (
-    click.argument("factory", metavar="MODULE:FACTORY"),
-    click.option(
-        "--target",
-        default="cpu",
-        metavar="TARGET",
-        help="The machine to compile for: tpu-v5e:2x2, cuda-h100:8, cpu, …  [default: cpu]",
-    ),
+FACTORY = click.argument("factory", metavar="MODULE:FACTORY")
+SETTINGS = (
     click.option(
         "--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting of the factory."
     ),
@@ -42,6 +36,16 @@ FACTORY_OPTIONS = (
         help="Abort a compile after this time.  [default: 1800]",
     ),
 )
+FACTORY_OPTIONS = (
+    FACTORY,
+    click.option(
+        "--target",
+        default="cpu",
+        metavar="TARGET",
+        help="The machine to compile for: tpu-v5e:2x2, cuda-h100:8, cpu, …  [default: cpu]",
+    ),
+    *SETTINGS,
+)
 
 
 def parse_settings(words: Sequence[str]) -> dict[str, Any]:
@@ -55,6 +59,17 @@ def parse_settings(words: Sequence[str]) -> dict[str, Any]:
             raise CommandError(f"`{visible(name)}` is set twice")
         settings[name] = parse_value(value)
     return settings
+
+
+def parse_values(words: Sequence[str]) -> dict[str, list[Any]]:
+    """`remat=none,full`: the values of each name."""
+    found: dict[str, list[Any]] = {}
+    for word in words:
+        name, _, values = word.partition("=")
+        if not name.isidentifier() or name in found or not values:
+            raise CommandError(f"`{visible(word)}` makes no rows: give NAME=A,B once for each name")
+        found[name] = [parse_value(value) for value in values.split(",")]
+    return found
 
 
 def parse_value(text: str) -> Any:

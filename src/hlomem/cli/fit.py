@@ -11,7 +11,7 @@ from hlomem.base.atomic_files import write_files
 from hlomem.base.errors import EXIT_FINDING, EXIT_OK, CommandError
 from hlomem.base.source import visible
 from hlomem.cli.arguments import with_options
-from hlomem.cli.factory import FACTORY_OPTIONS, parse_settings, parse_value
+from hlomem.cli.factory import FACTORY_OPTIONS, parse_settings, parse_values
 from hlomem.cli.options import REPORT
 from hlomem.cli.progress import progress
 from hlomem.cli.screen import write
@@ -118,15 +118,7 @@ def _parse_over(words: Sequence[str], growing: str | None) -> tuple[str, dict[st
     if len(grown) > 1:
         problem = f"{len(grown)} settings to increase"
         raise CommandError(f"{problem}: give one, as in --max batch")
-    rows: dict[str, list[Any]] = {}
-    for word in words:
-        name, equals, values = word.partition("=")
-        if not equals:
-            continue
-        if not name.isidentifier() or name in rows or not values:
-            raise CommandError(f"`{visible(word)}` makes no rows: give NAME=A,B once for each name")
-        rows[name] = [parse_value(value) for value in values.split(",")]
-    return "".join(grown), rows
+    return "".join(grown), parse_values([word for word in words if "=" in word])
 
 
 def _parse_prices(text: str | None) -> dict[str, float]:

@@ -18,6 +18,7 @@ from hlomem.dump.records import AllocationReport, Record
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from hlomem.dump.codegen import CodegenTexts
     from hlomem.dump.records import (
         Allocation,
         Assignment,
@@ -61,6 +62,8 @@ class Dump(Struct, frozen=True, eq=False, dict=True):
     """Reads its program; None if unknown."""
     remarks: tuple[Note, ...] = ()
     """Notes from outside its files."""
+    open_codegen: Callable[[], CodegenTexts] | None = None
+    """Reads the texts libtpu wrote after code generation; None without them."""
 
     @property
     def title(self) -> str:

@@ -29,6 +29,20 @@ FILE_NAMES: Mapping[Kind, FileName] = {
 }
 """In the order XLA writes them."""
 
+CODEGEN_NAMES = (
+    ("after_codegen.txt", "tpu_comp_env.txt", "target_arguments.txt"),
+    ("thunk_sequence.txt", "", "gpu_target_config.pbtxt"),
+)
+"""Files about generated code, its flags and its chip, of TPU and GPU; short names are the same."""
+_OPTIMIZED = lazy_pattern(r"(?:sm_[\d.]{1,8}[a-z]?_gpu_)?after_optimizations$")
+
+
+def codegen_names(stem: str) -> tuple[tuple[str, ...], ...]:
+    """The names of those files for `module_0000.jit_f.cl_1.after_optimizations`."""
+    module = _OPTIMIZED.sub("", stem)
+    return tuple(tuple(name and module + name for name in names) for names in CODEGEN_NAMES)
+
+
 _XLA_FILE = lazy_pattern(
     r"(?:^|[/\\])module_\d+\.(?P<program>.+?)(?:\.cl_\d+)?"
     r"\.(?:sm_[\d.]+[a-z]?_)?\w*?after_optimizations(?:[-_.][\w.-]*)?$"

@@ -148,8 +148,8 @@ def list_programs(unit: Unit, files: list[Path]) -> list[UnitProgram]:
         return [UnitProgram(unit.name, None, partial(load_any, files[0]))]
     if unit.kind == "module":
         return [UnitProgram(unit.name, None, partial(load_any, files[0]))]
-    parts = tuple(files[:-1] if unit.has_program else files)
-    # The program is found next to the first file.
+    parts = tuple(files[: len(files) - unit.has_program - unit.about_code])
+    # The program and what is known of its code are found next to the first file.
     return [UnitProgram(unit.name, None, partial(load_module, Module(unit.name, parts)))]
 
 

@@ -17,6 +17,7 @@ from hlomem.report.data.lookup import find_space
 from hlomem.report.data.occupancy import build_role_shares
 from hlomem.report.data.padding import build_padding
 from hlomem.report.data.peak import key_of
+from hlomem.report.data.scoped import build_scoped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -52,13 +53,20 @@ _COPIES = _columns(
     *("size", "shape", "of", "cause", "why", "is_at_peak"), buffer="name", line="source"
 )
 
+_KERNELS = _columns(
+    *("instruction", "kind", "used", "limit", "is_own_limit", "op_name"),
+    kernel="name",
+    line="source",
+    space="space",
+)
+
 
 def build_rows(memory: MemoryView) -> dict[str, list[Row]]:
     """The rows of one program by table; integers of more than 64 bits are an error."""
     space = find_space(memory, None)
     padding, copies = build_padding(memory, space), build_copies(memory, space)
     donation = build_donation(memory, space)
-    shares = build_role_shares(memory, space.color)
+    shares, scoped = build_role_shares(memory, space.color), build_scoped(memory)
     rows = {
         "modules": [_module(memory, space)],
         "spaces": [_space(memory, held) for held in memory.spaces],
@@ -68,6 +76,7 @@ def build_rows(memory: MemoryView) -> dict[str, list[Row]]:
         "padding": _picked(padding.space, padding.rows, _PADDING),
         "donations": _picked(donation.space, donation.rows, _DONATIONS),
         "copies": _picked(copies.space, copies.rows, _COPIES),
+        "kernels": _picked("", scoped.rows if scoped else (), _KERNELS),
     }
     [module] = rows["modules"]
     module["padding_bytes"] = padding.padding_at_peak

@@ -149,6 +149,16 @@ copies: copies in the main memory space, as `hlomem copies`
   why VARCHAR in words
   is_at_peak BOOLEAN whether it is alive at the peak
   line VARCHAR its source line
+kernels: kernels and fusions with memory of their own, where the dump tells it
+  kernel VARCHAR the kernel, or the instruction
+  instruction VARCHAR as XLA prints it
+  kind VARCHAR `kernel`, or XLA's opcode
+  space VARCHAR the memory space: vmem, smem, shared memory
+  used BIGINT bytes its code uses while it runs
+  limit BIGINT bytes it may use; NULL if not known
+  is_own_limit BOOLEAN whether the kernel asks for that limit itself
+  line VARCHAR its source line
+  op_name VARCHAR its operation, with scopes
 findings: findings of `hlomem verify`; only with `scan --verify`
   rule VARCHAR of docs/verifier.md
   severity VARCHAR `error` or `warning`

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hlomem.dump.file_names import FILE_NAMES
+from hlomem.dump.file_names import CODEGEN_NAMES, FILE_NAMES, codegen_names
 from hlomem.fleet.storage import FileEntry  # noqa: TC001 - msgspec reads it
 
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ class Unit(Struct, frozen=True, kw_only=True):
     """Its first file, relative to the scanned path."""
     has_program: bool = False
     """Whether the last file is the text of a dump's program."""
+    about_code: int = 0
+    """The number of files about generated code, which come before the program's text."""
     archive: str = ""
     program: int | None = None
     """The index of the only program to read; None for all."""
@@ -141,18 +143,23 @@ class _Folder:
         for name in list(self._files):
             if name.endswith(_MAIN.suffix):
                 stem = name.removesuffix(_MAIN.suffix)
-                yield self._dump(stem, [stem + file.suffix for file in _FILE_NAMES], f"{stem}.txt")
+                names = [stem + file.suffix for file in _FILE_NAMES]
+                yield self._dump(stem, names, codegen_names(stem), f"{stem}.txt")
         if _MAIN.short in self._files:
-            yield self._dump(self._title, [file.short for file in _FILE_NAMES], "module.hlo")
+            names = [file.short for file in _FILE_NAMES]
+            yield self._dump(self._title, names, CODEGEN_NAMES, "module.hlo")
 
-    def _dump(self, title: str, names: list[str], program: str) -> Unit:
+    def _dump(
+        self, title: str, names: list[str], about: tuple[tuple[str, ...], ...], program: str
+    ) -> Unit:
         """A dump of these files, with the text of its program if it exists."""
         texts = [name for name in (program, "module.hlo") if name in self._files][:1]
-        found = [name for name in (*names, *texts) if name in self._files]
+        code = [name for one in about for name in one if name in self._files]
+        found = [name for name in (*names, *code, *texts) if name in self._files]
         self._taken.update(found)
         self._stems.add(title)
         made = self._unit("dump", title, *(self._files[name] for name in found))
-        return replace(made, has_program=bool(texts))
+        return replace(made, has_program=bool(texts), about_code=len(code))
 
     def _unit(self, kind: Kind, title: str, *files: FileEntry) -> Unit:
         return Unit(kind=kind, name=title, files=files, path=files[0].name)

@@ -34,6 +34,7 @@ __all__ = [
     "front",
     "install_excepthook",
     "job",
+    "kernel_memory",
     "leaks",
     "link",
     "memory",
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from hlomem.jax.function_memory import memory
     from hlomem.jax.instants import now
     from hlomem.jax.job_recording import job
+    from hlomem.jax.kernels.front import kernel_memory
     from hlomem.jax.leak_watch import leaks
     from hlomem.jax.linking.front import LinkReport, link
     from hlomem.jax.oom import ExceptHook, ExplainedFunction, explain_oom, install_excepthook
@@ -83,6 +85,7 @@ _HOME = {
     "front": "hlomem.jax.factory_front",
     "install_excepthook": "hlomem.jax.oom",
     "job": "hlomem.jax.job_recording",
+    "kernel_memory": "hlomem.jax.kernels.front",
     "leaks": "hlomem.jax.leak_watch",
     "link": "hlomem.jax.linking.front",
     "memory": "hlomem.jax.function_memory",

@@ -87,7 +87,13 @@ def read_dump(folder: Path, module: str) -> Dump:
     """The dump of a module in a folder, with its program, both read whole."""
     dump = load(folder, module=module)
     program = dump.module
-    return replace(dump, chosen="", open_module=None if program is None else lambda: program)
+    generated = None if dump.open_codegen is None else dump.open_codegen()
+    return replace(
+        dump,
+        chosen="",
+        open_module=None if program is None else lambda: program,
+        open_codegen=None if generated is None else lambda: generated,
+    )
 
 
 def explained(

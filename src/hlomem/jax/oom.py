@@ -97,17 +97,41 @@ def _end_to_watch() -> None:
 # The note
 
 
-def annotate(error: BaseException, page: str | Path | None = PAGE) -> None:
-    """Give an out-of-memory error its note; any other exception stays as it is."""
+def annotate(
+    error: BaseException,
+    page: str | Path | None = PAGE,
+    trace: Callable[[], Any] | None = None,
+) -> None:
+    """Give an out-of-memory error its note; any other exception stays as it is.
+
+    `trace` traces the function that raised it, if that is known.
+    """
     try:
         oom = _oom_of(error)
         if oom is None or _has_note(error):
             return
-        note = _describe(oom, None if page is None else Path(page))
+        if oom.kernel is not None:
+            note = _describe_kernel(oom, trace)
+        else:
+            note = _describe(oom, None if page is None else Path(page))
     except Exception as problem:  # noqa: BLE001 - the user's error is the one to be seen
         logger.warning("an out-of-memory error was not explained: %s", problem, exc_info=True)
     else:
         error.add_note(note)
+
+
+def _describe_kernel(oom: Oom, trace: Callable[[], Any] | None) -> str:
+    from hlomem.api.oom import describe_kernel_failure  # noqa: PLC0415 - only an error needs it
+    from hlomem.jax.kernels.cutting import cut_kernels  # noqa: PLC0415 - as above
+
+    if trace is None:
+        return describe_kernel_failure(oom)
+    try:
+        kernels = [kernel.facts for kernel in cut_kernels(trace().jaxpr)]
+    except Exception as problem:  # noqa: BLE001 - what the message tells is still told
+        logger.info("the kernels of the function are not known: %s", problem)
+        kernels = []
+    return describe_kernel_failure(oom, kernels)
 
 
 def _oom_of(error: BaseException) -> Oom | None:
@@ -215,8 +239,14 @@ class ExplainedFunction:
             result = self.__wrapped__(*args, **kwargs)
             return import_module("jax").block_until_ready(result) if self._wait else result
         except Exception as error:
-            annotate(error, self._page)
+            annotate(error, self._page, partial(self._trace, *args, **kwargs))
             raise
+
+    def _trace(self, *args: Any, **kwargs: Any) -> Any:
+        """The function's stage with a jaxpr; one that is not jitted is traced as if it were."""
+        function = self.__wrapped__
+        jitted = function if hasattr(function, "trace") else import_module("jax").jit(function)
+        return jitted.trace(*args, **kwargs)
 
     def __get__(self, owner: Any, kind: type | None = None) -> Any:
         """A method, where it stands in a class."""

@@ -53,6 +53,10 @@ class Chip(Struct, frozen=True):
     """Whether it is another configuration of a chip, meant only where it is named."""
     driver_bytes: int = 0
     """Bytes the driver says it has, of which a pool is a share; 0 where none was asked."""
+    vmem_bytes: int = 0
+    """VMEM of one core; 0 where there is none, or it is not known."""
+    scoped_vmem_bytes: int = 0
+    """The part of it that one kernel or fusion may use unless a flag or the kernel says more."""
 
     @property
     def size(self) -> int:

@@ -114,6 +114,9 @@ def _tpu(
     )
 
 
+_SCOPED_VMEM = {"v4": 16, "v4-core": 16, "v5e": 16, "v5p": 16, "v6e": 32, _NEWEST_CHIP: 32}
+_VMEM_OF_CORE = {"v4": 16, "v4-core": 16, "v5e": 128, "v5p": 64, "v6e": 128, _NEWEST_CHIP: 64}
+"""MiB, as libtpu 0.0.51 says when a kernel needs more."""
 _SPEEDS = {
     "v4": (1228, 275),
     "v4-core": (614, 137),
@@ -141,6 +144,8 @@ def _chip(
         devices=devices,
         bandwidth=bandwidth * 10**9,
         flops=teraflops * 10**12,
+        vmem_bytes=_VMEM_OF_CORE[name] << 20,
+        scoped_vmem_bytes=_SCOPED_VMEM[name] << 20,
     )
 
 
@@ -174,5 +179,16 @@ TPU_7X = _tpu(
 )
 
 MACHINES = (TPU_V4, TPU_V4_CORE, TPU_V5E, TPU_V5P, TPU_V6E, TPU_7X)
+CODE_NAMES = MappingProxyType(
+    {
+        "PUFFERFISH": "v4",
+        "VIPERFISH lite": "v5e",
+        "VIPERFISH": "v5p",
+        "GHOSTLITE": "v6e",
+        "GHOSTLITE lite": "v6e",
+        "GHOSTFISH": _NEWEST_CHIP,
+    }
+)
+"""Chips by the version and variant in libtpu's dumps (`*.target_arguments.txt`)."""
 OTHER_CHIPS = (Chip("v2", 8), Chip("v3", 16))
 """Chips of known capacity but unknown planning rules."""

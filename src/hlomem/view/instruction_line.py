@@ -10,8 +10,8 @@ from msgspec import Struct
 from hlomem.base.patterns import lazy_pattern
 from hlomem.hlo.opcodes import CALL_IN_TEXT, NAME_IN_TEXT, PAYLOAD_OPCODES, Opcode, as_opcode
 from hlomem.hlo.text.attributes import (
-    METADATA,
     Metadata,
+    find_metadata,
     nested_brackets,
     read_metadata,
     read_op_name,
@@ -91,7 +91,7 @@ class PrintedInstruction(Struct, eq=False, dict=True):
 
     def find_op_name(self) -> str:
         """`op_name` without caching, which costs more than finding it."""
-        start = self.text.find(METADATA, _closing(self.text, self.start))
+        start = find_metadata(self.text, _closing(self.text, self.start))
         return "" if start < 0 else read_op_name(self.text, start)
 
     @property

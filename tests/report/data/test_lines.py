@@ -73,3 +73,9 @@ def test_names_of_operations() -> None:
     assert Lines(None).origin(configured).op_name is None
     assert bare_op_name("jit(f)/conv[window_strides=(1,) padding=((3, 3),)]") == "jit(f)/conv"
     assert bare_op_name("args[0]") == "args[0]"
+
+
+def test_the_line_of_a_kernel_is_not_lost_to_its_kernel_metadata() -> None:
+    lines = Lines(hlo.parse(MODULE))
+    text = "%k = f32[] custom-call(%a), frontend_attributes={kernel_metadata={}}, metadata={"
+    assert lines.origin(f'{text}op_name="k" stack_frame_id=1}}').line == "/home/me/train.py:5"

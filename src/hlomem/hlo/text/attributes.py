@@ -314,11 +314,17 @@ def _read_field(match: re.Match[str], fields: dict[str, str | int]) -> None:
         fields[match[1]] = parse_string(match[2])
 
 
-def read_metadata(line: str) -> Metadata:
-    """The metadata in a printed line, also a cut one, up to the first item of another kind."""
-    position = line.find(METADATA)
+def find_metadata(line: str, start: int = 0) -> int:
+    """The offset of the metadata in a printed line from `start` on; -1 where it has none."""
+    position = line.find(METADATA, start)
     while position > 0 and line[position - 1] == "_":  # as in `kernel_metadata={}`
         position = line.find(METADATA, position + 1)
+    return position
+
+
+def read_metadata(line: str) -> Metadata:
+    """The metadata in a printed line, also a cut one, up to the first item of another kind."""
+    position = find_metadata(line)
     plain = _read_plain(line, position + len(METADATA) - 1) if position >= 0 else None
     if plain is not None:
         return plain[0]

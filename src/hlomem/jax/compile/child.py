@@ -29,6 +29,7 @@ from hlomem.jax.compile.messages import (
     DUMP,
     EXECUTABLE,
     FACTS,
+    KERNELS,
     LINKED,
     OUTCOME,
     Errand,
@@ -36,7 +37,7 @@ from hlomem.jax.compile.messages import (
     Outcome,
     write_message,
 )
-from hlomem.jax.compile.programs import module_name, result_names, write_dump
+from hlomem.jax.compile.programs import knowing_the_chip, module_name, result_names, write_dump
 from hlomem.jax.flops import count_flops
 from hlomem.jax.target_kinds import MissingSoftwareError, TpuTarget, parse_target, version_of
 
@@ -81,13 +82,15 @@ def _leave_with_parent(folder: Path) -> None:
 def _outcome(job: Job, folder: Path) -> Outcome:
     kind: Literal["factory", "compiler"] = "factory"
     try:
+        if job.kernels is not None:
+            return _measured_kernels(job, folder)
         program, facts = _lower(job)
         write_message(folder, FACTS, facts)
         kind = "compiler"
         if job.is_linked:
             return _linked(program.lowered, job, folder)
-        done = write_dump(program.lowered, folder / DUMP, program.compiler_options)
-        return Outcome(refusal=done.refusal)
+        options = {**program.compiler_options, **job.options}
+        return Outcome(refusal=write_dump(program.lowered, folder / DUMP, options).refusal)
     except MissingSoftwareError as error:
         return Outcome(problem=str(error), kind="missing")
     except CommandError as error:
@@ -95,6 +98,16 @@ def _outcome(job: Job, folder: Path) -> Outcome:
     except BaseException as error:  # noqa: BLE001 - whatever it is, the parent must say so
         words = f"{type(error).__name__}: {error}".strip()
         return Outcome(problem=words, kind=kind, trace=_users_lines(error))
+
+
+def _measured_kernels(job: Job, folder: Path) -> Outcome:
+    from hlomem.jax.kernels.measuring import measure_kernels  # noqa: PLC0415 - few ask for it
+
+    install(job.texts)
+    for name in job.imports:
+        import_module(name)
+    write_message(folder, KERNELS, measure_kernels(job, folder))
+    return Outcome()
 
 
 def _linked(lowered: Any, job: Job, folder: Path) -> Outcome:
@@ -121,7 +134,10 @@ def _lower(job: Job) -> tuple[FactoryProgram, Facts]:
     calls: dict[str, int] = {}
     values: dict[str, list[str]] = {}
     tracing = partial(counted_calls, calls, values) if job.has_calls else nullcontext
-    program = make_program(find_factory(job.factory), job.settings, target, job.jit, tracing)
+    factory = find_factory(job.factory)
+    program = knowing_the_chip(
+        target, lambda: make_program(factory, job.settings, target, job.jit, tracing)
+    )
     flops = None if program.jaxpr is None else count_flops(program.jaxpr)
     versions = {name: found for name in _PACKAGES if (found := version_of(name))}
     facts = Facts(
@@ -144,6 +160,7 @@ def _fingerprint(program: FactoryProgram, job: Job, versions: dict[str, str]) ->
     rest = [job.target, job.imports, ours, sorted(versions.items())]
     rest += [os.environ.get("XLA_FLAGS", ""), os.environ.get("LIBTPU_INIT_ARGS", "")]
     rest += [sorted(program.compiler_options.items())] if program.compiler_options else []
+    rest += [sorted(job.options.items())] if job.options else []
     digest = hashlib.sha256(msgspec.json.encode(rest))
     digest.update(program.lowered.as_text().encode())
     return digest.hexdigest()

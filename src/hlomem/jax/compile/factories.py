@@ -107,7 +107,7 @@ def make_program(
     `jit` has options of jax.jit for a function that the factory did not jit. `tracing` is entered
     while the function is traced, by the factory where that lowers it.
     """
-    made = factory(**_arguments_of(factory, settings, target))
+    made = _made_by(factory, settings, target)
     stages = import_module("jax").stages
     options = getattr(made, "compiler_options", None) or {}
     command = str(getattr(made, "command", ""))
@@ -116,6 +116,33 @@ def make_program(
         return FactoryProgram(made, None, options, command)
     if isinstance(made, stages.Traced):
         return FactoryProgram(made.lower(), made.jaxpr)
+    function, arguments, keywords = _called(made)
+    with tracing():
+        return _lower(function, arguments, keywords, target, jit or {})
+
+
+def trace_program(factory: Callable[..., Any], settings: Mapping[str, Any], target: Target) -> Any:
+    """The jaxpr of the program a factory makes; it is traced, and not lowered."""
+    made = _made_by(factory, settings, target)
+    made = getattr(made, "lowered", made)
+    if isinstance(made, import_module("jax").stages.Lowered):
+        raise CommandError(
+            "the factory returned a Lowered, whose kernels cannot be cut out: return"
+            " (function, arguments)"
+        )
+    if not isinstance(made, import_module("jax").stages.Traced):
+        function, arguments, keywords = _called(made)
+        placed, named, options = place_for(arguments, keywords, target)
+        made = jitted_with(function, options).trace(*placed, **named)
+    return made.jaxpr
+
+
+def _made_by(factory: Callable[..., Any], settings: Mapping[str, Any], target: Target) -> Any:
+    return factory(**_arguments_of(factory, settings, target))
+
+
+def _called(made: Any) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+    """The function, arguments and keywords that a factory returned."""
     if not isinstance(made, tuple | list) or not 2 <= len(made) <= 3 or not callable(made[0]):
         raise CommandError(f"the factory returned a `{type(made).__name__}` instead of {_FORMS}")
     function, arguments, *rest = made
@@ -124,8 +151,7 @@ def make_program(
         kinds = f"a `{type(arguments).__name__}` and a `{type(keywords).__name__}`"
         problem = "the factory's arguments are to be a tuple, its keywords a dictionary"
         raise CommandError(f"{problem}: they are {kinds}")
-    with tracing():
-        return _lower(function, tuple(arguments), keywords, target, jit or {})
+    return function, tuple(arguments), keywords
 
 
 def _lower(

@@ -18,7 +18,45 @@ TARGET = "HLOMEM_TARGET"
 """The variable of the child's environment that names the target of its compile."""
 FACTS, OUTCOME, OUTPUT, DUMP = "facts.json", "outcome.json", "output.txt", "dump"
 LINKED, EXECUTABLE = "linked.json", "executable"
+KERNELS, DOING = "kernels.json", "doing.json"
 """The files and the folder of a job, in the folder it is given."""
+
+
+class ExportedKernel(Struct, frozen=True, kw_only=True):
+    """A kernel that another process has cut out and lowered."""
+
+    file: str
+    """An `Exported` of `jax.export`, pickled for a process of the same JAX."""
+    facts: bytes
+    """`KernelFacts`, encoded."""
+
+
+class KernelRequest(Struct, frozen=True, kw_only=True):
+    """Kernels to cut out of a factory's program, and to compile alone."""
+
+    targets: tuple[str, ...]
+    over: dict[str, list[Any]] = field(default_factory=dict)
+    """Settings of which every combination is asked for."""
+    is_largest: bool = False
+    """Whether only the largest blocks that fit are wanted."""
+    is_exact: bool = False
+    """Whether all that may fit are compiled, whatever follows from others."""
+    is_shrink: bool = False
+    """Whether integer settings are to be halved until all kernels fit."""
+    cache: str = ""
+    """The folder of known numbers; empty for none."""
+    broken: tuple[str, ...] = ()
+    """Fingerprints of kernels that ended the compiler's process."""
+    exported: tuple[ExportedKernel, ...] = ()
+    """Kernels that are cut out already; the factory is only a name then."""
+
+
+class Doing(Struct, frozen=True, kw_only=True):
+    """The work of a child at the moment."""
+
+    words: str
+    fingerprint: str = ""
+    """Of the kernel being compiled."""
 
 
 class Job(Struct, frozen=True, kw_only=True):
@@ -34,6 +72,8 @@ class Job(Struct, frozen=True, kw_only=True):
     """Files to import with other texts than they have."""
     jit: dict[str, Any] = field(default_factory=dict)
     """Options of jax.jit for a function that the factory did not jit."""
+    options: dict[str, Any] = field(default_factory=dict)
+    """Options of the compiler, as `Lowered.compile` takes them."""
     has_fingerprint: bool = False
     """Whether facts are to have the program's fingerprint."""
     is_from_here: bool = True
@@ -44,6 +84,8 @@ class Job(Struct, frozen=True, kw_only=True):
     """Whether it is to be linked by libtpu's phases instead of planned."""
     home: str = ""
     """The folder that stands for the current one, where another process asked for it."""
+    kernels: KernelRequest | None = None
+    """The kernels of it that are wanted instead of its plan."""
 
 
 class Errand(Struct, frozen=True, kw_only=True):

@@ -46,7 +46,11 @@ class CompileError(HlomemError):
 
 
 class ChildDiedError(CompileError):
-    """The process that compiled a program died."""
+    """A child that ended without an answer; says what it did last."""
+
+    def __init__(self, problem: str, doing: messages.Doing | None) -> None:
+        super().__init__(problem)
+        self.doing = doing
 
 
 class PlannedProgram(NamedTuple):
@@ -112,6 +116,18 @@ def link_in_child(
         return facts, linked, executable
 
 
+def kernels_in_child(
+    job: messages.Job,
+    *,
+    timeout: float | None = None,
+    on_progress: Callable[[str], None] = lambda _: None,
+) -> bytes:
+    """Measure the kernels of a job in a child process: its report, encoded."""
+    with _child_of(job, is_full=True) as child:
+        child.wait(timeout, lambda _: False, on_progress)
+        return child.kernels()
+
+
 @contextmanager
 def _child_of(
     job: messages.Job, *, is_full: bool = False, start: Start = OwnProcess
@@ -171,7 +187,7 @@ class _Child:
                 facts = messages.read_message(self._folder, messages.FACTS, messages.Facts)
                 if facts is not None and is_known(facts):
                     return facts
-            on_progress("lowers" if facts is None else self._doing)
+            on_progress(self._words(facts))
             if facts is not None and self._is_planned(facts):
                 self._is_stopped = True
                 break
@@ -181,6 +197,12 @@ class _Child:
                 raise CompileError(f"{problem}; --timeout gives it longer{self._said()}")
             time.sleep(_INTERVAL)
         return facts or messages.read_message(self._folder, messages.FACTS, messages.Facts)
+
+    def _words(self, facts: messages.Facts | None) -> str:
+        if self._job.kernels is not None:
+            doing = messages.read_message(self._folder, messages.DOING, messages.Doing)
+            return doing.words if doing else "starts"
+        return "lowers" if facts is None else self._doing
 
     def _has_ended(self) -> bool:
         if self._end_of_it is None:
@@ -228,10 +250,16 @@ class _Child:
         file = self._folder / messages.EXECUTABLE
         return linked, b"" if linked.refusal else file.read_bytes()
 
+    def kernels(self) -> bytes:
+        """The encoded report on kernels; or the error."""
+        self._outcome()
+        return (self._folder / messages.KERNELS).read_bytes()
+
     def _outcome(self) -> messages.Outcome | None:
         outcome = messages.read_message(self._folder, messages.OUTCOME, messages.Outcome)
         if outcome is None and not self._is_stopped:
-            raise ChildDiedError(self._died())
+            doing = messages.read_message(self._folder, messages.DOING, messages.Doing)
+            raise ChildDiedError(self._died(), doing)
         if outcome is not None and outcome.problem:
             raise self._failed(outcome)
         return outcome

@@ -5,15 +5,16 @@ Arguments that are not on the target's devices are put on the first; nothing is 
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from importlib import import_module
 from threading import RLock
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from hlomem.base.errors import CommandError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from hlomem.jax.target_kinds import Target
@@ -98,6 +99,34 @@ def result_names(stage: Any) -> tuple[str, ...]:
     tree_util = import_module("jax.tree_util")
     leaves, _ = tree_util.tree_flatten_with_path(found)
     return tuple(str(tree_util.keystr(path)) for path, _ in leaves)
+
+
+_NEEDS_CHIP = "use_abstract_mesh"
+"""In the messages of Pallas where it has to know the chip it lowers for."""
+_Made = TypeVar("_Made")
+
+
+def chip_context(target: Target) -> AbstractContextManager[Any]:
+    """JAX told which chip it is for; nothing where its release has no such context."""
+    sharding = import_module("jax.sharding")
+    one = sharding.Mesh(target.devices[:1], ("x",))
+    kind = getattr(getattr(one, "abstract_mesh", None), "abstract_device", None)
+    if kind is None or not hasattr(sharding, "use_abstract_mesh"):
+        return nullcontext()
+    mesh = sharding.AbstractMesh((), (), abstract_device=kind)
+    context: AbstractContextManager[Any] = sharding.use_abstract_mesh(mesh)
+    return context
+
+
+def knowing_the_chip(target: Target, make: Callable[[], _Made]) -> _Made:
+    """Something made by JAX, which is told the chip only where it asks for it."""
+    try:
+        return make()
+    except (ValueError, RuntimeError) as error:
+        if _NEEDS_CHIP not in str(error):
+            raise
+    with chip_context(target):
+        return make()
 
 
 _OUT_OF_MEMORY = "RESOURCE_EXHAUSTED"

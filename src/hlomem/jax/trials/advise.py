@@ -21,6 +21,7 @@ from hlomem.base.sizes import format_bytes
 from hlomem.jax.compile.messages import Job
 from hlomem.jax.compile.parent import plan_in_child
 from hlomem.jax.fitting import spec_of
+from hlomem.jax.kernels.limits import advise_limit
 from hlomem.jax.known_plans import KnownPlans, default_cache
 from hlomem.jax.target_kinds import parse_target
 from hlomem.jax.trials.called_function import FACTORY, kept_arguments
@@ -131,6 +132,8 @@ def advise_job(
     )
     shown = [one for one in compiled if one in helpful or one.changes[0].promise is not None]
     got = [_as_advice(trials, one) for one in shown]
+    scoped = advise_limit(job, timeout, lambda doing: on_progress(f"{doing} {words}"))
+    got += [] if scoped is None else [scoped]
     got.sort(key=lambda piece: -piece.saves)
     return replace(
         report,

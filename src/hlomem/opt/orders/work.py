@@ -12,7 +12,7 @@ from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.hlo.opcodes import COLLECTIVES
-from hlomem.opt.orders.cost import product_flops
+from hlomem.opt.orders.products import product_flops
 from hlomem.opt.orders.trips import trip_count
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ from hlomem.hlo.shape import ShapeIndex
 from hlomem.report.data import allocation_kinds, roles
 from hlomem.report.data.allocation_kinds import kind_of
 from hlomem.report.data.padding import GrownDimension, growths
+from hlomem.report.data.scoped import ScopedRow, build_scoped, find_scoped
 from hlomem.view.joined import PlacedValue, indexed
 
 if TYPE_CHECKING:
@@ -152,6 +153,8 @@ class Explanation(Record, frozen=True, kw_only=True):
     loops: tuple[str, ...]
     neighbours: tuple[Neighbour, ...]
     in_place: tuple[InPlace, ...]
+    scoped: ScopedRow | None = None
+    """VMEM its instruction uses while it runs; None if none, or it is not known."""
 
 
 def explain(memory: MemoryView, buffer: Buffer) -> Explanation:
@@ -177,6 +180,7 @@ def explain(memory: MemoryView, buffer: Buffer) -> Explanation:
         loops=tuple(_loops(memory, placed, buffer)),
         neighbours=tuple(_neighbours(memory, placed, buffer)),
         in_place=tuple(iter_in_place(memory, buffer)),
+        scoped=find_scoped(build_scoped(memory), placed.value.name),
     )
 
 

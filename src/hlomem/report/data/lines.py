@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.base.patterns import lazy_pattern
-from hlomem.hlo.text.attributes import METADATA, Metadata, read_metadata
+from hlomem.hlo.text.attributes import Metadata, find_metadata, read_metadata
 
 if TYPE_CHECKING:
     from hlomem.hlo.ir import HloInstruction, HloModule
@@ -56,7 +56,7 @@ class Lines:
 
     def origin(self, instruction: str) -> Origin:
         """The origin of an instruction's text; equal metadata share it."""
-        start = instruction.find(METADATA)
+        start = find_metadata(instruction)
         text = instruction[start:] if start >= 0 else ""
         known = self._origins.get(text)
         if known is None:

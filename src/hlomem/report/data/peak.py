@@ -19,6 +19,7 @@ from hlomem.report.data.branches import (
 from hlomem.report.data.lines import bare_op_name
 from hlomem.report.data.lookup import find_step
 from hlomem.report.data.occupancy import share_out
+from hlomem.report.data.scoped import ScopedRow, build_scoped, find_scoped
 from hlomem.report.data.timeline import Summit, Timeline, outline
 from hlomem.view.shapes import parse_shape_or_none
 
@@ -95,6 +96,8 @@ class Snapshot(Record, frozen=True, kw_only=True):
     """The maximum in each of equal stretches of the schedule."""
     near_peaks: tuple[Summit, ...]
     printed: PrintedPeak | None
+    scoped: ScopedRow | None = None
+    """VMEM the instruction uses while it runs; None if none, or it is not known."""
 
 
 def build_snapshot(
@@ -132,6 +135,7 @@ def build_snapshot(
         outline=outline(timeline.sizes, _STRETCHES),
         near_peaks=timeline.near_peaks if at is None else (),
         printed=explain_printed(memory, space, timeline) if at is None else None,
+        scoped=find_scoped(build_scoped(memory), moment.instruction),
     )
 
 

@@ -12,6 +12,7 @@ from hlomem.report.data.branches import ARGUMENTS
 from hlomem.report.data.hints import Hint
 from hlomem.report.data.occupancy import RoleShare, build_role_shares
 from hlomem.report.data.peak import NOWHERE, Snapshot, build_snapshot, group, require_timeline
+from hlomem.report.data.scoped import ScopedMemory, build_scoped
 from hlomem.report.registry import REPORTS
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ class Summary(Record, frozen=True, kw_only=True):
     """By source line if the dump has any, else by buffer."""
     hints: tuple[Hint, ...]
     notes: tuple[str, ...]
+    scoped: ScopedMemory | None = None
+    """VMEM of kernels and fusions; None where the dump does not tell it."""
 
 
 def build_summary(memory: MemoryView, space: Space, capacity: Capacity | None = None) -> Summary:
@@ -61,6 +64,7 @@ def build_summary(memory: MemoryView, space: Space, capacity: Capacity | None = 
         peak=None if memory.timeline(space.color) is None else _peak(memory, space),
         hints=build_hints(memory, space)[:TOP_HINTS],
         notes=(*(note.text for note in memory.dump.notes), *_notes_on(capacity)),
+        scoped=build_scoped(memory),
     )
 
 

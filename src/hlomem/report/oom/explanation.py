@@ -19,6 +19,12 @@ from hlomem.machines.registry import platform_machine
 from hlomem.report.data import roles
 from hlomem.report.data.lines import Lines
 from hlomem.report.data.roles import role_of_argument
+from hlomem.report.oom.kernel import (
+    KernelFailure,
+    kernel_findings,
+    read_kernel_failure,
+    steps_of_kernel,
+)
 from hlomem.report.oom.log import BreakdownPart, Failure, NamedBuffer, OomLog, Pool
 from hlomem.report.oom.verdict import Situation, Verdict, diagnose
 from hlomem.report.screens.text import percent
@@ -31,7 +37,6 @@ DUMP_FLAGS = "--xla_dump_to=xla_dump --xla_dump_hlo_as_text"
 _LARGE = 0.5
 """Fraction of memory above which a single buffer is rarely intended (OpenXLA, error E1000)."""
 _WORTH_SAYING = 0.05
-_SCRATCH = frozenset({"vmem", "smem"})
 _POOL_SHARE, _MAX_SHARE = 0.75, 0.95
 """The fraction of a GPU that JAX reserves by default, and the most it can."""
 
@@ -71,6 +76,8 @@ class Oom(Record, frozen=True, kw_only=True):
     log: OomLog
     verdict: Verdict | None = None
     """Why memory ran out while running; None when compiling."""
+    kernel: KernelFailure | None = None
+    """The kernel whose own memory ran out; None where it was the device's."""
 
 
 def build_oom(log: OomLog) -> Oom | None:
@@ -89,6 +96,7 @@ def build_oom(log: OomLog) -> Oom | None:
         steps=tuple(_steps(failure, log)),
         log=log,
         verdict=diagnose(situation_of(failure, log)) if failure.moment == "run" else None,
+        kernel=read_kernel_failure(failure, log),
     )
 
 
@@ -193,7 +201,10 @@ def _roles(groups: tuple[BufferGroup, ...]) -> Iterator[BreakdownPart]:
 
 
 def _findings(failure: Failure, log: OomLog, groups: tuple[BufferGroup, ...]) -> Iterator[str]:
-    yield from _about_kernel(failure)
+    kernel = read_kernel_failure(failure, log)
+    if kernel is not None:
+        yield from kernel_findings(kernel)
+        return
     yield from _about_large(failure, groups)
     yield from _about_padding(failure, log, groups)
     yield from _about_arguments(failure, log)
@@ -201,14 +212,6 @@ def _findings(failure: Failure, log: OomLog, groups: tuple[BufferGroup, ...]) ->
     yield from _about_fragmentation(log)
     yield from _about_pool(failure, log)
     yield from _about_rematerialization(log)
-
-
-def _about_kernel(failure: Failure) -> Iterator[str]:
-    if failure.space in _SCRATCH and failure.subject:
-        name, _ = _name_and_opcode(failure.subject)
-        origin = Lines(None).origin(failure.subject)
-        words = (name or failure.subject, origin.line, origin.op_name)
-        yield "it was for " + ", ".join(filter(None, words))
 
 
 def _about_large(failure: Failure, groups: tuple[BufferGroup, ...]) -> Iterator[str]:
@@ -317,8 +320,10 @@ def _about_rematerialization(log: OomLog) -> Iterator[str]:
 
 
 def _steps(failure: Failure, log: OomLog) -> Iterator[NextStep]:
-    if failure.space in _SCRATCH:
-        yield from _steps_in_kernel(failure)
+    kernel = read_kernel_failure(failure, log)
+    if kernel is not None:
+        for step in steps_of_kernel(kernel):
+            yield NextStep(text=step.text, command=step.command)
         return
     machine = platform_machine(failure.platform)
     if failure.moment == "run" and machine is not None and machine.allocations_flag:
@@ -328,16 +333,6 @@ def _steps(failure: Failure, log: OomLog) -> Iterator[NextStep]:
         )
     yield from _steps_of_pool(failure, log)
     yield from _steps_with_dump(failure)
-
-
-def _steps_in_kernel(failure: Failure) -> Iterator[NextStep]:
-    yield NextStep(text="a kernel's own scratch memory, which no dump shows; smaller blocks help")
-    if failure.needed is not None and failure.space == "vmem":
-        kib = -(-failure.needed // 1024)
-        yield NextStep(
-            text="or raise the limit, if the chip has more",
-            command=f'LIBTPU_INIT_ARGS="--xla_tpu_scoped_vmem_limit_kib={kib}" python …',
-        )
 
 
 def _steps_of_pool(failure: Failure, log: OomLog) -> Iterator[NextStep]:

@@ -40,6 +40,8 @@ class Failure(Record, frozen=True, kw_only=True):
     module: str | None = None
     subject: str | None = None
     """The allocation or instruction."""
+    owner: str | None = None
+    """The instruction that an allocation is of."""
     shape: str | None = None
     line: int
     """Its first line in the log."""
@@ -78,6 +80,8 @@ class NamedBuffer(Record, frozen=True, kw_only=True):
     """`metadata={op_name="…" source_file="…"}`, as in an instruction."""
     kind: str | None = None
     """`HLO temp`, `scoped`, `parameter`."""
+    tag: str | None = None
+    """The purpose of a kernel's allocation: `scratch operand`."""
 
 
 class Holder(Record, frozen=True, kw_only=True):
@@ -218,7 +222,7 @@ _MESSAGES = (
         "compile",
         r"Allocation \(size=(?P<needed>\d+)\) would exceed memory \(size=(?P<available>\d+)\)",
         r"(?: :: #allocation\d+ \[shape = '(?P<shape>[^']*)', space=(?P<space>\w+)",
-        r"(?:.*?tag = '(?P<subject>[^']*)')?)?",
+        r"(?:.*?tag = '(?P<subject>[^']*)')?(?:.*?\] :: (?P<owner>[\w.-]+))?)?",
     ),
     _message(
         "tpu",
@@ -251,6 +255,13 @@ _MESSAGES = (
         "run",
         r"Allocator \((?P<space>\w+)\) ran out of memory trying to allocate ",
         rf"(?P<needed>{_SIZE})(?!.*The caller indicates that this is not a failure)",
+    ),
+    _message(
+        "gpu",
+        "compile",
+        r"Shared memory size limit exceeded: requested (?P<needed>\d+), ",
+        r"available: (?P<available>\d+)",
+        space="shared memory",
     ),
     _message("cpu", "run", r"Out of memory allocating (?P<needed>\d+) bytes"),
     _message(
@@ -360,7 +371,7 @@ def _size_in(pattern: re.Pattern[str], text: str) -> int | None:
 _STARTS = re.compile(rf"^\s*(?:\d+\. Size: ({_SIZE})|Buffer \d+:)\s*$")
 _FIELD = re.compile(
     rf"^\s*(?:(Size|Unpadded size): ({_SIZE})\s*$|"
-    r"(Operator|Shape|XLA [Ll]abel|Allocation type|Entry Parameter Subshape): (.*))"
+    r"(Operator|Shape|Tag|XLA [Ll]abel|Allocation type|Entry Parameter Subshape): (.*))"
 )
 
 
@@ -394,6 +405,7 @@ def _buffer(said: dict[str, str]) -> NamedBuffer:
         label=said.get("XLA label"),
         metadata=f"metadata={{{said['Operator']}}}" if "Operator" in said else "",
         kind="parameter" if parameter else said.get("Allocation type"),
+        tag=said.get("Tag"),
     )
 
 

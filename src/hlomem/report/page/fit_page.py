@@ -17,7 +17,7 @@ _COLOURS = (
 )  # fmt: skip
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 960, 440, 90, 20, 20, 50
 _TICKS = 5
-_STYLE = """
+STYLE = """
 :root { color-scheme: light dark; }
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 1000px; padding: 1rem; }
 svg { width: 100%; height: auto; } svg text { font-size: 13px; fill: currentColor; }
@@ -37,7 +37,7 @@ def format_fit(report: FitReport) -> str:
     chart = _draw(report) if report.over else ""
     return (
         '<!doctype html><html lang="en"><meta charset="utf-8">'
-        f"<title>{escape(title)}</title><style>{_STYLE}</style>"
+        f"<title>{escape(title)}</title><style>{STYLE}</style>"
         f"<h1>{escape(title)}</h1><h2>{escape(head)}</h2>{chart}{_table(report)}"
         f"{_problems(report)}{_roles(report)}{_command(report)}{notes}"
         "</html>\n"

@@ -22,6 +22,7 @@ from hlomem.report.data.occupancy import RoleShare, build_role_shares, ownership
 from hlomem.report.data.padding import PaddedShape, build_padding
 from hlomem.report.data.peak import NOWHERE
 from hlomem.report.data.phases import Phase, build_phases
+from hlomem.report.data.scoped import ScopedMemory, build_scoped
 from hlomem.report.data.summary import build_hints
 from hlomem.report.data.timeline import Layer, Summit, build_skyline
 
@@ -140,6 +141,8 @@ class Page(Record, frozen=True, kw_only=True):
     texts: list[str]
     buffers: Columns
     trust: Trust
+    scoped: ScopedMemory | None = None
+    """VMEM of kernels and fusions; None where the dump does not tell it."""
 
 
 def is_quick(memory: MemoryView) -> bool:
@@ -175,6 +178,7 @@ def build_page(
             verdict=_check(memory) if is_quick(memory) else None,
             notes=tuple(note.text for note in memory.dump.notes),
         ),
+        scoped=build_scoped(memory),
     )
 
 

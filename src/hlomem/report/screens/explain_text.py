@@ -8,6 +8,7 @@ from hlomem.base.sizes import format_bytes
 from hlomem.base.source import visible
 from hlomem.report.data import allocation_kinds, roles
 from hlomem.report.data.lines import bare_op_name
+from hlomem.report.screens.scoped_text import describe_use
 from hlomem.report.screens.text import Line, percent, shorten, shorten_front, space_label, wrapped
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ def draw_explanation(told: Explanation, width: int, all_frames: bool = False) ->
         ("size", _size(told)),
         ("life", _life(told)),
         ("where", _location(told)),
+        ("scoped", [] if told.scoped is None else [describe_use(told.scoped)]),
         ("in place", [f"{answer.operand}: {answer.why}" for answer in told.in_place[:_MAX_LISTED]]),
     ):
         lines += _section(title, sentences, width)

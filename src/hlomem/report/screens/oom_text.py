@@ -39,7 +39,7 @@ def draw_oom(oom: Oom, width: int) -> list[Line]:
     lines = [*_head(oom, width), *_verdict(oom, width)]
     for breakdown in oom.log.breakdowns:
         lines += _breakdown(breakdown, width)
-    if oom.groups:
+    if oom.groups and oom.kernel is None:
         lines += _named(oom, width)
     if oom.findings:
         lines += [[], [("What it says", "bold")]]

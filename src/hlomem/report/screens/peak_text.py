@@ -8,6 +8,7 @@ from hlomem.base.sizes import format_bytes
 from hlomem.base.source import visible
 from hlomem.report.data.lines import bare_op_name
 from hlomem.report.data.names import short_program
+from hlomem.report.screens.scoped_text import describe_use
 from hlomem.report.screens.text import (
     Line,
     bar,
@@ -44,7 +45,8 @@ def draw_snapshot(alive: Snapshot, width: int) -> list[Line]:
         draw_moment(alive, width),
     ]
     method = "replayed from live ranges; shared bytes count once"
-    for note in (method, *alive.caveats):
+    uses = () if alive.scoped is None else (describe_use(alive.scoped),)
+    for note in (method, *uses, *alive.caveats):
         lines += wrapped(note, width, "  ", "dim")
     lines.append(draw_outline(alive))
     lines += draw_near_peaks(alive.near_peaks, alive.peak_size, width)

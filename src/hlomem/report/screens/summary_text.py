@@ -15,6 +15,7 @@ from hlomem.report.screens.peak_text import (
     draw_rest,
     draw_row,
 )
+from hlomem.report.screens.scoped_text import draw_scoped
 from hlomem.report.screens.text import (
     Line,
     bar,
@@ -55,6 +56,8 @@ def draw_summary(summary: Summary, width: int) -> list[Line]:
     lines += [[], *breakdown(title, "buffers", rows, space.size, width)]
     if summary.peak is not None:
         lines += _peak(summary.peak, width)
+    if summary.scoped is not None:
+        lines += [[], *draw_scoped(summary.scoped, width)]
     if summary.hints:
         lines += [[], [("Possible savings", "bold"), (", upper bounds", "dim")]]
         lines += [line for hint in summary.hints for line in _hint(hint, width)]

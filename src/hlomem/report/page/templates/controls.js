@@ -68,8 +68,9 @@ export function drawControls() {
   const spaces = report().spaces.map((each) => `${each.name} ${formatBytes(each.size)}`);
   tabs("reports", content.reports.length > 1 ? NAMES : [], state.report, chooseReport);
   tabs("spaces", spaces, state.space, chooseSpace);
-  tabs("tables", TABLE_NAMES, TABLE_NAMES.indexOf(state.table), (number) => {
-    state.table = TABLE_NAMES[number];
+  const tables = TABLE_NAMES.filter((name) => name !== "Kernels" || report().scoped);
+  tabs("tables", tables, tables.indexOf(state.table), (number) => {
+    state.table = tables[number];
   });
   fill("allocation", [state.report, state.space], allocationOptions);
   field("allocation").value = state.allocation;

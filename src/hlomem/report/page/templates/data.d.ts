@@ -264,6 +264,7 @@ export interface Page {
   texts: string[];
   buffers: Columns;
   trust: Trust;
+  scoped: ScopedMemory | null;
 }
 
 export interface PageAllocation {
@@ -324,6 +325,26 @@ export interface RoleShare {
   role: string;
   size: number;
   count: number;
+}
+
+export interface ScopedMemory {
+  rows: ScopedRow[];
+  limit: number | null;
+  limit_from: string;
+  reserved_beyond: number;
+}
+
+/** One kernel or fusion. */
+export interface ScopedRow {
+  name: string;
+  instruction: string;
+  kind: string;
+  space: string;
+  used: number;
+  limit: number | null;
+  is_own_limit: boolean;
+  source: string | null;
+  op_name: string | null;
 }
 
 /** A local maximum of the bytes alive. */

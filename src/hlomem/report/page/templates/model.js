@@ -37,6 +37,7 @@ export class Report {
     this.labels = page.labels;
     this.texts = page.texts;
     this.trust = page.trust;
+    this.scoped = page.scoped;
     this.steps = page.sequence.length;
     this.roleByName = new Map(page.roles.map((role) => [role.name, role]));
     this.buffers = typed(page.buffers);

@@ -208,6 +208,37 @@ function copyTable() {
   };
 }
 
+/** @returns {Table} */
+function kernelTable() {
+  const scoped = report().scoped;
+  const beyond = formatBytes(scoped?.reserved_beyond ?? 0);
+  return {
+    heads: [
+      text("kernel or fusion"),
+      text("line"),
+      number("used"),
+      number("limit"),
+      text("kind"),
+      text("operation"),
+    ],
+    rows: (scoped?.rows ?? []).map((row) => ({
+      name: row.instruction,
+      cells: [
+        row.name,
+        row.source ?? "",
+        row.used,
+        row.limit ?? { shown: "not known", key: 0 },
+        row.kind,
+        row.op_name ?? "",
+      ],
+    })),
+    note: scoped?.reserved_beyond
+      ? `${scoped.limit_from} reserves ${beyond} more than any of them uses`
+      : "",
+    empty: "the dump does not tell what kernels use",
+  };
+}
+
 /** @type {Record<string, () => Table>} */
 const TABLES = {
   Buffers: bufferTable,
@@ -217,6 +248,7 @@ const TABLES = {
   Holes: holeTable,
   Donations: donationTable,
   Copies: copyTable,
+  Kernels: kernelTable,
 };
 export const TABLE_NAMES = Object.keys(TABLES);
 

@@ -1,0 +1,1 @@
+"""Pallas kernels: cut out of a function, and compiled alone for the VMEM they use."""
