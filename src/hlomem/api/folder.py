@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.assign.footprint import footprint, main_space
 from hlomem.base.errors import InputError, UnknownNameError
+from hlomem.base.patterns import lazy_pattern
 from hlomem.base.sizes import format_bytes
 from hlomem.base.source import Source, visible
 from hlomem.dump.file_names import FILE_NAMES, program_name
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 DUMP_FLAGS = 'XLA_FLAGS="--xla_dump_to=DIR --xla_dump_hlo_as_text"'
 _FILE_NAMES = tuple(dict.fromkeys(FILE_NAMES.values()))
+_AFTER = lazy_pattern(r"\.(?:sm_[\d.]+[a-z]?_)?\w*?after_optimizations")
 _SNIFF_BYTES = 64
 _MAX_LISTED = 20
 _MAX_SHAPES = 3
@@ -64,6 +66,16 @@ def program_beside(path: Path) -> Path | None:
     for suffix, _ in _FILE_NAMES:
         if plain.endswith(suffix):
             names.insert(0, plain.removesuffix(suffix) + ".txt")
+    candidates = [path.with_name(name + ending) for name in names for ending in ("", ".gz")]
+    return next((candidate for candidate in candidates if answers_yes(candidate.is_file)), None)
+
+
+def whole_beside(path: Path) -> Path | None:
+    """The HLO text that XLA wrote before it partitioned: `X.before_optimizations.txt`."""
+    found = _AFTER.search(path.name)
+    names = ["before_optimizations.txt"]
+    if found is not None:
+        names.insert(0, f"{path.name[: found.start()]}.before_optimizations.txt")
     candidates = [path.with_name(name + ending) for name in names for ending in ("", ".gz")]
     return next((candidate for candidate in candidates if answers_yes(candidate.is_file)), None)
 

@@ -278,9 +278,11 @@ def load_module(module: Module) -> Dump:
 def _with_program(dump: Dump, path: Path) -> Dump:
     from msgspec.structs import replace  # noqa: PLC0415 - not for modules
 
-    from hlomem.api.folder import program_beside  # noqa: PLC0415
+    from hlomem.api.folder import program_beside, whole_beside  # noqa: PLC0415
 
-    program = program_beside(path)
+    program, whole = program_beside(path), whole_beside(path)
+    if whole is not None:
+        dump = replace(dump, open_whole=partial(load_program, whole))
     return dump if program is None else replace(dump, open_module=partial(load_program, program))
 
 

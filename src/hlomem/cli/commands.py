@@ -12,6 +12,7 @@ COMMAND_GROUPS = {
         "html": "Write the memory report as one offline page.",
         "run": "Run a command with XLA's dumps enabled, and show what its programs need.",
         "oom": "Explain an out-of-memory message of XLA, from a log or pasted.",
+        "shard": "Show how arrays are split over devices, what is on all of them, and why.",
         "diff": "Show what changed in memory between two compiles of one program.",
         "compile": "Compile a function for another machine, and show its memory.",
         "show": "Show a memory dump, or an HLO module, in one screen.",

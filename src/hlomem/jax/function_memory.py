@@ -86,8 +86,13 @@ def memory_of_compiled(compiled: Any) -> MemoryExplanation:
 def read_dump(folder: Path, module: str) -> Dump:
     """The dump of a module in a folder, with its program, both read whole."""
     dump = load(folder, module=module)
-    program = dump.module
-    return replace(dump, chosen="", open_module=None if program is None else lambda: program)
+    program, whole = dump.module, dump.whole  # texts, whose bodies are parsed on demand
+    return replace(
+        dump,
+        chosen="",
+        open_module=None if program is None else lambda: program,
+        open_whole=None if whole is None else lambda: whole,
+    )
 
 
 def explained(

@@ -37,6 +37,14 @@ from hlomem.jax.compile.messages import (
     write_message,
 )
 from hlomem.jax.compile.programs import module_name, result_names, write_dump
+from hlomem.jax.compile.shardings import (
+    Notes,
+    argument_lines,
+    donated_names,
+    name_donated,
+    rejitted,
+    with_argument_shardings,
+)
 from hlomem.jax.flops import count_flops
 from hlomem.jax.target_kinds import MissingSoftwareError, TpuTarget, parse_target, version_of
 
@@ -115,7 +123,13 @@ def _lower(job: Job) -> tuple[FactoryProgram, Facts]:
         import_module(name)
     calls: dict[str, int] = {}
     tracing = partial(counted_calls, calls) if job.has_calls else nullcontext
-    program = make_program(find_factory(job.factory), job.settings, target, job.jit, tracing)
+    notes = Notes() if job.has_shardings or job.arguments or job.result_shardings else None
+    if notes is not None:
+        notes.install()
+    reshard = None if notes is None else partial(_reshard, job, notes)
+    program = make_program(
+        find_factory(job.factory), job.settings, target, job.jit, tracing, reshard
+    )
     flops = None if program.jaxpr is None else count_flops(program.jaxpr)
     versions = {name: found for name in _PACKAGES if (found := version_of(name))}
     facts = Facts(
@@ -126,8 +140,35 @@ def _lower(job: Job) -> tuple[FactoryProgram, Facts]:
         fingerprint=_fingerprint(program.lowered, job, versions) if job.has_fingerprint else "",
         calls=calls,
         versions=versions,
+        **(_places(notes, program) if notes is not None and job.has_shardings else {}),
     )
     return program, facts
+
+
+def _reshard(
+    job: Job, notes: Notes, function: Any, arguments: Any, keywords: Any
+) -> tuple[Any, Any, Any]:
+    """The function and arguments of a factory with the shardings of the job."""
+    if not job.arguments and not job.result_shardings:
+        return function, arguments, keywords
+    arguments, keywords = with_argument_shardings(function, arguments, keywords, job.arguments)
+    has_new = bool(job.arguments)
+    return rejitted(
+        notes, function, arguments, keywords, job.result_shardings, has_new_arguments=has_new
+    )
+
+
+def _places(notes: Notes, program: FactoryProgram) -> dict[str, Any]:
+    """Where the shardings of a program are written."""
+    if program.function is None:
+        return {"donated": ()}
+    given = program.function, program.arguments, program.keywords
+    noted = notes.jit_of(program.function)
+    return {
+        "argument_lines": argument_lines(notes, *given),
+        "donated": tuple(name_donated(*given, donated_names(program.lowered))),
+        "jit_line": "" if noted is None else noted.line,
+    }
 
 
 def _fingerprint(lowered: Any, job: Job, versions: dict[str, str]) -> str:

@@ -17,6 +17,7 @@ from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hlomem.base.errors import CommandError
@@ -38,6 +39,10 @@ class FactoryProgram(NamedTuple):
     lowered: Any
     jaxpr: Any
     """None where the factory lowered it itself."""
+    function: Any = None
+    """What was lowered, with its arguments; None where the factory lowered it itself."""
+    arguments: tuple[Any, ...] = ()
+    keywords: Mapping[str, Any] = MappingProxyType({})
 
 
 def find_factory(spec: str) -> Callable[..., Any]:
@@ -88,11 +93,13 @@ def make_program(
     target: Target,
     jit: Mapping[str, Any] | None = None,
     tracing: Callable[[], AbstractContextManager[None]] = nullcontext,
+    reshard: Callable[[Any, Any, Any], tuple[Any, Any, Any]] | None = None,
 ) -> FactoryProgram:
     """The program a factory makes with these settings, for a target.
 
     `jit` has options of jax.jit for a function that the factory did not jit. `tracing` is entered
-    while the function is traced, by the factory where that lowers it.
+    while the function is traced, by the factory where that lowers it. `reshard` may put another
+    function and other arguments in the place of the factory's.
     """
     made = factory(**_arguments_of(factory, settings, target))
     stages = import_module("jax").stages
@@ -109,8 +116,11 @@ def make_program(
         kinds = f"a `{type(arguments).__name__}` and a `{type(keywords).__name__}`"
         problem = "the factory's arguments are to be a tuple, its keywords a dictionary"
         raise CommandError(f"{problem}: they are {kinds}")
+    if reshard is not None:
+        function, arguments, keywords = reshard(function, tuple(arguments), keywords)
     with tracing():
-        return _lower(function, tuple(arguments), keywords, target, jit or {})
+        made = _lower(function, tuple(arguments), keywords, target, jit or {})
+    return made._replace(function=function, arguments=tuple(arguments), keywords=keywords)
 
 
 def _lower(

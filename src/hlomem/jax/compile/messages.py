@@ -42,6 +42,12 @@ class Job(Struct, frozen=True, kw_only=True):
     """Whether facts are to have how often functions were called."""
     is_linked: bool = False
     """Whether it is to be linked by libtpu's phases instead of planned."""
+    has_shardings: bool = False
+    """Whether facts are to have the lines where shardings are written."""
+    arguments: dict[str, str] = field(default_factory=dict)
+    """Other shardings of arguments, by name: `P('data', None)`."""
+    result_shardings: dict[str, str] = field(default_factory=dict)
+    """Other shardings of results, by path."""
 
 
 class Errand(Struct, frozen=True, kw_only=True):
@@ -69,6 +75,12 @@ class Facts(Struct, frozen=True, kw_only=True):
     calls: dict[str, int] = field(default_factory=dict)
     """How often functions of the user were called while it was traced, by `file::name`."""
     versions: dict[str, str] = field(default_factory=dict)
+    argument_lines: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """The lines of the user's code that made the arguments, by name, innermost first."""
+    donated: tuple[str, ...] = ()
+    """The arguments that are to be donated, by name."""
+    jit_line: str = ""
+    """The line that jits the function; empty if unknown."""
 
 
 class Outcome(Struct, frozen=True, kw_only=True):

@@ -62,6 +62,8 @@ class PlannedProgram(NamedTuple):
     seconds: float
     cpu_seconds: float
     """Of the child, until it was stopped."""
+    output: str = ""
+    """What the child printed, the compiler's warnings among it."""
 
     @property
     def memory(self) -> MemoryExplanation:
@@ -239,6 +241,7 @@ class _Child:
             self._is_stopped,
             time.monotonic() - self._began,
             self._cpu_seconds,
+            (self._folder / messages.OUTPUT).read_text(errors="replace"),
         )
 
     def linked(self) -> tuple[messages.Linked, bytes]:

@@ -50,6 +50,10 @@ class Change(NamedTuple):
     cost: str
     link: str
     edits: tuple[Edit, ...] = ()
+    arguments: tuple[tuple[str, str], ...] = ()
+    """Other shardings of arguments, by name."""
+    results: tuple[tuple[str, str], ...] = ()
+    """Other shardings of results, by path."""
     jit: tuple[tuple[str, Any], ...] = ()
     """Options of jax.jit for a function that no line of the source jits."""
     imports: tuple[str, ...] = ()
@@ -262,6 +266,37 @@ class _Proposer:
                 edits=(*_needs_jax(file), helper, edit),
                 sites=frozenset({_LAYERS, f"{file.file}:{loop.line}"}),
                 effort=0.5,
+            )
+
+
+def wrap_layers_by(
+    memory: MemoryView, calls: Mapping[str, int], policy: tuple[str, str]
+) -> Iterator[Change]:
+    """The functions that repeat, recomputed by a policy of one's own: its name and its code."""
+    name, code = policy
+    for layers in find_layers(memory, calls)[:_MAX_LEVELS]:
+        edits: list[Edit] = []
+        for layer in layers:
+            try:
+                file = SourceFile(layer.file)
+            except CommandError:
+                continue
+            node = file.function(layer.name, layer.line)
+            if node is not None:
+                module, function = WRAPPERS[file.framework(layer.name, layer.line)]
+                wrapper, imports = file.name_of(module)
+                partial, more = file.name_of("functools.partial")
+                helper = file.insert_after_imports(code)
+                wrapped = f"{partial}({wrapper}.{function}, policy={name})"
+                edits += [*imports, *more, helper, file.decorate(node, wrapped)]
+        if edits:
+            yield Change(
+                "shard",
+                checkpoint.describe_layers(layers, name),
+                "time: weights are gathered again for the backward pass",
+                checkpoint.LINK,
+                edits=tuple(edits),
+                argument=name,
             )
 
 
