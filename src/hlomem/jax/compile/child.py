@@ -159,7 +159,7 @@ def _reshard(
 
 
 def _places(notes: Notes, program: FactoryProgram) -> dict[str, Any]:
-    """Where the shardings of a program are written."""
+    """The lines where the shardings of a program are written."""
     if program.function is None:
         return {"donated": ()}
     given = program.function, program.arguments, program.keywords

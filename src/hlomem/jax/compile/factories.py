@@ -40,7 +40,7 @@ class FactoryProgram(NamedTuple):
     jaxpr: Any
     """None where the factory lowered it itself."""
     function: Any = None
-    """What was lowered, with its arguments; None where the factory lowered it itself."""
+    """The function that was lowered; None where the factory lowered it itself."""
     arguments: tuple[Any, ...] = ()
     keywords: Mapping[str, Any] = MappingProxyType({})
 
@@ -98,8 +98,8 @@ def make_program(
     """The program a factory makes with these settings, for a target.
 
     `jit` has options of jax.jit for a function that the factory did not jit. `tracing` is entered
-    while the function is traced, by the factory where that lowers it. `reshard` may put another
-    function and other arguments in the place of the factory's.
+    while the function is traced, by the factory where that lowers it. `reshard` may replace
+    the function and the arguments of the factory.
     """
     made = factory(**_arguments_of(factory, settings, target))
     stages = import_module("jax").stages

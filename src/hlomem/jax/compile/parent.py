@@ -63,7 +63,7 @@ class PlannedProgram(NamedTuple):
     cpu_seconds: float
     """Of the child, until it was stopped."""
     output: str = ""
-    """What the child printed, the compiler's warnings among it."""
+    """The text that the child printed, with the compiler's warnings."""
 
     @property
     def memory(self) -> MemoryExplanation:

@@ -1,4 +1,4 @@
-"""Where a factory's shardings are written, and other shardings for the same program.
+"""The lines of a factory's shardings, and other shardings for the same program.
 
 For a child process that does nothing else. Before the factory is imported, `jax.jit` and
 `jax.ShapeDtypeStruct` are made to note who calls them; afterwards arguments and results can be
@@ -35,7 +35,7 @@ class NotedJit(NamedTuple):
 
 
 class Notes:
-    """What a factory calls, with the lines of the calls."""
+    """The calls of a factory that tell shardings, with their lines."""
 
     def __init__(self) -> None:
         self._lines: dict[int, tuple[Any, tuple[str, ...]]] = {}

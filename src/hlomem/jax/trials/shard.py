@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from hlomem.advice.code import DROPPING_POLICY, DROPS_GATHERED
+from hlomem.advice.code import DOTS, DROPPING_POLICY, DROPS_GATHERED
 from hlomem.base.errors import CommandError
 from hlomem.base.sizes import format_bytes
 from hlomem.jax.compile.messages import Job
@@ -62,7 +62,7 @@ def shard(
     on_progress: Callable[[str], None] = lambda _: None,
     **keywords: Any,
 ) -> ShardReport:
-    """What lies on each device, what is gathered, and what other shardings save, compiled.
+    """The arrays on each device, what is gathered, and what other shardings save, compiled.
 
     `subject` is a factory of `hlomem compile` by name, or a function of a module, jitted or not,
     followed by its arguments. `is_tried=False` promises from the plan and compiles no change.
@@ -173,14 +173,16 @@ def _changes(finding: ShardingFinding, planned: PlannedProgram) -> Iterator[Chan
             results=tuple(wanted.results.items()),
             code=finding.how,
         )
-    if wanted.constraint and (edits := _constrained(finding)):
-        yield Change("shard", title, "", _LINK, edits=tuple(edits))
+    for spec in (wanted.constraint, *wanted.alternatives):
+        if spec and (edits := _constrained(finding, spec)):
+            yield Change("shard", title, "", _LINK, edits=tuple(edits))
     if wanted.drops_gathered:
-        policy = (DROPS_GATHERED, DROPPING_POLICY)
-        yield from wrap_layers_by(planned.memory.memory, planned.facts.calls, policy)
+        memory, calls = planned.memory.memory, planned.facts.calls
+        for policy in ((DROPS_GATHERED, DROPPING_POLICY), (f"jax.checkpoint_policies.{DOTS}", "")):
+            yield from wrap_layers_by(memory, calls, policy)
 
 
-def _constrained(finding: ShardingFinding) -> list[Edit]:
+def _constrained(finding: ShardingFinding, wanted: str) -> list[Edit]:
     """The edits that put a constraint on the value of a finding; none where that cannot be."""
     place = finding.change.place
     if place is None:
@@ -194,6 +196,6 @@ def _constrained(finding: ShardingFinding) -> list[Edit]:
         return []
     named, imports = file.name_of("jax.sharding.NamedSharding")
     spec, more = file.name_of("jax.sharding.PartitionSpec")
-    sharding = f"{named}({mesh}, {spec}{finding.change.constraint.removeprefix('P')})"
+    sharding = f"{named}({mesh}, {spec}{wanted.removeprefix('P')})"
     edit = file.constrain(place, sharding)
     return [] if edit is None else [*file.name_of("jax")[1], *imports, *more, edit]

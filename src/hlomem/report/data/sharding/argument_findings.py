@@ -1,4 +1,4 @@
-"""Findings on arguments and results: replicated, unlike their parameter, donated in vain."""
+"""Findings on arguments and results: replicated, unlike their parameter, donated for nothing."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from hlomem.report.screens.text import plural
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from hlomem.base.quantities import ValueId
     from hlomem.hlo.sharding import Axis, Sharding
     from hlomem.report.data.buffers import Buffer
     from hlomem.report.data.sharding.finding import FindingKind
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from hlomem.report.data.sharding.subject import Subject
 
 _MAX_NAMED = 4
+_PADDED = 1.25
 _MAX_CODE = 8
 
 
@@ -120,7 +122,7 @@ def _finding(subject: Subject, kind: FindingKind, wishes: list[Wish]) -> Shardin
     results = dict(_followers(subject, wishes))
     share = {wish.buffer.id: wish.share for wish in wishes}
     share |= {buffer.id: left for buffer, left, _ in results.values()}
-    for wish in wishes:
+    for wish in wishes if kind == "replicated" else ():
         share |= {found.buffer.id: found.share for found in follow(subject, wish)}
     size = sum(wish.buffer.size for wish in wishes)
     axes = tuple(dict.fromkeys([axis.name for wish in wishes for axis in wish.axes]))
@@ -161,16 +163,24 @@ def _followers(
     subject: Subject, wishes: Sequence[Wish]
 ) -> Iterator[tuple[str, tuple[Buffer, float, str]]]:
     """Results that are new versions of the arguments, with what is left of them."""
+    taken: set[str] = set()
     for wish in wishes:
+        spec, local = wish.wanted.spec(), wish.wanted.shard(wish.layout.whole)
         for name, buffer, layout in subject.results:
-            sharding = layout.sharding
-            if sharding is None or not subject.is_update(wish.name, name):
+            if name in taken or layout.sharding is None or layout.whole != wish.layout.whole:
                 continue
-            left = min(1.0, wish.wanted.replication / sharding.replication)
+            is_own = subject.is_update(wish.name, name)
+            left = min(1.0, wish.wanted.replication / layout.sharding.replication)
             if subject.is_donated(wish.name) and buffer.parameter is None:
-                left = 0.0  # it takes the memory of the argument then
-            if left < 1.0:
-                yield name, (buffer, left, wish.wanted.spec())
+                # One of them takes the memory of the argument then.
+                if is_own or layout.local == local:
+                    taken.add(name)
+                    yield name, (buffer, 0.0, spec)
+                    break
+            elif is_own and left < 1.0:
+                taken.add(name)
+                yield name, (buffer, left, spec)
+                break
 
 
 def _title(kind: FindingKind, wishes: Sequence[Wish], size: int, axes: Sequence[str]) -> str:
@@ -245,13 +255,20 @@ def _lost(
         why="a result takes the memory of a donated argument only if both have the same shape on"
         f" a device: {list(layout.local)} and {list(its.local)}",
         size=its_buffer.size,
-        promised=promise(subject.memory, subject.space, {its_buffer.id: 0.0}),
+        promised=promise(subject.memory, subject.space, _none_left(subject, its_buffer, its)),
         source=subject.result_line(result),
         names=(name, result),
         axes=tuple([axis.name for axis in layout.sharding.used]),
         how=f"out_shardings:\n{result}: NamedSharding(mesh, {wanted})",
         change=ShardingChange(results={result: wanted}),
     )
+
+
+def _none_left(subject: Subject, buffer: Buffer, layout: Layout) -> dict[ValueId, float]:
+    """A result and the values of its shape, which only bring it into another sharding."""
+    whole = tuple([size for size in layout.whole if size != 1])
+    alike = {one.id: 0.0 for one, its in subject.values if its.whole == whole}
+    return {**alike, buffer.id: 0.0}
 
 
 def find_in_results(
@@ -273,6 +290,23 @@ def find_in_results(
             yield _whole_result(subject, name, buffer, layout, wanted)
 
 
+def _alike(subject: Subject, buffer: Buffer, layout: Layout, left: float) -> dict[ValueId, float]:
+    """A result and the values of its shape that are as whole, with what is left of them."""
+    whole = tuple([size for size in layout.whole if size != 1])
+    found = {
+        one.id: left
+        for one, its in subject.values
+        if its.whole == whole and its.replication == layout.replication
+    }
+    joined = {one.id: left for one in subject.memory.operands(buffer) if _is_near(one, buffer)}
+    return {**joined, **found, buffer.id: left}
+
+
+def _is_near(one: Buffer, other: Buffer) -> bool:
+    """Whether a value is a collective's, and as large as another but for padding."""
+    return one.role == roles.COLLECTIVES and 1.0 <= one.size / max(other.size, 1) < _PADDED
+
+
 def _whole_result(
     subject: Subject, name: str, buffer: Buffer, layout: Layout, wanted: Sharding
 ) -> ShardingFinding:
@@ -283,7 +317,7 @@ def _whole_result(
         title=f"{name}: {format_bytes(buffer.size)} on each device, returned whole",
         why=f"{name} {list(layout.whole)} is {layout.sharding.spec()}; {wanted.spec()} divides it",
         size=buffer.size,
-        promised=promise(subject.memory, subject.space, {buffer.id: left}),
+        promised=promise(subject.memory, subject.space, _alike(subject, buffer, layout, left)),
         source=subject.result_line(name),
         names=(name,),
         axes=tuple([axis.name for axis in layout.sharding.free]),
@@ -304,13 +338,16 @@ def _dropped_result(
     reason = " and ".join(uneven) or "another constraint or the result's own sharding overrides it"
     other = split_further(layout.sharding, layout.whole)
     left = 1.0 if other is None else other.replication / layout.sharding.replication
+    share = _alike(subject, buffer, layout, left)
+    for axis in other.used if other is not None else ():
+        share |= {found.buffer.id: found.share for found in values_along(subject, axis)}
     spec = "" if other is None else other.spec()
     return ShardingFinding(
         kind="dropped",
         title=f"{asked.spec()} has no effect on {name}: {format_bytes(buffer.size)} on each device",
         why=f"{name} {list(layout.whole)} comes back as {layout.sharding.spec()}: {reason}",
         size=buffer.size,
-        promised=promise(subject.memory, subject.space, {buffer.id: left}),
+        promised=promise(subject.memory, subject.space, share),
         source=subject.result_line(name),
         names=(name,),
         axes=tuple([axis.name for axis in asked.used]),

@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 _MAX_HOPS = 64
 _GATHERS = "all-gather"
-_HANDS_ON = frozenset({"dynamic-slice", "slice", "convert", "transpose", "reshape", "broadcast"})
+_HANDS_ON = frozenset(
+    {"dynamic-slice", "slice", "convert", "transpose", "reshape", "broadcast", "copy-start",
+     "copy-done", "slice-start", "slice-done", "opt-barrier"}
+)  # fmt: skip
 
 
 class Collective(Record, frozen=True, kw_only=True):
@@ -166,7 +169,7 @@ def _hands_on(one: HloInstruction) -> bool:
             for part in inner
             if part.opcode != "parameter"
         )
-    return one.opcode in _HANDS_ON or one.opcode in SAME_DATA or one.opcode == "opt-barrier"
+    return one.opcode in _HANDS_ON or one.opcode in SAME_DATA
 
 
 def _as_argument(memory: MemoryView, one: HloInstruction) -> Buffer | None:

@@ -44,6 +44,8 @@ class ShardingChange(Record, frozen=True, kw_only=True):
     """New shardings of results, by path or number."""
     constraint: str = ""
     """The sharding of the value at `place`, for `with_sharding_constraint`."""
+    alternatives: tuple[str, ...] = ()
+    """Other shardings of that value, of which one may save more."""
     place: Place | None = None
     drops_gathered: bool = False
     """Whether layers are to be recomputed by a policy that drops gathered weights."""
@@ -69,6 +71,6 @@ class ShardingFinding(Record, frozen=True, kw_only=True):
     """Code to write."""
     change: ShardingChange
     warning: str = ""
-    """What the partitioner said of it."""
+    """The partitioner's warning of it; empty if there is none."""
     note: str = ""
     """How trying the change ended, where it saved nothing."""

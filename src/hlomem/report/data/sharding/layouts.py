@@ -19,7 +19,7 @@ from hlomem.report.data.sharding.whole_program import WholeProgram, WholeValue
 from hlomem.view.shapes import parse_shape_or_none
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from hlomem.hlo.ir import HloInstruction
     from hlomem.report.data.buffers import Buffer
@@ -37,7 +37,7 @@ class Layout(NamedTuple):
     sharding: Sharding | None
     """None where no axes of the mesh explain the shapes."""
     value: WholeValue | None = None
-    """What it is in the program before partitioning."""
+    """The same value in the program before partitioning."""
 
     @property
     def replication(self) -> int | None:
@@ -123,7 +123,25 @@ class Layouts:
         """A sharding that makes the one shape of the other; axes in the order of the mesh."""
         if self.mesh is None or len(whole) != len(local):
             return None
-        return _explain(self.mesh, tuple(whole), tuple(local))
+        return _explain(self.mesh, tuple(whole), tuple(local), self._written)
+
+    @cached_property
+    def _written(self) -> dict[tuple[int, str], int]:
+        """How often an axis splits a dimension of some size where shardings are written."""
+        counts: dict[tuple[int, str], int] = {}
+        if self.whole is None:
+            return counts
+        known = [(one.value.dimensions, one.sharding) for one in self.whole.constraints]
+        known += [
+            (tuple(one.shape.dimensions), sharding)
+            for one in self.whole.parameters.values()
+            if one.shape.is_array and (sharding := self.whole.sharding_of(one)) is not None
+        ]
+        for dimensions, sharding in known:
+            for size, axes in zip(dimensions, sharding.dimensions, strict=False):
+                for axis in axes:
+                    counts[size, axis.name] = counts.get((size, axis.name), 0) + 1
+        return counts
 
     def of(self, buffer: Buffer) -> Layout | None:
         """The layout of a buffer that is no argument; None where it is not known."""
@@ -197,11 +215,17 @@ def _without_ones(dimensions: Sequence[int]) -> tuple[int, ...]:
     return tuple([size for size in dimensions if size != 1])
 
 
-def _explain(mesh: Mesh, whole: tuple[int, ...], local: tuple[int, ...]) -> Sharding | None:
+def _explain(
+    mesh: Mesh,
+    whole: tuple[int, ...],
+    local: tuple[int, ...],
+    written: Mapping[tuple[int, str], int],
+) -> Sharding | None:
     left = [axis for axis in mesh.axes if axis.size > 1][:_MAX_AXES]
     rows: list[tuple[Axis, ...]] = []
     for total, part in zip(whole, local, strict=True):
-        axes = _axes_for(left, total, part)
+        likely = sorted(left, key=lambda axis: -written.get((total, axis.name), 0))
+        axes = _axes_for(likely, total, part)
         if axes is None:
             return None
         left = [axis for axis in left if axis not in axes]
@@ -210,7 +234,12 @@ def _explain(mesh: Mesh, whole: tuple[int, ...], local: tuple[int, ...]) -> Shar
 
 
 def _axes_for(left: Sequence[Axis], total: int, part: int) -> tuple[Axis, ...] | None:
-    """The fewest axes that split a dimension into such parts."""
+    """The fewest axes that split a dimension into such parts; none if all parts are joined."""
+    if part > total:
+        counts = range(1, len(left) + 1)
+        some = [axes for count in counts for axes in combinations(left, count)]
+        sizes = [prod([axis.size for axis in axes]) for axes in some]
+        return () if any(-(-total // size) * size == part for size in sizes) else None
     for count in range(len(left) + 1):
         for axes in combinations(left, count):
             if -(-total // prod([axis.size for axis in axes])) == part:

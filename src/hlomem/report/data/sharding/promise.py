@@ -1,4 +1,4 @@
-"""What a change of sizes or lifetimes saves, from the plan alone.
+"""The bytes that a change of sizes or lifetimes saves, from the plan alone.
 
 In: a memory space, and for some buffers the share of their bytes that is left, or the steps at
 which they are still needed. Out: bytes by which the most that is alive at a step falls. Nothing is

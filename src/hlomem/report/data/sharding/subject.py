@@ -93,7 +93,7 @@ class Subject:
         for buffer in self.memory.buffers:
             is_other = buffer.color != self.space.color or buffer.role in _SKIPPED
             is_small = buffer.size < _SMALL * self.space.size
-            if is_other or is_small or buffer.opcode == "parameter":
+            if is_other or is_small or buffer.role in roles.OF_ARGUMENTS:
                 continue
             layout = self.layouts.of(buffer)
             if layout is not None:
@@ -225,7 +225,7 @@ class Subject:
         return WholeValue(producer, producer.metadata.op_name, ())
 
     def result_line(self, name: str) -> str | None:
-        """Where a result's sharding is written: its constraint, or the line that jits."""
+        """The line that gives a result its sharding: a constraint, or the call of jax.jit."""
         value = self._result_value(name)
         if value is not None and value.instruction.opcode == "custom-call":
             return self.whole.line(value) if self.whole else None

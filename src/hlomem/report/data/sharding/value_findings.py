@@ -21,6 +21,11 @@ if TYPE_CHECKING:
     from hlomem.report.data.sharding.whole_program import Constraint, WholeValue
 
 
+_MAX_OTHERS = 3
+_LARGE = 5
+"""How many times the least finding padding has to be where it is not at the peak."""
+
+
 def find_whole_values(subject: Subject) -> Iterator[ShardingFinding]:
     """Values that depend on inputs and are the same along an axis that splits the inputs."""
     for axis in input_axes(subject):
@@ -144,7 +149,8 @@ def find_padding(subject: Subject) -> Iterator[ShardingFinding]:
     held = [one for group in groups.values() for one in group]
     share = {buffer.id: 1 - layout.uneven for buffer, layout in held}
     saved = promise(subject.memory, subject.space, share) if held else 0
-    if saved < WORTH * subject.space.size:
+    largest = max([buffer.size * layout.uneven for buffer, layout in held], default=0)
+    if max(saved, largest / _LARGE) < WORTH * subject.space.size:
         return
     buffer, layout = max(held, key=lambda one: (one[0].size * one[1].uneven, -(one[0].start or 0)))
     yield _padded(subject, buffer, layout, saved)
@@ -175,8 +181,23 @@ def _padded(subject: Subject, buffer: Buffer, layout: Layout, saved: int) -> Sha
         how=f"jax.lax.with_sharding_constraint(…, NamedSharding(mesh, {spec}))"
         if spec
         else f"a dimension that {count} divides",
-        change=ShardingChange(constraint=spec, place=subject.place(value) if value else None),
+        change=ShardingChange(
+            constraint=spec,
+            alternatives=_alternatives(type(sharding)(sharding.mesh, tuple(rows)), whole, spec),
+            place=subject.place(value) if value else None,
+        ),
     )
+
+
+def _alternatives(sharding: Sharding, whole: Sequence[int], spec: str) -> tuple[str, ...]:
+    """Other dimensions that the free axes divide."""
+    found = []
+    for axis in sharding.free:
+        for at, size in enumerate(sharding.shard(whole)):
+            made = sharding.with_axis(at, axis).spec()
+            if size % axis.size == 0 and made != spec:
+                found.append(made)
+    return tuple(dict.fromkeys(found))[:_MAX_OTHERS]
 
 
 def _uneven_constraint(subject: Subject) -> Constraint | None:

@@ -155,7 +155,7 @@ class WholeProgram:
         return found
 
     def frame(self, value: WholeValue) -> StackFrame | None:
-        """The place in the user's code that computes a value: a range of lines and columns."""
+        """The expression of the user's code that computes a value: lines and columns."""
         for one in (value.instruction, *reversed(value.calls)):
             frames = one.stack_frames
             origin = self._lines.origin_in(one)
@@ -179,7 +179,7 @@ class WholeProgram:
         return self.computed(WholeValue(update.instruction.operands[1], "", update.calls))
 
     def computed(self, value: WholeValue) -> WholeValue:
-        """The instruction behind calls' parameters and changes of form."""
+        """The instruction that computes a value, before calls and changes of form hand it on."""
         one, calls = value.instruction, value.calls
         for _ in range(_MAX_HOPS):
             if one.opcode == "parameter" and calls and calls[-1].opcode == "call":
@@ -195,7 +195,7 @@ class WholeProgram:
 
 
 def _unwrapped(instruction: HloInstruction) -> HloInstruction:
-    """The producer of a result behind tuples that JAX adds."""
+    """The producer of a result, without the tuples that JAX adds."""
     one = instruction
     for _ in range(_MAX_HOPS):
         if one.opcode != "get-tuple-element" or one.operands[0].opcode != "tuple":
