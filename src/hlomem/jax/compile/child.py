@@ -41,6 +41,7 @@ from hlomem.jax.compile.shardings import (
     Notes,
     argument_lines,
     donated_names,
+    enter_mesh,
     name_donated,
     rejitted,
     with_argument_shardings,
@@ -123,7 +124,8 @@ def _lower(job: Job) -> tuple[FactoryProgram, Facts]:
         import_module(name)
     calls: dict[str, int] = {}
     tracing = partial(counted_calls, calls) if job.has_calls else nullcontext
-    notes = Notes() if job.has_shardings or job.arguments or job.result_shardings else None
+    is_changed = job.arguments or job.result_shardings or job.has_mesh
+    notes = Notes() if job.has_shardings or is_changed else None
     if notes is not None:
         notes.install()
     reshard = None if notes is None else partial(_reshard, job, notes)
@@ -149,6 +151,8 @@ def _reshard(
     job: Job, notes: Notes, function: Any, arguments: Any, keywords: Any
 ) -> tuple[Any, Any, Any]:
     """The function and arguments of a factory with the shardings of the job."""
+    if job.has_mesh:
+        enter_mesh(arguments, keywords)
     if not job.arguments and not job.result_shardings:
         return function, arguments, keywords
     arguments, keywords = with_argument_shardings(function, arguments, keywords, job.arguments)

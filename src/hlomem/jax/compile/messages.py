@@ -46,6 +46,8 @@ class Job(Struct, frozen=True, kw_only=True):
     """Whether facts are to have the lines where shardings are written."""
     arguments: dict[str, str] = field(default_factory=dict)
     """Other shardings of arguments, by name: `P('data', None)`."""
+    has_mesh: bool = False
+    """Whether it is traced under the mesh of its arguments, for constraints by P alone."""
     result_shardings: dict[str, str] = field(default_factory=dict)
     """Other shardings of results, by path."""
 

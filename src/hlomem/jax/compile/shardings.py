@@ -183,6 +183,11 @@ def mesh_of(leaves: list[Any]) -> Any:
     raise CommandError("no argument has a sharding over a mesh")
 
 
+def enter_mesh(arguments: Any, keywords: Any) -> None:
+    """Trace all that follows under the mesh of the arguments."""
+    mesh_of(import_module("jax").tree.leaves((arguments, keywords))).__enter__()
+
+
 def _resharded(jax: Any, leaf: Any, mesh: Any, spec: str) -> Any:
     own = getattr(getattr(leaf, "sharding", None), "mesh", None) or mesh
     sharding = jax.sharding.NamedSharding(own, read_spec(spec))

@@ -52,6 +52,8 @@ class Change(NamedTuple):
     edits: tuple[Edit, ...] = ()
     arguments: tuple[tuple[str, str], ...] = ()
     """Other shardings of arguments, by name."""
+    has_mesh: bool = False
+    """Whether constraints are by P alone, under the mesh of the arguments."""
     results: tuple[tuple[str, str], ...] = ()
     """Other shardings of results, by path."""
     jit: tuple[tuple[str, Any], ...] = ()

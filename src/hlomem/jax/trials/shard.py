@@ -174,28 +174,32 @@ def _changes(finding: ShardingFinding, planned: PlannedProgram) -> Iterator[Chan
             code=finding.how,
         )
     for spec in (wanted.constraint, *wanted.alternatives):
-        if spec and (edits := _constrained(finding, spec)):
-            yield Change("shard", title, "", _LINK, edits=tuple(edits))
+        edits, has_mesh = _constrained(finding, spec) if spec else ([], False)
+        if edits:
+            yield Change("shard", title, "", _LINK, edits=tuple(edits), has_mesh=has_mesh)
     if wanted.drops_gathered:
         memory, calls = planned.memory.memory, planned.facts.calls
         for policy in ((DROPS_GATHERED, DROPPING_POLICY), (f"jax.checkpoint_policies.{DOTS}", "")):
             yield from wrap_layers_by(memory, calls, policy)
 
 
-def _constrained(finding: ShardingFinding, wanted: str) -> list[Edit]:
-    """The edits that put a constraint on the value of a finding; none where that cannot be."""
+def _constrained(finding: ShardingFinding, wanted: str) -> tuple[list[Edit], bool]:
+    """The edits that put a constraint on the value of a finding, and whether a mesh is set for it.
+
+    Where no mesh is known by name at the line, the constraint is by P alone, under jax.set_mesh.
+    """
     place = finding.change.place
     if place is None:
-        return []
+        return [], False
     try:
         file = SourceFile(place.file)
     except CommandError:
-        return []
+        return [], False
     mesh = file.mesh_at(place.line)
-    if not mesh:
-        return []
-    named, imports = file.name_of("jax.sharding.NamedSharding")
-    spec, more = file.name_of("jax.sharding.PartitionSpec")
-    sharding = f"{named}({mesh}, {spec}{wanted.removeprefix('P')})"
+    spec, imports = file.name_of("jax.sharding.PartitionSpec")
+    sharding = f"{spec}{wanted.removeprefix('P')}"
+    if mesh:
+        named, more = file.name_of("jax.sharding.NamedSharding")
+        sharding, imports = f"{named}({mesh}, {sharding})", [*imports, *more]
     edit = file.constrain(place, sharding)
-    return [] if edit is None else [*file.name_of("jax")[1], *imports, *more, edit]
+    return ([], False) if edit is None else ([*file.name_of("jax")[1], *imports, edit], not mesh)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from hlomem.base.errors import HlomemError
 from hlomem.base.sizes import format_bytes
 from hlomem.dump.records import Record
 from hlomem.report.data import roles
@@ -22,6 +23,8 @@ from hlomem.report.data.sharding.value_findings import find_padding, find_whole_
 from hlomem.report.data.sharding.values import WORTH, split_further
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from hlomem.report.data.buffers import Buffer
     from hlomem.report.data.memory import MemoryView, Space
     from hlomem.report.data.sharding.layouts import Layout
@@ -92,18 +95,19 @@ def report_on(subject: Subject) -> ShardReport:
     memory, space = subject.memory, subject.space
     mesh = subject.layouts.mesh
     is_known = subject.whole is not None and mesh is not None
+    found = _Found(subject) if is_known else None
     return ShardReport(
         name=memory.dump.title,
         space=space.name,
         size=space.size,
         device_count=memory.device_count,
         mesh=mesh.describe() if mesh is not None and is_known else "",
-        findings=_find(subject) if is_known else (),
+        findings=tuple(found.findings) if found else (),
         arguments=_rows(subject.arguments) if is_known else _unknown(subject),
         results=_rows(subject.results) if is_known else (),
         values=_values(subject) if is_known else (),
         collectives=build_collectives(subject.layouts, space),
-        notes=_notes(subject),
+        notes=(*_notes(subject), *(found.notes if found else ())),
     )
 
 
@@ -113,13 +117,30 @@ def _notes(subject: Subject) -> tuple[str, ...]:
     return (_NO_WHOLE,) if subject.whole is None else ()
 
 
-def _find(subject: Subject) -> tuple[ShardingFinding, ...]:
-    found = list(find_in_arguments(subject))
-    found += find_lost_donations(subject, found)
-    found += find_in_results(subject, found)
-    found += find_whole_values(subject)
-    found += [*find_padding(subject), *find_kept_gathers(subject), *find_full_reshards(subject)]
-    return tuple(sorted(found, key=lambda one: -one.promised))
+class _Found:
+    """Findings of rules; one that fails is left out with a note."""
+
+    def __init__(self, subject: Subject) -> None:
+        self.findings: list[ShardingFinding] = []
+        self.notes: list[str] = []
+        rules = (
+            find_in_arguments,
+            lambda given: find_lost_donations(given, self.findings),
+            lambda given: find_in_results(given, self.findings),
+            find_whole_values,
+            find_padding,
+            find_kept_gathers,
+            find_full_reshards,
+        )
+        for rule in rules:
+            self._ask(rule, subject)
+        self.findings.sort(key=lambda one: -one.promised)
+
+    def _ask(self, rule: Callable[[Subject], Iterator[ShardingFinding]], subject: Subject) -> None:
+        try:
+            self.findings += rule(subject)
+        except HlomemError as error:
+            self.notes.append(f"a rule could not be applied: {error}")
 
 
 def _rows(found: list[tuple[str, Buffer, Layout]]) -> tuple[ShardedArray, ...]:

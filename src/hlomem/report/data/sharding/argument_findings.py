@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 _MAX_NAMED = 4
 _PADDED = 1.25
+_MATRIX = 2
 _MAX_CODE = 8
 
 
@@ -93,7 +94,7 @@ def _parameter_of(
     subject: Subject, name: str, buffer: Buffer, layout: Layout
 ) -> tuple[str, Sharding] | None:
     """The model's parameter that optimizer state belongs to, by its path and shape."""
-    if buffer.role != roles.OPTIMIZER:
+    if buffer.role not in (roles.OPTIMIZER, roles.ARGUMENTS) or len(layout.whole) < _MATRIX:
         return None
     models = [
         (_shared_end(name, other), other, its.sharding)

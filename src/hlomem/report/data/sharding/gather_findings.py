@@ -96,18 +96,31 @@ def _kept(subject: Subject) -> Iterator[Kept]:
 
 def _stacked(subject: Subject) -> Iterator[Kept]:
     """Stacks of gathered weights, one for each iteration of a loop of the forward pass."""
-    models = {
-        tuple([size for size in layout.whole if size != 1]): (name, layout)
-        for name, buffer, layout in subject.arguments
-        if buffer.role != roles.INPUTS and len(layout.whole) > 1
-    }
+    memory = subject.memory
     for buffer, layout in subject.values:
-        name, its = models.get(layout.whole, ("", None))
         is_stack = buffer.role == roles.STACKED and not is_backward(buffer.op_name)
-        if its is None or not is_stack or layout.replication is None or its.replication is None:
+        name = _stacked_argument(subject, layout) if is_stack else None
+        if name is None:
             continue
-        if layout.replication > its.replication:
-            yield Kept(buffer, name, (), _line_stored(subject, buffer, layout))
+        line = _line_stored(subject, buffer, layout)
+        for placed in memory.family(memory.joined.placed_by_id[buffer.id]):
+            yield Kept(memory.buffer_of(placed), name, (), line)
+
+
+def _stacked_argument(subject: Subject, layout: Layout) -> str | None:
+    """The argument, split on devices, of which a stack holds gathered parts."""
+    value, whole = layout.value, subject.whole
+    if value is None or whole is None or value.instruction.opcode != "dynamic-update-slice":
+        return None
+    number = whole.argument_of(whole.stored_by(value))
+    if number is None:
+        return None
+    for name, argument, its in subject.arguments:
+        is_it = its.value is not None and its.value.instruction is whole.parameters.get(number)
+        is_split = (layout.replication or 1) > (its.replication or 1)
+        if is_it and is_split and argument.role != roles.INPUTS:
+            return name
+    return None
 
 
 def _line_stored(subject: Subject, buffer: Buffer, layout: Layout) -> str | None:

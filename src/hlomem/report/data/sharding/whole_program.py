@@ -24,7 +24,10 @@ _MAX_VALUES = 200_000
 """Values of all calls that are listed."""
 _SHARDY = "xla.sdy.sharding"
 _CONSTRAINT = "Sharding"
+_MANUAL = "manual_computation_body"
+_SHARD_MAP = "shmap_body"
 _SAME_VALUE = frozenset({"reshape", "copy", "bitcast", "convert", "broadcast", "transpose"})
+_PARTS = _SAME_VALUE | {"dynamic-slice", "slice"}
 _MOVED = frozenset({"reshape", "bitcast"})
 _MAX_HOPS = 32
 
@@ -120,7 +123,7 @@ class WholeProgram:
     def _constraints(self) -> Iterator[Constraint]:
         for value in self.values:
             one = value.instruction
-            if one.opcode == "custom-call" and one.custom_call_target == _CONSTRAINT:
+            if _is_constraint(one):
                 sharding = self.sharding_of(one)
                 if sharding is not None and one.shape.is_array:
                     yield Constraint(value, sharding)
@@ -150,9 +153,18 @@ class WholeProgram:
     def by_name(self) -> dict[str, list[WholeValue]]:
         found: dict[str, list[WholeValue]] = {}
         for value in self.values:
-            if value.op_name and value.instruction.shape.is_array:
+            is_array = value.instruction.shape.is_array
+            if value.op_name and is_array and not self._is_local(value):
                 found.setdefault(value.op_name, []).append(value)
         return found
+
+    def _is_local(self, value: WholeValue) -> bool:
+        """Whether a value is computed in a `shard_map`, where shapes are those of one device."""
+        if _SHARD_MAP in value.op_name:
+            return True
+        return any(
+            _MANUAL in callee.name for call in value.calls for callee in call.called_computations
+        )
 
     def frame(self, value: WholeValue) -> StackFrame | None:
         """The expression of the user's code that computes a value: lines and columns."""
@@ -190,8 +202,48 @@ class WholeProgram:
                 break
         return WholeValue(one, one.metadata.op_name, calls)
 
+    def argument_of(self, value: WholeValue) -> int | None:
+        """The number of the argument that a value is a part of, in another form at most."""
+        one, calls = value.instruction, value.calls
+        for _ in range(_MAX_HOPS):
+            if one.opcode == "parameter":
+                if not calls:
+                    return one.parameter_number
+                if calls[-1].opcode != "call":
+                    return None
+                one, calls = calls[-1].operands[one.parameter_number], calls[:-1]
+            elif one.opcode == "get-tuple-element":
+                found = _carried(one, calls)
+                if found is None:
+                    return None
+                one, calls = found
+            elif one.opcode == "call":
+                one, calls = one.called_computations[0].root, (*calls, one)
+            elif one.opcode in _PARTS or _is_constraint(one):
+                one = one.operands[0]
+            else:
+                return None
+        return None
+
     def _has_line(self, one: HloInstruction) -> bool:
         return bool(self._lines.origin_in(one).line)
+
+
+def _is_constraint(one: HloInstruction) -> bool:
+    return one.opcode == "custom-call" and one.custom_call_target == _CONSTRAINT
+
+
+def _carried(
+    one: HloInstruction, calls: tuple[HloInstruction, ...]
+) -> tuple[HloInstruction, tuple[HloInstruction, ...]] | None:
+    """The value that a part of a tuple is, at a loop's start for what a loop carries."""
+    holder, index = one.operands[0], one.tuple_index
+    if holder.opcode == "tuple":
+        return holder.operands[index], calls
+    if holder.opcode != "parameter" or not calls or calls[-1].opcode != "while":
+        return None
+    start = calls[-1].operands[0]
+    return (start.operands[index], calls[:-1]) if start.opcode == "tuple" else None
 
 
 def _unwrapped(instruction: HloInstruction) -> HloInstruction:
