@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from hlomem.base.sizes import format_bytes
 from hlomem.base.source import visible
 from hlomem.report.data.sharding.finding import WORDS
+from hlomem.report.screens.advice_text import draw_code
 from hlomem.report.screens.text import PIPED_WIDTH, Line, plain, plural, shorten, wrapped
 
 if TYPE_CHECKING:
@@ -64,8 +65,7 @@ def _draw_finding(finding: ShardingFinding, width: int) -> list[Line]:
     lines += wrapped(visible(finding.title), width, indent)
     lines += wrapped(visible(finding.why), width, indent, "dim")
     lines += wrapped(f"the change below {said} {format_bytes(saved)}", width, indent, "dim")
-    code = [shorten(visible(line), width - _HEAD - 2) for line in finding.how.split("\n")]
-    lines += [[(f"{indent}  {line}", "")] for line in code]
+    lines += draw_code(finding.how)
     if finding.note:
         lines += wrapped(visible(finding.note), width, indent, "dim")
     if finding.warning:

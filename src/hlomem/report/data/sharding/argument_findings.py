@@ -352,7 +352,7 @@ def _dropped_result(
         source=subject.result_line(name),
         names=(name,),
         axes=tuple([axis.name for axis in asked.used]),
-        how=f"jax.lax.with_sharding_constraint(…, NamedSharding(mesh, {spec}))"
+        how=f"with_sharding_constraint(x, NamedSharding(mesh, {spec}))"
         if spec
         else f"pad {name} to a multiple of {max(map(asked.split_of, range(len(layout.whole))))}",
         change=ShardingChange(constraint=spec, place=subject.place_of_result(name)),

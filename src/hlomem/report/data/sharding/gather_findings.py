@@ -213,7 +213,7 @@ def _reshard(
         source=line,
         names=(buffer.name,),
         axes=(),
-        how=f"jax.lax.with_sharding_constraint(…, NamedSharding(mesh, {kept}))"
+        how=f"with_sharding_constraint(x, NamedSharding(mesh, {kept}))"
         if kept
         else "ask for a sharding that splits the same dimension as before",
         change=ShardingChange(constraint=kept, place=subject.place(value) if value else None),

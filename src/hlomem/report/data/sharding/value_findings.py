@@ -67,7 +67,7 @@ def _told(subject: Subject, axis: Axis, held: Sequence[Held]) -> Iterator[Shardi
         source=subject.whole.line(value) if subject.whole and value else first.buffer.source,
         names=tuple([found.buffer.name for found in sorted(alive, key=lambda f: -f.buffer.size)]),
         axes=(axis.name,),
-        how=f"jax.lax.with_sharding_constraint(…, NamedSharding(mesh, {wanted.spec()}))",
+        how=f"with_sharding_constraint(x, NamedSharding(mesh, {wanted.spec()}))",
         change=ShardingChange(
             constraint=wanted.spec(), place=subject.place(value) if value else None
         ),
@@ -178,7 +178,7 @@ def _padded(subject: Subject, buffer: Buffer, layout: Layout, saved: int) -> Sha
         source=subject.whole.line(value) if subject.whole and value else buffer.source,
         names=(buffer.name,),
         axes=tuple([axis.name for axis in sharding.dimensions[at]]),
-        how=f"jax.lax.with_sharding_constraint(…, NamedSharding(mesh, {spec}))"
+        how=f"with_sharding_constraint(x, NamedSharding(mesh, {spec}))"
         if spec
         else f"a dimension that {count} divides",
         change=ShardingChange(
