@@ -86,3 +86,16 @@ def test_without_the_module_before_partitioning_nothing_is_guessed() -> None:
     assert (report.findings, report.mesh) == ((), "")
     assert all(row.spec is None for row in report.arguments)
     assert report.notes
+
+
+def test_gathered_weights_are_a_role() -> None:
+    memory = hlomem.explain(SHARDED / "replicated_embedding")
+    found = {buffer.name: buffer for buffer in memory if buffer.role == "gathered weights"}
+    gathers = {row.name: row for row in _report("replicated_embedding").collectives}
+    weights = {
+        name
+        for name, row in gathers.items()
+        if row.opcode == "all-gather" and row.role == "model parameters"
+    }
+    assert weights
+    assert weights <= found.keys()

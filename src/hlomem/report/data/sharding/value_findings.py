@@ -29,7 +29,10 @@ _LARGE = 5
 def find_whole_values(subject: Subject) -> Iterator[ShardingFinding]:
     """Values that depend on inputs and are the same along an axis that splits the inputs."""
     for axis in input_axes(subject):
-        if held := list(values_along(subject, axis)):
+        held = list(values_along(subject, axis))
+        # What is only gathered may be needed whole.
+        computed = [found for found in held if found.buffer.role != roles.COLLECTIVES]
+        if any(found.buffer.size >= WORTH * subject.space.size for found in computed):
             yield from _told(subject, axis, held)
 
 
@@ -47,7 +50,8 @@ def _told(subject: Subject, axis: Axis, held: Sequence[Held]) -> Iterator[Shardi
     saved = promise(subject.memory, subject.space, share)
     if saved < WORTH * subject.space.size:
         return
-    alive = _at_peak(subject, held)
+    computed = [found for found in held if found.buffer.role != roles.COLLECTIVES]
+    alive = _at_peak(subject, computed)
     stacks = [found for found in alive if found.buffer.role == roles.STACKED]
     is_stack = 2 * _size(stacks) >= _size(alive)
     first = max(stacks if is_stack else alive, key=lambda found: _precedence(found, is_stack))
@@ -80,7 +84,8 @@ def _at_peak(subject: Subject, held: Sequence[Held]) -> list[Held]:
     if step is None:
         return list(held)
     alive = {part.buffer.id for part in subject.memory.alive(subject.space.color, step)}
-    return [found for found in held if found.buffer.id in alive] or list(held)
+    largest = max(held, key=lambda found: found.buffer.size)
+    return [found for found in held if found.buffer.id in alive] or [largest]
 
 
 def _size(held: Sequence[Held]) -> int:

@@ -53,8 +53,7 @@ def values_along(subject: Subject, axis: Axis) -> Iterator[Held]:
     """Values that are no weights and the same along an axis that divides them."""
     weights = weight_shapes(subject)
     for buffer, layout in subject.values:
-        is_needed = buffer.id in subject.resharded or buffer.role == roles.COLLECTIVES
-        if not is_needed and tuple(sorted(layout.whole)) not in weights:
+        if buffer.id not in subject.resharded and tuple(sorted(layout.whole)) not in weights:
             found = _along(buffer, layout, axis)
             if found is not None:
                 yield found
