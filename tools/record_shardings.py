@@ -1,6 +1,6 @@
 """Compiles programs of a set and keeps XLA's dumps of them, for tests of shardings.
 
-    python -m tools.record_shardings tools/sharded/first/NAME.py...
+    python -m tools.record_shardings [--fixed] tools/sharded/first/NAME.py...
 
 Each becomes tests/goldens/sharded/NAME: the module before and after optimizations, the plan and the
 compiler's log, gzipped as XLA wrote them, but for the folder that the program lies in, which reads
@@ -31,14 +31,15 @@ KEPT = (
 )
 
 
-def record(file: Path) -> Path:
-    """Compiles one program; returns its new home."""
+def record(file: Path, *, is_fixed: bool = False) -> Path:
+    """Compiles one program, or its repaired version; returns its new home."""
     program = read_program(file.resolve())
-    home = GOLDENS / file.stem
+    factory = f"{program.file}:make_fixed" if is_fixed else program.factory
+    home = GOLDENS / f"{file.stem}{'_fixed' if is_fixed else ''}"
     shutil.rmtree(home, ignore_errors=True)
     home.mkdir(parents=True)
     with TemporaryDirectory() as made:
-        job = Job(factory=program.factory, target=program.target)
+        job = Job(factory=factory, target=program.target)
         planned = plan_in_child(job, output=Path(made))
         here = str(program.file.parent)
         for path in sorted(Path(made).iterdir()):
@@ -46,7 +47,7 @@ def record(file: Path) -> Path:
                 text = path.read_text().replace(here, "/home/me")
                 _write(home / f"{path.name}.gz", text)
         _write(home / "log.txt.gz", planned.output)
-    truth = compile_whole(program.factory, program.target)
+    truth = compile_whole(factory, program.target)
     if isinstance(truth, str):
         raise SystemExit(truth)
     origin = {
@@ -69,9 +70,11 @@ def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("files", nargs="+", type=Path)
+    parser.add_argument("--fixed", action="store_true", help="The repaired version.")
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {DEVICES}".strip()
-    for file in parser.parse_args().files:
-        print(record(file))
+    given = parser.parse_args()
+    for file in given.files:
+        print(record(file, is_fixed=given.fixed))
 
 
 if __name__ == "__main__":
