@@ -125,7 +125,7 @@ def find_argument(
     """The argument, a model's or another, that all arrays an instruction reads are parts of."""
     found: Buffer | None = None
     pending, seen = [one], {one}
-    if through_gathers and not (_hands_on(one) or _gathers(one)):
+    if through_gathers and not (_hands_on(one) or gathers(one)):
         return None
     for _ in range(_MAX_HOPS):
         if not pending:
@@ -136,7 +136,7 @@ def find_argument(
                 if found is not None and argument.id != found.id:
                     return None
                 found = argument
-            elif not (_hands_on(operand) or (through_gathers and _gathers(operand))):
+            elif not (_hands_on(operand) or (through_gathers and gathers(operand))):
                 return None
             elif operand not in seen:
                 seen.add(operand)
@@ -144,7 +144,22 @@ def find_argument(
     return None
 
 
-def _gathers(one: HloInstruction) -> bool:
+def find_gathered(memory: MemoryView, one: HloInstruction) -> Buffer | None:
+    """The argument whose parts a value is, if they were gathered on the way."""
+    pending, seen = [one], {one}
+    while pending:
+        here = pending.pop()
+        if gathers(here):
+            return find_argument(memory, one, through_gathers=True)
+        more = [operand for operand in _arrays(here) if operand not in seen]
+        if _hands_on(here) and len(seen) < _MAX_HOPS:
+            seen.update(more)
+            pending += more
+    return None
+
+
+def gathers(one: HloInstruction) -> bool:
+    """Whether an instruction is an all-gather, or a fusion with one."""
     if one.opcode == "fusion":
         inner = one.called_computations[0].instructions
         return any(part.opcode.startswith(_GATHERS) for part in inner)

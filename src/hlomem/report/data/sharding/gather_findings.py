@@ -10,7 +10,7 @@ from hlomem.base.patterns import lazy_pattern
 from hlomem.base.sizes import format_bytes
 from hlomem.report.data import roles
 from hlomem.report.data.phases import is_backward, is_forward
-from hlomem.report.data.sharding.collectives import find_argument
+from hlomem.report.data.sharding.collectives import find_gathered
 from hlomem.report.data.sharding.finding import ShardingChange, ShardingFinding
 from hlomem.report.data.sharding.promise import Steps, promise
 from hlomem.report.data.sharding.values import WORTH
@@ -87,7 +87,7 @@ def _kept(subject: Subject) -> Iterator[Kept]:
         one = memory.instruction_by_name.get(buffer.name.partition("{")[0])
         if one is None or one.opcode in ("parameter", "while", "get-tuple-element", "tuple"):
             continue
-        argument = find_argument(memory, one, through_gathers=True)
+        argument = find_gathered(memory, one)
         if argument is None or argument.role == roles.INPUTS or not _is_more(buffer, argument):
             continue
         if (steps := _read_at(subject, buffer)) is not None:
