@@ -288,9 +288,9 @@ def wrap_layers_by(
                 module, function = WRAPPERS[file.framework(layer.name, layer.line)]
                 wrapper, imports = file.name_of(module)
                 partial, more = file.name_of("functools.partial")
-                helper = [file.insert_after_imports(code)] if code else _needs_jax(file)
+                helper = file.insert_after_imports(code)
                 wrapped = f"{partial}({wrapper}.{function}, policy={name})"
-                edits += [*imports, *more, *helper, file.decorate(node, wrapped)]
+                edits += [*imports, *more, helper, file.decorate(node, wrapped)]
         if edits:
             yield Change(
                 "shard",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from hlomem.advice.code import DOTS, DROPPING_POLICY, DROPS_GATHERED
+from hlomem.advice.code import DROPPING_POLICY, DROPS_GATHERED
 from hlomem.base.errors import CommandError
 from hlomem.base.sizes import format_bytes
 from hlomem.jax.compile.messages import Job
@@ -27,6 +27,7 @@ from hlomem.jax.trials.changes import Change, wrap_layers_by
 from hlomem.jax.trials.source_edits import SourceFile
 from hlomem.jax.trials.trying import Trials
 from hlomem.report.data.shard import ShardReport, report_on
+from hlomem.report.data.sharding.argument_findings import code_of
 from hlomem.report.data.sharding.finding import WORDS
 from hlomem.report.data.sharding.gather_findings import partitioner_warnings
 from hlomem.report.data.sharding.subject import Subject
@@ -156,31 +157,34 @@ def _tried(trials: Trials, finding: ShardingFinding, planned: PlannedProgram) ->
         return replace(finding, note=f"not compiled: {problem}")
     best = min(compiled, key=lambda one: one.size)
     got = trials.base.plan.size - best.size
-    how = best.how() if best.edits else finding.how
-    return replace(finding, got=got, how=how)
+    if best.edits:
+        return replace(finding, got=got, how=best.how())
+    [chosen] = best.changes
+    change = replace(finding.change, arguments=dict(chosen.arguments), other_arguments={})
+    how = code_of(change.arguments, change.results)
+    return replace(finding, got=got, how=how, change=change)
 
 
 def _changes(finding: ShardingFinding, planned: PlannedProgram) -> Iterator[Change]:
     wanted = finding.change
     title = f"the shardings of {finding.names[0] if finding.names else finding.kind}"
-    if wanted.arguments or wanted.results:
-        yield Change(
-            "shard",
-            title,
-            "",
-            _LINK,
-            arguments=tuple(wanted.arguments.items()),
-            results=tuple(wanted.results.items()),
-            code=finding.how,
-        )
+    for arguments in (wanted.arguments, wanted.other_arguments):
+        if arguments or (wanted.results and arguments is wanted.arguments):
+            yield Change(
+                "shard",
+                title,
+                "",
+                _LINK,
+                arguments=tuple(arguments.items()),
+                results=tuple(wanted.results.items()),
+            )
     for spec in (wanted.constraint, *wanted.alternatives):
         edits, has_mesh = _constrained(finding, spec) if spec else ([], False)
         if edits:
             yield Change("shard", title, "", _LINK, edits=tuple(edits), has_mesh=has_mesh)
     if wanted.drops_gathered:
         memory, calls = planned.memory.memory, planned.facts.calls
-        for policy in ((DROPS_GATHERED, DROPPING_POLICY), (f"jax.checkpoint_policies.{DOTS}", "")):
-            yield from wrap_layers_by(memory, calls, policy)
+        yield from wrap_layers_by(memory, calls, (DROPS_GATHERED, DROPPING_POLICY))
 
 
 def _constrained(finding: ShardingFinding, wanted: str) -> tuple[list[Edit], bool]:

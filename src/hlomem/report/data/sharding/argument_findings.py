@@ -44,6 +44,8 @@ class Wish(NamedTuple):
     wanted: Sharding
     like: str = ""
     """The argument whose sharding is wanted."""
+    other: Sharding | None = None
+    """Another sharding that leaves as little."""
 
     @property
     def share(self) -> float:
@@ -87,7 +89,8 @@ def _wishes(subject: Subject) -> Iterator[Wish]:
             continue
         wanted = split_further(sharding, layout.whole)
         if wanted is not None:
-            yield Wish("replicated", name, buffer, layout, wanted)
+            other = split_further(sharding, layout.whole, is_spread=True)
+            yield Wish("replicated", name, buffer, layout, wanted, other=other)
 
 
 def _parameter_of(
@@ -128,6 +131,7 @@ def _finding(subject: Subject, kind: FindingKind, wishes: list[Wish]) -> Shardin
     size = sum(wish.buffer.size for wish in wishes)
     axes = tuple(dict.fromkeys([axis.name for wish in wishes for axis in wish.axes]))
     specs = {wish.name: wish.wanted.spec() for wish in wishes}
+    others = specs | {wish.name: wish.other.spec() for wish in wishes if wish.other is not None}
     line = subject.line_of_arguments({wish.name: wish.saves for wish in wishes})
     returned = {name: spec for name, (_, _, spec) in results.items()}
     fixed = {name: spec for name, spec in returned.items() if subject.is_result_fixed(name)}
@@ -140,8 +144,12 @@ def _finding(subject: Subject, kind: FindingKind, wishes: list[Wish]) -> Shardin
         source=line or subject.first_use(wishes[0].buffer),
         names=tuple([wish.name for wish in wishes]),
         axes=axes,
-        how=_code(specs, fixed),
-        change=ShardingChange(arguments=specs, results=fixed),
+        how=code_of(specs, fixed),
+        change=ShardingChange(
+            arguments=specs,
+            other_arguments={} if others == specs else others,
+            results=fixed,
+        ),
     )
 
 
@@ -208,10 +216,12 @@ def _why(wish: Wish) -> str:
     return f"{words} each part; {parts}: {wanted.spec()}"
 
 
-def _code(arguments: Mapping[str, str], results: Mapping[str, str]) -> str:
+def code_of(arguments: Mapping[str, str], results: Mapping[str, str]) -> str:
+    """Shardings to write, by argument and result."""
     lines = [f"{name}: NamedSharding(mesh, {spec})" for name, spec in arguments.items()]
     more = [f"{plural(len(lines) - _MAX_CODE, 'more argument')}"] if len(lines) > _MAX_CODE else []
     code = ["in_shardings, or where the argument is made:", *lines[:_MAX_CODE], *more]
+    code = code if lines else []
     if results:
         code.append("out_shardings:")
         code += [f"{name}: NamedSharding(mesh, {spec})" for name, spec in results.items()][

@@ -40,6 +40,8 @@ class ShardingChange(Record, frozen=True, kw_only=True):
 
     arguments: Mapping[str, str] = field(default_factory=dict)
     """New shardings of arguments, by path."""
+    other_arguments: Mapping[str, str] = field(default_factory=dict)
+    """The same with other dimensions split, which may save more; empty if there are none."""
     results: Mapping[str, str] = field(default_factory=dict)
     """New shardings of results, by path or number."""
     constraint: str = ""

@@ -34,8 +34,13 @@ class Held(NamedTuple):
         return self.wanted.replication / self.layout.sharding.replication
 
 
-def split_further(sharding: Sharding, whole: Sequence[int]) -> Sharding | None:
-    """The sharding with all free axes that divide a dimension; None if there are none."""
+def split_further(
+    sharding: Sharding, whole: Sequence[int], *, is_spread: bool = False
+) -> Sharding | None:
+    """The sharding with all free axes that divide a dimension; None if there are none.
+
+    The longest dimension on a device is split; with `is_spread` one that is still whole, if any.
+    """
     found = sharding
     for axis in sorted(sharding.free, key=lambda axis: -axis.size):
         local = found.shard(whole)
@@ -45,7 +50,9 @@ def split_further(sharding: Sharding, whole: Sequence[int]) -> Sharding | None:
             if size % axis.size == 0 and whole[at] % found.split_of(at) == 0
         ]
         if fitting:
-            found = found.with_axis(max(fitting, key=lambda at: (local[at], at == 0)), axis)
+            whole_first = [at for at in fitting if found.split_of(at) == 1] if is_spread else []
+            best = max(whole_first or fitting, key=lambda at: (local[at], at == 0))
+            found = found.with_axis(best, axis)
     return None if found is sharding else found
 
 

@@ -208,6 +208,37 @@ function copyTable() {
   };
 }
 
+/** @returns {Table} */
+function shardingTable() {
+  const found = space().sharding_findings.map((row) => ({
+    cells: [row.names[0] ?? "", row.title, row.size, "", row.promised, row.how, row.source ?? ""],
+  }));
+  const arrays = space().shardings.map((row) => ({
+    cells: [
+      row.name,
+      row.spec ?? "unknown",
+      row.size,
+      count(row.replication ?? 0),
+      row.split_size === null ? "" : row.size - row.split_size,
+      row.split_spec ?? "",
+      row.source ?? "",
+    ],
+  }));
+  return {
+    heads: [
+      text("array"),
+      text("sharding"),
+      number("on each device"),
+      number("devices with the same part"),
+      number("less if split"),
+      text("as"),
+      text("line"),
+    ],
+    rows: [...found, ...arrays],
+    empty: "the program is not partitioned, or its shardings are not known",
+  };
+}
+
 /** @type {Record<string, () => Table>} */
 const TABLES = {
   Buffers: bufferTable,
@@ -217,6 +248,7 @@ const TABLES = {
   Holes: holeTable,
   Donations: donationTable,
   Copies: copyTable,
+  Shardings: shardingTable,
 };
 export const TABLE_NAMES = Object.keys(TABLES);
 
