@@ -71,11 +71,12 @@ def program_beside(path: Path) -> Path | None:
 
 
 def whole_beside(path: Path) -> Path | None:
-    """The HLO text that XLA wrote before it partitioned: `X.before_optimizations.txt`."""
+    """The program before partitioning as XLA wrote it, `X.before_optimizations.txt` or a proto."""
     found = _AFTER.search(path.name)
     names = ["before_optimizations.txt"]
     if found is not None:
-        names.insert(0, f"{path.name[: found.start()]}.before_optimizations.txt")
+        stem = f"{path.name[: found.start()]}.before_optimizations"
+        names = [f"{stem}.txt", f"{stem}.hlo.pb", *names]
     candidates = [path.with_name(name + ending) for name in names for ending in ("", ".gz")]
     return next((candidate for candidate in candidates if answers_yes(candidate.is_file)), None)
 

@@ -99,3 +99,13 @@ def test_gathered_weights_are_a_role() -> None:
     }
     assert weights
     assert weights <= found.keys()
+
+
+def test_protos_tell_the_same() -> None:
+    report = hlomem.shard(GOLDENS / "sharded_protos" / "train_step")
+    assert report.mesh == "data=4, model=2"
+    assert sum(row.size for row in report.arguments) == 11141120
+    specs = {row.name: row.spec for row in report.arguments}
+    assert specs["params['down']"] == "P(None, 'model', 'data')"
+    [finding] = report.findings
+    assert (finding.kind, finding.names) == ("optimizer", ("opt['up']", "opt['down']"))
