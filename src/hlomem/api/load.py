@@ -287,6 +287,21 @@ def _with_program(dump: Dump, path: Path) -> Dump:
     return dump if program is None else replace(dump, open_module=partial(load_program, program))
 
 
+def hold_whole(dump: Dump) -> Dump:
+    """A dump that has read the program before partitioning, and parses it on demand."""
+    if not isinstance(dump.open_whole, partial):
+        return dump
+    from msgspec.structs import replace  # noqa: PLC0415 - not for modules
+
+    [path] = dump.open_whole.args
+    data = read_bytes(path)
+    if _is_binary(data):
+        program = load_program(path)
+        return replace(dump, open_whole=lambda: program)
+    source = _as_text(str(path), data)
+    return replace(dump, open_whole=lambda: hlo.parse(source.text, source.name))
+
+
 def _with_whole(opened: Dump | HloModule, name: str) -> Dump | HloModule:
     """The dump in a proto with the program that lies next to it, before it was partitioned."""
     if isinstance(opened, HloModule):
