@@ -60,7 +60,8 @@ def values_along(subject: Subject, axis: Axis) -> Iterator[Held]:
     """Values that are no weights and the same along an axis that divides them."""
     weights = weight_shapes(subject)
     for buffer, layout in subject.values:
-        if buffer.id not in subject.resharded and tuple(sorted(layout.whole)) not in weights:
+        is_other = buffer.id in subject.resharded or buffer.role == roles.GATHERED
+        if not is_other and tuple(sorted(layout.whole)) not in weights:
             found = _along(buffer, layout, axis)
             if found is not None:
                 yield found
@@ -71,8 +72,9 @@ def weight_shapes(subject: Subject) -> set[tuple[int, ...]]:
     shapes: set[tuple[int, ...]] = set()
     for _, buffer, layout in subject.arguments:
         if buffer.role != roles.INPUTS:
-            whole = tuple([size for size in layout.whole if size != 1])
-            shapes |= {tuple(sorted(whole)), tuple(sorted(whole[1:]))}
+            whole = sorted([size for size in layout.whole if size != 1])
+            shapes |= {(*whole[:at], *whole[at + 1 :]) for at in range(len(whole))}
+            shapes.add(tuple(whole))
     return shapes
 
 
