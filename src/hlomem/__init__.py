@@ -30,6 +30,7 @@ __all__ = [
     "ParseError",
     "Plan",
     "ScaledProgram",
+    "ShardReport",
     "Verdict",
     "__version__",
     "advise",
@@ -42,6 +43,7 @@ __all__ = [
     "read_oom",
     "replan",
     "scale",
+    "shard",
     "to_dicts",
     "to_pandas",
     "verify",
@@ -57,6 +59,7 @@ if TYPE_CHECKING:
     from hlomem.api.plan import Plan, plan
     from hlomem.api.replan import replan
     from hlomem.api.scale import ScaledProgram, scale
+    from hlomem.api.shard import shard
     from hlomem.api.tables import to_dicts, to_pandas
     from hlomem.base.errors import HlomemError, ParseError
     from hlomem.check.findings import Verdict
@@ -65,6 +68,7 @@ if TYPE_CHECKING:
     from hlomem.packer.buffers import Buffer, Packing
     from hlomem.report.data.advice import AdviceReport
     from hlomem.report.data.diff import Diff
+    from hlomem.report.data.shard import ShardReport
     from hlomem.report.oom.log import OomLog, read_oom
 
 _HOME = {
@@ -80,6 +84,7 @@ _HOME = {
     "ParseError": "hlomem.base.errors",
     "Plan": "hlomem.api.plan",
     "ScaledProgram": "hlomem.api.scale",
+    "ShardReport": "hlomem.report.data.shard",
     "Verdict": "hlomem.check.findings",
     "advise": "hlomem.api.advise",
     "diff": "hlomem.api.diff",
@@ -91,6 +96,7 @@ _HOME = {
     "read_oom": "hlomem.report.oom.log",
     "replan": "hlomem.api.replan",
     "scale": "hlomem.api.scale",
+    "shard": "hlomem.api.shard",
     "to_dicts": "hlomem.api.tables",
     "to_pandas": "hlomem.api.tables",
     "verify": "hlomem.check.verify",

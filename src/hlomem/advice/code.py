@@ -43,6 +43,15 @@ def offloaded(body):
     return jax.checkpoint(named, policy=policy, prevent_cse=False)
 
 '''
+DROPS_GATHERED = "drops_gathered"
+DROPPING_POLICY = '''
+def drops_gathered(primitive, *_, **__):
+    """A policy of jax.checkpoint: what is gathered, moved or converted is not kept."""
+    moves = {"sharding_constraint", "all_gather", "all_gather_invariant", "convert_element_type"}
+    return primitive.name not in moves | {"transpose", "reshape", "squeeze", "copy"}
+
+'''
+
 OFFLOADED_IMPORT = "from jax.ad_checkpoint import checkpoint_name\n"
 
 CHECKPOINT_WITH = '''

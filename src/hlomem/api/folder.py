@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.assign.footprint import footprint, main_space
 from hlomem.base.errors import InputError, UnknownNameError
+from hlomem.base.patterns import lazy_pattern
 from hlomem.base.sizes import format_bytes
 from hlomem.base.source import Source, visible
 from hlomem.dump.file_names import CODEGEN_NAMES, FILE_NAMES, codegen_names, program_name
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 DUMP_FLAGS = 'XLA_FLAGS="--xla_dump_to=DIR --xla_dump_hlo_as_text"'
 _FILE_NAMES = tuple(dict.fromkeys(FILE_NAMES.values()))
+_AFTER = lazy_pattern(r"\.(?:sm_[\d.]+[a-z]?_)?\w*?after_optimizations")
 _SNIFF_BYTES = 64
 _MAX_LISTED = 20
 _MAX_SHAPES = 3
@@ -86,6 +88,17 @@ def _there(path: Path, name: str) -> list[Path]:
     """The file of a name next to `path`, plain or gzipped."""
     candidates = [path.with_name(name), path.with_name(name + ".gz")]
     return [candidate for candidate in candidates if answers_yes(candidate.is_file)][:1]
+
+
+def whole_beside(path: Path) -> Path | None:
+    """The program before partitioning as XLA wrote it, `X.before_optimizations.txt` or a proto."""
+    found = _AFTER.search(path.name)
+    names = ["before_optimizations.txt"]
+    if found is not None:
+        stem = f"{path.name[: found.start()]}.before_optimizations"
+        names = [f"{stem}.txt", f"{stem}.hlo.pb", *names]
+    candidates = [path.with_name(name + ending) for name in names for ending in ("", ".gz")]
+    return next((candidate for candidate in candidates if answers_yes(candidate.is_file)), None)
 
 
 def _existing(path: Path, names: list[str]) -> tuple[Path, ...]:

@@ -172,7 +172,7 @@ def load_any(
         from hlomem.api.protos import open_chosen, programs_in  # noqa: PLC0415 - not for texts
 
         programs = programs_in(data, name, max_input())
-        return open_chosen(programs, module, name, as_program=as_program)
+        return _with_whole(open_chosen(programs, module, name, as_program=as_program), name)
     if module is not None:
         raise CommandError(f"{visible(name)} is one text: `--module` chooses from several programs")
     return _read_any(_as_text(name, data), path)
@@ -206,9 +206,10 @@ def _load_folder(name: str, module: str | None, *, as_program: bool) -> Dump | H
 
     path = Path(name)
     if not list_modules(path) and (programs := list_programs_of(path)):
-        from hlomem.api.protos import open_chosen  # noqa: PLC0415 - not for texts
+        from hlomem.api.protos import choose_program, open_chosen  # noqa: PLC0415 - not for texts
 
-        return open_chosen(programs, module, name, as_program=as_program)
+        opened = open_chosen(programs, module, name, as_program=as_program)
+        return _with_whole(opened, choose_program(programs, module, name)[0].where)
     choice = choose_module(path, module, read_source)
     return replace(load_module(choice.module), chosen=choice.reason)
 
@@ -279,9 +280,11 @@ def load_module(module: Module) -> Dump:
 def _with_program(dump: Dump, path: Path) -> Dump:
     from msgspec.structs import replace  # noqa: PLC0415 - not for modules
 
-    from hlomem.api.folder import codegen_beside, program_beside  # noqa: PLC0415
+    from hlomem.api.folder import codegen_beside, program_beside, whole_beside  # noqa: PLC0415
 
-    program = program_beside(path)
+    program, whole = program_beside(path), whole_beside(path)
+    if whole is not None:
+        dump = replace(dump, open_whole=partial(load_program, whole))
     generated, *about = codegen_beside(path)
     if generated is not None:
         dump = replace(dump, open_codegen=partial(_load_codegen, generated, about))
@@ -293,6 +296,35 @@ def _load_codegen(program: Path, about: Sequence[Path | None]) -> CodegenTexts:
 
     texts = ("" if path is None else read_source(path).text for path in about)
     return CodegenTexts(read_source(program), *texts)
+
+
+def hold_whole(dump: Dump) -> Dump:
+    """A dump that has read the program before partitioning, and parses it on demand."""
+    if not isinstance(dump.open_whole, partial):
+        return dump
+    from msgspec.structs import replace  # noqa: PLC0415 - not for modules
+
+    [path] = dump.open_whole.args
+    data = read_bytes(path)
+    if _is_binary(data):
+        program = load_program(path)
+        return replace(dump, open_whole=lambda: program)
+    source = _as_text(str(path), data)
+    return replace(dump, open_whole=lambda: hlo.parse(source.text, source.name))
+
+
+def _with_whole(opened: Dump | HloModule, name: str) -> Dump | HloModule:
+    """The dump in a proto with the program that lies next to it, before it was partitioned."""
+    if isinstance(opened, HloModule):
+        return opened
+    from pathlib import Path  # noqa: PLC0415 - not for texts
+
+    from msgspec.structs import replace  # noqa: PLC0415
+
+    from hlomem.api.folder import whole_beside  # noqa: PLC0415
+
+    whole = whole_beside(Path(name))
+    return opened if whole is None else replace(opened, open_whole=partial(load_program, whole))
 
 
 def find_program(path: str | Path, module: str | None = None) -> HloModule | None:

@@ -17,6 +17,7 @@ QUESTIONS = {
         "html": "Write the memory report as one offline page.",
         "oom": "Explain an out-of-memory message of XLA, from a log or pasted.",
         "kernel": "Show what Pallas kernels use of VMEM, and which block sizes fit.",
+        "shard": "Show how arrays are split over devices, what is on all of them, and why.",
     },
     "What changed?": {
         "diff": "Show what changed in memory between two compiles of one program.",

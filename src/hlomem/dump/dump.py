@@ -60,6 +60,8 @@ class Dump(Struct, frozen=True, eq=False, dict=True):
     """Why it was chosen among several: `the largest of 3 programs`."""
     open_module: Callable[[], HloModule] | None = None
     """Reads its program; None if unknown."""
+    open_whole: Callable[[], HloModule] | None = None
+    """Reads its program before it was optimized and partitioned; None if unknown."""
     remarks: tuple[Note, ...] = ()
     """Notes from outside its files."""
     open_codegen: Callable[[], CodegenTexts] | None = None
@@ -74,6 +76,11 @@ class Dump(Struct, frozen=True, eq=False, dict=True):
     def module(self) -> HloModule | None:
         """Its program, if known."""
         return None if self.open_module is None else self.open_module()
+
+    @cached_property
+    def whole(self) -> HloModule | None:
+        """Its program before it was optimized and partitioned, if known."""
+        return None if self.open_whole is None else self.open_whole()
 
     @property
     def era(self) -> Era:

@@ -41,6 +41,7 @@ __all__ = [
     "now",
     "optimize",
     "report",
+    "shard",
     "targets",
     "timeline",
 ]
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
     from hlomem.jax.pass_.register import Optimization, UnsupportedJaxError, optimize
     from hlomem.jax.target_kinds import MissingSoftwareError, devices, targets
     from hlomem.jax.trials.advise import advise
+    from hlomem.jax.trials.shard import shard
     from hlomem.jax.verdicts import FitsVerdict, fits
 
 _HOME = {
@@ -92,6 +94,7 @@ _HOME = {
     "now": "hlomem.jax.instants",
     "optimize": "hlomem.jax.pass_.register",
     "report": "hlomem.jax.pass_.log",
+    "shard": "hlomem.jax.trials.shard",
     "targets": "hlomem.jax.target_kinds",
     "timeline": "hlomem.jax.block_timeline",
 }

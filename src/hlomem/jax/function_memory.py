@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from hlomem.api.explain import MemoryExplanation, explain
-from hlomem.api.load import load
+from hlomem.api.load import hold_whole, load
 from hlomem.api.opening import machine_of
 from hlomem.api.protos import open_chosen, programs_in
 from hlomem.base.errors import CommandError, InputError
@@ -85,7 +85,7 @@ def memory_of_compiled(compiled: Any) -> MemoryExplanation:
 
 def read_dump(folder: Path, module: str) -> Dump:
     """The dump of a module in a folder, with its program, both read whole."""
-    dump = load(folder, module=module)
+    dump = hold_whole(load(folder, module=module))
     program = dump.module
     generated = None if dump.open_codegen is None else dump.open_codegen()
     return replace(

@@ -1,6 +1,6 @@
 """The attributes any instruction may have, as XLA prints them (`PrintExtraAttributes`).
 
-Memory does not depend on `origin`, `statistics` and shardings by named axes, which are left out.
+Memory does not depend on `origin` and `statistics`, which are left out.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def generic_attributes(proto: Any, payloads: Sequence[bytes]) -> Iterator[Item]:
     """The attributes any opcode may have, in print order; `payloads` are the module's."""
     if proto.is_composite:
         yield "is_composite", "true"
-    if proto.HasField("sharding") and not proto.sharding.HasField("named_sharding"):
+    if proto.HasField("sharding"):
         yield "sharding", format_sharding(proto.sharding)
     if proto.HasField("frontend_attributes"):
         yield from frontend_attributes(proto.frontend_attributes)

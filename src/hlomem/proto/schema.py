@@ -62,7 +62,13 @@ _FIELDS = {
     "Sharding": """1 i32 type; 3 *i64 tile_assignment_dimensions; 4 *i64 tile_assignment_devices;
         5 *Sharding tuple_shardings; 6 b replicate_on_last_tile_dim; 7 *OpMetadata metadata; 8 *i32
         last_tile_dims;
-        9 *i64 iota_reshape_dims; 10 *i32 iota_transpose_perm; 14 ?y named_sharding""",
+        9 *i64 iota_reshape_dims; 10 *i32 iota_transpose_perm; 14 NamedSharding named_sharding""",
+    "NamedSharding": "2 NamedMesh mesh; 3 *NamedDimension dim_shardings",
+    "NamedMesh": "1 *NamedAxis axes",
+    "NamedAxis": "1 s name; 2 i64 size",
+    "NamedDimension": "1 *AxisRef axes; 2 b is_closed",
+    "AxisRef": "1 i64 mesh_axis_index; 2 SubAxis sub_axis",
+    "SubAxis": "1 i64 pre_size; 2 i64 size",
     "Tolerance": "1 f64 atol; 2 f64 rtol; 3 i64 ulps",
     "ResultAccuracy": "1 i32 mode; 2 Tolerance tolerance",
     "Literal": """1 y shape; 2 *b preds; 15 y s8s; 3 y u8s; 4 *i32 s32s; 5 *i64 s64s; 6 *u32 u32s;

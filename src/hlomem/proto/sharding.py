@@ -24,7 +24,31 @@ def format_sharding(proto: Any) -> str:
     """`{replicated}`, `{devices=[2,1]<=[2]}`, `{maximal device=0}`, or those of a tuple's parts."""
     if proto.type == _TUPLE:
         return f"{{{indexed(map(format_sharding, proto.tuple_shardings))}}}"
+    if proto.HasField("named_sharding"):
+        return f"{{{_format_named(proto.named_sharding)}}}"
     return f"{{{_format_one(proto)}{_format_origin(proto)}}}"
+
+
+def _format_named(proto: Any) -> str:
+    """`mesh['data'=4], [{'data'}, {}]` (`NamedSharding::Print`)."""
+    axes = proto.mesh.axes
+    sizes = [f"'{axis.name}'={axis.size}" for axis in axes]
+    mesh = f"mesh[{','.join(sizes)}]"
+    if not proto.dim_shardings:
+        return f"{mesh}, replicated"
+    dimensions = []
+    for dimension in proto.dim_shardings:
+        words = [_format_axis(axes, axis) for axis in dimension.axes]
+        words += [] if dimension.is_closed else ["?"]
+        dimensions.append(f"{{{', '.join(words)}}}")
+    return f"{mesh}, [{', '.join(dimensions)}]"
+
+
+def _format_axis(axes: Any, axis: Any) -> str:
+    number = axis.mesh_axis_index
+    name = axes[number].name if 0 <= number < len(axes) else str(number)
+    part = f":({axis.sub_axis.pre_size}){axis.sub_axis.size}" if axis.HasField("sub_axis") else ""
+    return f"'{name}'{part}"
 
 
 def _format_one(proto: Any) -> str:

@@ -38,6 +38,15 @@ from hlomem.jax.compile.messages import (
     write_message,
 )
 from hlomem.jax.compile.programs import knowing_the_chip, module_name, result_names, write_dump
+from hlomem.jax.compile.shardings import (
+    Notes,
+    argument_lines,
+    donated_names,
+    enter_mesh,
+    name_donated,
+    rejitted,
+    with_argument_shardings,
+)
 from hlomem.jax.flops import count_flops
 from hlomem.jax.target_kinds import MissingSoftwareError, TpuTarget, parse_target, version_of
 
@@ -134,9 +143,14 @@ def _lower(job: Job) -> tuple[FactoryProgram, Facts]:
     calls: dict[str, int] = {}
     values: dict[str, list[str]] = {}
     tracing = partial(counted_calls, calls, values) if job.has_calls else nullcontext
+    is_changed = job.arguments or job.result_shardings or job.has_mesh
+    notes = Notes() if job.has_shardings or is_changed else None
+    if notes is not None:
+        notes.install()
+    reshard = None if notes is None else partial(_reshard, job, notes)
     factory = find_factory(job.factory)
     program = knowing_the_chip(
-        target, lambda: make_program(factory, job.settings, target, job.jit, tracing)
+        target, lambda: make_program(factory, job.settings, target, job.jit, tracing, reshard)
     )
     flops = None if program.jaxpr is None else count_flops(program.jaxpr)
     versions = {name: found for name in _PACKAGES if (found := version_of(name))}
@@ -150,8 +164,37 @@ def _lower(job: Job) -> tuple[FactoryProgram, Facts]:
         plain_arguments=values,
         versions=versions,
         command=program.command,
+        **(_places(notes, program) if notes is not None and job.has_shardings else {}),
     )
     return program, facts
+
+
+def _reshard(
+    job: Job, notes: Notes, function: Any, arguments: Any, keywords: Any
+) -> tuple[Any, Any, Any]:
+    """The function and arguments of a factory with the shardings of the job."""
+    if job.has_mesh:
+        enter_mesh(arguments, keywords)
+    if not job.arguments and not job.result_shardings:
+        return function, arguments, keywords
+    arguments, keywords = with_argument_shardings(function, arguments, keywords, job.arguments)
+    has_new = bool(job.arguments)
+    return rejitted(
+        notes, function, arguments, keywords, job.result_shardings, has_new_arguments=has_new
+    )
+
+
+def _places(notes: Notes, program: FactoryProgram) -> dict[str, Any]:
+    """The lines where the shardings of a program are written."""
+    if program.function is None:
+        return {"donated": ()}
+    given = program.function, program.arguments, program.keywords
+    noted = notes.jit_of(program.function)
+    return {
+        "argument_lines": argument_lines(notes, *given),
+        "donated": tuple(name_donated(*given, donated_names(program.lowered))),
+        "jit_line": "" if noted is None else noted.line,
+    }
 
 
 def _fingerprint(program: FactoryProgram, job: Job, versions: dict[str, str]) -> str:

@@ -21,6 +21,7 @@ from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hlomem.base.errors import CommandError
@@ -46,6 +47,10 @@ class FactoryProgram(NamedTuple):
     compiler_options: Mapping[str, Any] = {}
     command: str = ""
     """The command line by which the factory's own stack makes the same program."""
+    function: Any = None
+    """The function that was lowered; None where the factory lowered it itself."""
+    arguments: tuple[Any, ...] = ()
+    keywords: Mapping[str, Any] = MappingProxyType({})
 
 
 def find_factory(spec: str) -> Callable[..., Any]:
@@ -101,11 +106,13 @@ def make_program(
     target: Target,
     jit: Mapping[str, Any] | None = None,
     tracing: Callable[[], AbstractContextManager[None]] = nullcontext,
+    reshard: Callable[[Any, Any, Any], tuple[Any, Any, Any]] | None = None,
 ) -> FactoryProgram:
     """The program a factory makes with these settings, for a target.
 
     `jit` has options of jax.jit for a function that the factory did not jit. `tracing` is entered
-    while the function is traced, by the factory where that lowers it.
+    while the function is traced, by the factory where that lowers it. `reshard` may replace
+    the function and the arguments of the factory.
     """
     made = _made_by(factory, settings, target)
     stages = import_module("jax").stages
@@ -117,8 +124,11 @@ def make_program(
     if isinstance(made, stages.Traced):
         return FactoryProgram(made.lower(), made.jaxpr)
     function, arguments, keywords = _called(made)
+    if reshard is not None:
+        function, arguments, keywords = reshard(function, arguments, keywords)
     with tracing():
-        return _lower(function, arguments, keywords, target, jit or {})
+        program = _lower(function, arguments, keywords, target, jit or {})
+    return program._replace(function=function, arguments=tuple(arguments), keywords=keywords)
 
 
 def trace_program(factory: Callable[..., Any], settings: Mapping[str, Any], target: Target) -> Any:

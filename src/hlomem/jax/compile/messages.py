@@ -86,6 +86,14 @@ class Job(Struct, frozen=True, kw_only=True):
     """The folder that stands for the current one, where another process asked for it."""
     kernels: KernelRequest | None = None
     """The kernels of it that are wanted instead of its plan."""
+    has_shardings: bool = False
+    """Whether facts are to have the lines where shardings are written."""
+    arguments: dict[str, str] = field(default_factory=dict)
+    """Other shardings of arguments, by name: `P('data', None)`."""
+    has_mesh: bool = False
+    """Whether it is traced under the mesh of its arguments, for constraints by P alone."""
+    result_shardings: dict[str, str] = field(default_factory=dict)
+    """Other shardings of results, by path."""
 
 
 class Errand(Struct, frozen=True, kw_only=True):
@@ -117,6 +125,12 @@ class Facts(Struct, frozen=True, kw_only=True):
     versions: dict[str, str] = field(default_factory=dict)
     command: str = ""
     """The command line by which the factory's own stack makes the same program."""
+    argument_lines: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """The lines of the user's code that made the arguments, by name, innermost first."""
+    donated: tuple[str, ...] = ()
+    """The arguments that are to be donated, by name."""
+    jit_line: str = ""
+    """The line that jits the function; empty if unknown."""
 
 
 class Outcome(Struct, frozen=True, kw_only=True):

@@ -65,6 +65,8 @@ class PlannedProgram(NamedTuple):
     seconds: float
     cpu_seconds: float
     """Of the child, until it was stopped."""
+    output: str = ""
+    """The text that the child printed, with the compiler's warnings."""
 
     @property
     def memory(self) -> MemoryExplanation:
@@ -240,6 +242,7 @@ class _Child:
             self._is_stopped,
             time.monotonic() - self._began,
             0.0 if self._end_of_it is None else self._end_of_it.cpu_seconds,
+            (self._folder / messages.OUTPUT).read_text(errors="replace"),
         )
 
     def linked(self) -> tuple[messages.Linked, bytes]:

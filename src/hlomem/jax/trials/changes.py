@@ -30,7 +30,7 @@ from hlomem.jax.compile.call_counts import SEPARATOR
 from hlomem.jax.trials.source_edits import Edit, SourceFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from hlomem.advice.functions import LayerFunction, Loop
     from hlomem.jax.compile.messages import Facts
@@ -53,6 +53,12 @@ class Change(NamedTuple):
     cost: str
     link: str
     edits: tuple[Edit, ...] = ()
+    arguments: tuple[tuple[str, str], ...] = ()
+    """Other shardings of arguments, by name."""
+    has_mesh: bool = False
+    """Whether constraints are by P alone, under the mesh of the arguments."""
+    results: tuple[tuple[str, str], ...] = ()
+    """Other shardings of results, by path."""
     jit: tuple[tuple[str, Any], ...] = ()
     """Options of jax.jit for a function that no line of the source jits."""
     imports: tuple[str, ...] = ()
@@ -279,6 +285,37 @@ class _Proposer:
                 edits=(*_needs_jax(file), helper, edit),
                 sites=frozenset({_LAYERS, f"{file.file}:{loop.line}"}),
                 effort=0.5,
+            )
+
+
+def wrap_layers_by(
+    memory: MemoryView, calls: Mapping[str, int], policy: tuple[str, str]
+) -> Iterator[Change]:
+    """The functions that repeat, recomputed by a policy of one's own: its name and its code."""
+    name, code = policy
+    for layers in find_layers(memory, calls)[:_MAX_LEVELS]:
+        edits: list[Edit] = []
+        for layer in layers:
+            try:
+                file = SourceFile(layer.file)
+            except CommandError:
+                continue
+            node = file.function(layer.name, layer.line)
+            if node is not None:
+                module, function = WRAPPERS[file.framework(layer.name, layer.line)]
+                wrapper, imports = file.name_of(module)
+                partial, more = file.name_of("functools.partial")
+                helper = file.insert_after_imports(code)
+                wrapped = f"{partial}({wrapper}.{function}, policy={name})"
+                edits += [*imports, *more, helper, file.decorate(node, wrapped)]
+        if edits:
+            yield Change(
+                "shard",
+                checkpoint.describe_layers(layers, name),
+                "time: weights are gathered again for the backward pass",
+                checkpoint.LINK,
+                edits=tuple(edits),
+                argument=name,
             )
 
 

@@ -19,6 +19,8 @@ from hlomem.base.source import visible
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from hlomem.report.data.sharding.finding import Place
+
 Framework: TypeAlias = Literal["linen", "nnx", "equinox", "jax"]
 Callable_: TypeAlias = "ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda"
 
@@ -28,6 +30,9 @@ _MODULES: Mapping[Framework, str] = {
     "equinox": "equinox",
     "jax": "jax",
 }
+
+
+CONSTRAINT = "with_sharding_constraint"
 
 
 class Edit(NamedTuple):
@@ -207,6 +212,69 @@ class SourceFile:
         position = len(inside)
         return Edit(self.file, position, position, f"{lead}{name}={value}")
 
+    def constrain(self, place: Place, sharding: str) -> Edit | None:
+        """The expression at a place, with another sharding; None where there is no expression."""
+        node = self._expression(place)
+        if node is None:
+            return None
+        start, end = self._range(node)
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(CONSTRAINT):
+            given = [one.value for one in node.keywords if one.arg == "shardings"]
+            shardings = [*node.args[1:2], *given]
+            return Edit(self.file, *self._range(shardings[0]), sharding) if shardings else None
+        jax, _ = self.name_of("jax")
+        text = f"{jax}.lax.{CONSTRAINT}({self.text[start:end]}, {sharding})"
+        return Edit(self.file, start, end, text)
+
+    def _expression(self, place: Place) -> ast.expr | None:
+        """The expression that begins and ends at a place, or the largest on its line."""
+        found = [
+            node
+            for node in ast.walk(self._tree)
+            if isinstance(node, ast.expr)
+            and (node.lineno, node.col_offset) == (place.line, place.column)
+        ]
+        end = (place.end_line, place.end_column)
+        exact = [node for node in found if (node.end_lineno, node.end_col_offset) == end]
+        return next(iter(exact or found), None)
+
+    def mesh_at(self, line: int) -> str:
+        """The name of a mesh that code at a line can use; empty if none is known."""
+        names: dict[str, None] = {}
+        for scope in self._scopes_at(line):
+            for node in ast.walk(scope):
+                if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+                    made = ast.unparse(node.value.func).rpartition(".")[2].lower()
+                    if made.endswith("mesh") and isinstance(node.targets[0], ast.Name):
+                        names.setdefault(node.targets[0].id)
+                elif isinstance(node, ast.arg) and node.arg == "mesh":
+                    names.setdefault(node.arg)
+        visible_ = [name for name in names if self._is_visible(name, line)]
+        return next(iter(visible_), "")
+
+    def _scopes_at(self, line: int) -> list[ast.AST]:
+        """The functions around a line, innermost first, and the module."""
+        around = [
+            node
+            for node in ast.walk(self._tree)
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and _has(node, line)
+        ]
+        return [*sorted(around, key=lambda node: -node.lineno), self._tree]
+
+    def _is_visible(self, name: str, line: int) -> bool:
+        """Whether a name is bound in the module or in a function around a line."""
+        for scope in self._scopes_at(line):
+            for node in _own_nodes(scope):
+                targets = node.targets if isinstance(node, ast.Assign) else []
+                if any(isinstance(one, ast.Name) and one.id == name for one in targets):
+                    return True
+            if isinstance(scope, ast.FunctionDef | ast.AsyncFunctionDef):
+                arguments = scope.args
+                every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+                if name in {one.arg for one in every}:
+                    return True
+        return False
+
     def _jits_of(self, name: str) -> Iterator[tuple[ast.Call | ast.expr, bool]]:
         """The calls that jit a function (True), and its bare decorators (False)."""
         for node in self._definitions(name):
@@ -265,6 +333,16 @@ class SourceFile:
         """The numbers of those arguments that can be given by position."""
         own = [argument.arg for argument in (*node.args.posonlyargs, *node.args.args)]
         return [number for number, name in enumerate(own) if name in names]
+
+
+def _own_nodes(scope: ast.AST) -> Iterator[ast.AST]:
+    """The nodes of a scope outside the functions and classes in it."""
+    pending = list(ast.iter_child_nodes(scope))
+    while pending:
+        node = pending.pop()
+        yield node
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+            pending += ast.iter_child_nodes(node)
 
 
 def _has(node: Callable_, line: int) -> bool:

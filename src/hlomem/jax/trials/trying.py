@@ -98,6 +98,9 @@ class Trials:
             self._job,
             texts=texts,
             jit=dict(option for change in changes for option in change.jit),
+            arguments=dict(pair for change in changes for pair in change.arguments),
+            has_mesh=any(change.has_mesh for change in changes),
+            result_shardings=dict(pair for change in changes for pair in change.results),
             imports=(*self._job.imports, *(name for change in changes for name in change.imports)),
         )
         words = changes[0].title if len(changes) == 1 else f"{len(changes)} changes of"

@@ -20,6 +20,7 @@ CONSTANTS = "constants"
 THREAD_LOCAL = "thread-local"
 STACKED = "stacked by a loop"
 CARRIED = "carried by a loop"
+GATHERED = "gathered weights"
 COLLECTIVES = "collectives"
 COPIES = "copies"
 GRADIENTS = "gradients"
@@ -49,18 +50,19 @@ ROLES = (
     ),
     Role(INPUTS, "arguments that are data: the batch, tokens, random keys", "#a0cbe8", 4),
     Role(ARGUMENTS, "arguments whose paths do not tell a role", "#6b8fb5", 5),
-    Role(RESULTS, "what the program returns, and the memory it keeps for that", "#59a14f", 16),
+    Role(RESULTS, "what the program returns, and the memory it keeps for that", "#59a14f", 17),
     Role(CONSTANTS, "literals in the program", "#9c755f", 6),
     Role(THREAD_LOCAL, "parameters and results of small called computations", "#7f7f7f", 7),
     Role(STACKED, "written slice by slice in a loop, such as a scan's outputs", "#f28e2b", 8),
     Role(CARRIED, "carried by a loop from iteration to iteration", "#edc948", 9),
-    Role(COLLECTIVES, "results of all-reduce, all-gather and the like", "#b07aa1", 10),
-    Role(COPIES, "copies of other values, in another layout or to preserve them", "#e15759", 11),
-    Role(GRADIENTS, "computed by the backward pass", "#d37295", 12),
-    Role(ACTIVATIONS, "computed by the forward pass and kept for the backward pass", "#86bc5c", 13),
-    Role(WORKSPACE, "scratch memory of library calls", "#b6992d", 14),
-    Role(TEMPORARIES, "other intermediate results", "#5fa2ce", 15),
-    Role(TUPLES, "tables of pointers, and the state of asynchronous operations", "#bab0ac", 17),
+    Role(GATHERED, "model parameters that all-gathers have joined, and copies", "#4a3fa8", 10),
+    Role(COLLECTIVES, "results of all-reduce, all-gather and the like", "#b07aa1", 11),
+    Role(COPIES, "copies of other values, in another layout or to preserve them", "#e15759", 12),
+    Role(GRADIENTS, "computed by the backward pass", "#d37295", 13),
+    Role(ACTIVATIONS, "computed by the forward pass and kept for the backward pass", "#86bc5c", 14),
+    Role(WORKSPACE, "scratch memory of library calls", "#b6992d", 15),
+    Role(TEMPORARIES, "other intermediate results", "#5fa2ce", 16),
+    Role(TUPLES, "tables of pointers, and the state of asynchronous operations", "#bab0ac", 18),
     Role(PADDING, "elements that layouts add to fill their tiles", "#ff9da7"),
     Role(ALIGNMENT, "from the end of a buffer to the next allowed offset", "#c9c3a5"),
     Role(FRAGMENTATION, "reserved for temporaries, but free at their peak", "#d9dde3"),

@@ -88,6 +88,13 @@ _STACKS = lazy_pattern(r"dynamic[-_]update[-_]slice")
 _BACKWARD = "transpose("
 _BYTES = lazy_pattern(r"[su]8\[")
 _MAX_HOPS = 6
+_GATHERS = "all-gather"
+_COPIES = SAME_DATA | {"convert", "copy-start", "copy-done"}
+_SLICES = frozenset({"dynamic-slice", "slice"})
+_MAY_BE_GATHERED = frozenset(
+    {roles.COLLECTIVES, roles.COPIES, roles.TEMPORARIES, roles.ACTIVATIONS, roles.GRADIENTS}
+)
+_ARRAY = lazy_pattern(r"\w+\[[\d,]*+(?<!\[)\]")
 _SAYS_CACHE = lazy_pattern(r"kv_?cache|cache[sd]?\b", re.IGNORECASE)
 
 
@@ -137,7 +144,48 @@ class ValueRoles:
         opcode = None if text is None else text.opcode
         if opcode == "custom-call" and placed.index[-1:] > (0,) and _BYTES.match(value.shape):
             return roles.WORKSPACE
-        return roles.role_by_name(value.name, opcode, value.shape, operation)
+        role = roles.role_by_name(value.name, opcode, value.shape, operation)
+        if role in _MAY_BE_GATHERED and self._is_gathered(placed, text, _MAX_HOPS):
+            return roles.GATHERED
+        return role
+
+    def _is_gathered(self, placed: PlacedValue, text: PrintedInstruction | None, hops: int) -> bool:
+        """Whether a value is a model's parameter, gathered, or a copy of one."""
+        if text is None or not hops:
+            return False
+        if text.opcode.startswith(_GATHERS):
+            return self._is_weight(placed, hops)
+        if not (text.opcode in _COPIES or roles.is_copy(placed.value.name, text.opcode)):
+            return False
+        return all(
+            self._is_gathered(read, self._joined.printed.get(read.value.name), hops - 1)
+            for read in self._arrays_read(placed)
+        ) and bool(self._arrays_read(placed))
+
+    def _is_weight(self, placed: PlacedValue, hops: int) -> bool:
+        """Whether all arrays that an instruction reads are a model's parameters, or parts."""
+        read = self._arrays_read(placed)
+        return bool(read) and all(self._is_part_of_weight(value, hops) for value in read)
+
+    def _is_part_of_weight(self, placed: PlacedValue, hops: int) -> bool:
+        if placed.allocation.parameter is not None:
+            return self.role_of_allocation(placed.allocation) == roles.WEIGHTS
+        text = self._joined.printed.get(placed.value.name)
+        if text is None or not hops:
+            return False
+        is_part = text.opcode in _COPIES or text.opcode in _SLICES or text.opcode == "fusion"
+        return is_part and self._is_weight(placed, hops - 1)
+
+    def _arrays_read(self, placed: PlacedValue) -> list[PlacedValue]:
+        """The values of more than one element that its instruction reads."""
+        text = self._joined.printed.get(placed.value.name)
+        count = 0 if text is None else len(text.operands)
+        return [
+            read
+            for number in range(count)
+            for _, read in self._joined.read_by.get((placed.value.name, number), ())
+            if _ARRAY.match(read.value.shape) and read is not placed
+        ]
 
     def role_of_allocation(self, allocation: Allocation) -> str | None:
         """The role of an allocation; None for temporaries, whose values differ."""

@@ -23,6 +23,8 @@ from hlomem.report.data.padding import PaddedShape, build_padding
 from hlomem.report.data.peak import NOWHERE
 from hlomem.report.data.phases import Phase, build_phases
 from hlomem.report.data.scoped import ScopedMemory, build_scoped
+from hlomem.report.data.shard import ShardedArray, build_shard
+from hlomem.report.data.sharding.finding import ShardingFinding  # noqa: TC001 - msgspec reads it
 from hlomem.report.data.summary import build_hints
 from hlomem.report.data.timeline import Layer, Summit, build_skyline
 
@@ -75,6 +77,9 @@ class PageSpace(Record, frozen=True, kw_only=True):
     donation: tuple[Argument, ...]
     copies: tuple[Copy, ...]
     holes: tuple[Hole, ...]
+    shardings: tuple[ShardedArray, ...]
+    """Arguments, results and large values; empty where the program is not partitioned."""
+    sharding_findings: tuple[ShardingFinding, ...]
 
 
 class Columns(Record, frozen=True, kw_only=True):
@@ -202,6 +207,7 @@ def _space(memory: MemoryView, space: Space) -> PageSpace:
     donation, holes = build_donation(memory, space), build_holes(memory, space)
     built = {"padding": padding, "copies": copies, "donate": donation, "holes": holes}
     padded = padding.rows[:_TOP]
+    shard = build_shard(memory, space) if memory.device_count > 1 else None
     shared = {allocation.index for allocation in memory.temporary_allocations(space.color)}
     return PageSpace(
         color=space.color,
@@ -222,6 +228,8 @@ def _space(memory: MemoryView, space: Space) -> PageSpace:
         donation=donation.rows[:_TOP],
         copies=copies.rows[:_TOP],
         holes=tuple(hole for allocation in holes.allocations for hole in allocation.holes)[:_TOP],
+        shardings=() if shard is None else (*shard.arguments, *shard.results, *shard.values)[:_TOP],
+        sharding_findings=() if shard is None else shard.findings,
     )
 
 

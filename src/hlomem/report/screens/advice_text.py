@@ -62,10 +62,10 @@ def _draw(advice: Advice, advised: AdviceReport, width: int) -> list[Line]:
     lines += [[(line, "bold")] for line in title[1:]]
     lines += wrapped(_promise(advice, advised), width, margin, "green")
     lines += wrapped(f"costs: {advice.cost}", width, margin)
-    return [*lines, *_draw_code(advice.how)]
+    return [*lines, *draw_code(advice.how)]
 
 
-def _draw_code(code: str) -> list[Line]:
+def draw_code(code: str) -> list[Line]:
     """Code as it is to be pasted: lines are not wrapped, a diff is not indented."""
     margin = "" if _DIFF.search(code) else " " * _CODE
     return [[(margin + visible(line), "cyan")] for line in code.splitlines()]
@@ -115,4 +115,4 @@ def _draw_together(found: FittingSet, advised: AdviceReport, width: int) -> list
     for title in found.titles:
         lines += wrapped(f"- {title}", width, "    ")
     lines += wrapped(f"costs: {found.cost}", width, "    ")
-    return [*lines, *_draw_code(found.how)]
+    return [*lines, *draw_code(found.how)]

@@ -24,6 +24,7 @@ from hlomem.report.data.causes.comparison import (
 )
 from hlomem.report.data.causes.ledger import AFTER, BEFORE
 from hlomem.report.data.causes.program import FLOATS, ComparedProgram, array_of_buffer, scopes
+from hlomem.report.data.sharding.comparing import compare_shardings
 from hlomem.report.screens.text import plural
 
 if TYPE_CHECKING:
@@ -414,7 +415,13 @@ def find_sharding(comparison: Comparison) -> Iterator[Finding]:
         text = f"split over {plural(new, 'device')} instead of {old}"
         yield _split_finding(comparison, f"{text}{_arguments(comparison)}", certain=True)
         return
-    if new == 1 or not comparison.resized:
+    if new == 1:
+        return
+    if resharded := compare_shardings(comparison.before.memory, comparison.after.memory):
+        text = f"split differently over {plural(new, 'device')}: {resharded}"
+        yield _split_finding(comparison, text, certain=True)
+        return
+    if not comparison.resized:
         return
     if not all(_is_resharded(pair, new) for pair in comparison.resized):
         return

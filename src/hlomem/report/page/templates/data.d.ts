@@ -301,12 +301,23 @@ export interface PageSpace {
   donation: Argument[];
   copies: Copy[];
   holes: Hole[];
+  shardings: ShardedArray[];
+  sharding_findings: ShardingFinding[];
 }
 
 export interface Phase {
   name: string;
   start: number;
   end: number;
+}
+
+/** An expression of the user's code: lines from 1, columns from 0, the end excluded. */
+export interface Place {
+  file: string;
+  line: number;
+  column: number;
+  end_line: number;
+  end_column: number;
 }
 
 export interface Reason {
@@ -345,6 +356,47 @@ export interface ScopedRow {
   is_own_limit: boolean;
   source: string | null;
   op_name: string | null;
+}
+
+/** An array on each device. */
+export interface ShardedArray {
+  name: string;
+  role: string;
+  size: number;
+  whole: number[] | null;
+  local: number[] | null;
+  spec: string | null;
+  replication: number | null;
+  split_size: number | null;
+  split_spec: string | null;
+  source: string | null;
+}
+
+/** A change of shardings that helps; specs are as JAX writes them, `P('data', None)`. */
+export interface ShardingChange {
+  arguments: Record<string, string>;
+  other_arguments: Record<string, string>;
+  results: Record<string, string>;
+  constraint: string;
+  alternatives: string[];
+  place: Place | null;
+  drops_gathered: boolean;
+}
+
+export interface ShardingFinding {
+  kind: "donated" | "dropped" | "gathered" | "optimizer" | "padding" | "replicated" | "reshard" | "stack";
+  title: string;
+  why: string;
+  size: number;
+  promised: number;
+  got: number | null;
+  source: string | null;
+  names: string[];
+  axes: string[];
+  how: string;
+  change: ShardingChange;
+  warning: string;
+  note: string;
 }
 
 /** A local maximum of the bytes alive. */

@@ -239,6 +239,37 @@ function kernelTable() {
   };
 }
 
+/** @returns {Table} */
+function shardingTable() {
+  const found = space().sharding_findings.map((row) => ({
+    cells: [row.names[0] ?? "", row.title, row.size, "", row.promised, row.how, row.source ?? ""],
+  }));
+  const arrays = space().shardings.map((row) => ({
+    cells: [
+      row.name,
+      row.spec ?? "unknown",
+      row.size,
+      count(row.replication ?? 0),
+      row.split_size === null ? "" : row.size - row.split_size,
+      row.split_spec ?? "",
+      row.source ?? "",
+    ],
+  }));
+  return {
+    heads: [
+      text("array"),
+      text("sharding"),
+      number("on each device"),
+      number("devices with the same part"),
+      number("less if split"),
+      text("as"),
+      text("line"),
+    ],
+    rows: [...found, ...arrays],
+    empty: "the program is not partitioned, or its shardings are not known",
+  };
+}
+
 /** @type {Record<string, () => Table>} */
 const TABLES = {
   Buffers: bufferTable,
@@ -249,6 +280,7 @@ const TABLES = {
   Donations: donationTable,
   Copies: copyTable,
   Kernels: kernelTable,
+  Shardings: shardingTable,
 };
 export const TABLE_NAMES = Object.keys(TABLES);
 

@@ -1,0 +1,263 @@
+"""The lines of a factory's shardings, and other shardings for the same program.
+
+For a child process that does nothing else. Before the factory is imported, `jax.jit` and
+`jax.ShapeDtypeStruct` are made to note who calls them; afterwards arguments and results can be
+given other shardings by name, and the lines of the user's code are told.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import sys
+from functools import wraps
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from hlomem.base.errors import CommandError
+from hlomem.base.source import visible
+from hlomem.report.data.lines import is_installed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from types import FrameType
+
+_OURS = str(Path(__file__).parents[2])
+
+
+class NotedJit(NamedTuple):
+    """A call of jax.jit."""
+
+    function: Any
+    options: dict[str, Any]
+    line: str
+
+
+class Notes:
+    """The calls of a factory that tell shardings, with their lines."""
+
+    def __init__(self) -> None:
+        self._lines: dict[int, tuple[Any, tuple[str, ...]]] = {}
+        self._jits: dict[int, tuple[Any, NotedJit]] = {}
+        self.real_jit: Any = None
+
+    def install(self) -> None:
+        """From now on, note calls of jax.jit and new jax.ShapeDtypeStructs."""
+        jax: Any = import_module("jax")
+        self.real_jit = jax.jit
+        jax.jit = self._noting_jit(jax.jit)
+        struct: Any = jax.ShapeDtypeStruct
+        original = struct.__init__
+
+        @wraps(original)
+        def noting(made: Any, *arguments: Any, **options: Any) -> None:
+            original(made, *arguments, **options)
+            if lines := _users_lines():
+                self._lines[id(made)] = (made, lines)
+
+        struct.__init__ = noting
+
+    def _noting_jit(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(original)
+        def jit(*functions: Any, **options: Any) -> Any:
+            made = original(*functions, **options)
+            if functions and hasattr(made, "lower"):
+                line = next(iter(_users_lines()), "")
+                noted = NotedJit(functions[0], options, line)
+                self._jits[id(made)] = (made, noted)
+                return made
+            if functions:
+                return made
+            return lambda function: jit(function, **options)
+
+        return jit
+
+    def jit_of(self, function: Any) -> NotedJit | None:
+        found = self._jits.get(id(function))
+        return None if found is None else found[1]
+
+    def lines_of(self, leaf: Any) -> tuple[str, ...]:
+        """The lines that made an argument, innermost first; empty if unknown."""
+        found = self._lines.get(id(leaf))
+        return () if found is None else found[1]
+
+
+def _users_lines() -> tuple[str, ...]:
+    """`file:line` of the frames outside installed packages, innermost first."""
+    frame: FrameType | None = sys._getframe(2)
+    lines = []
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not is_installed(file) and not file.startswith((_OURS, "<")):
+            lines.append(f"{file}:{frame.f_lineno}")
+        frame = frame.f_back
+    return tuple(lines)
+
+
+def argument_lines(
+    notes: Notes, function: Any, arguments: Any, keywords: Any
+) -> dict[str, tuple[str, ...]]:
+    """The lines that made arguments, by the names that XLA knows them by."""
+    found = {
+        name: notes.lines_of(leaf) for name, leaf in _named_leaves(function, arguments, keywords)
+    }
+    return {name: lines for name, lines in found.items() if lines}
+
+
+def donated_names(lowered: Any) -> tuple[str, ...]:
+    """The arguments that JAX was told to donate, by path."""
+    tree_util = import_module("jax.tree_util")
+    found = getattr(lowered, "args_info", None)
+    if found is None:
+        return ()
+    leaves, _ = tree_util.tree_flatten_with_path(found)
+    return tuple(str(tree_util.keystr(path)) for path, info in leaves if info.donated)
+
+
+def name_donated(function: Any, arguments: Any, keywords: Any, paths: tuple[str, ...]) -> list[str]:
+    """The same by the names of the function's arguments."""
+    tree_util = import_module("jax.tree_util")
+    leaves, _ = tree_util.tree_flatten_with_path((tuple(arguments), dict(keywords)))
+    named = [name for name, _ in _named_leaves(function, arguments, keywords)]
+    found = dict(zip([str(tree_util.keystr(path)) for path, _ in leaves], named, strict=False))
+    return [found[path] for path in paths if path in found]
+
+
+def _named_leaves(function: Any, arguments: Any, keywords: Any) -> list[tuple[str, Any]]:
+    tree_util = import_module("jax.tree_util")
+    leaves, _ = tree_util.tree_flatten_with_path((tuple(arguments), dict(keywords)))
+    tops = _top_names(function, len(arguments))
+    named = []
+    for path, leaf in leaves:
+        side, first, *rest = path
+        if getattr(side, "idx", 0) == 0:
+            top = tops[first.idx] if first.idx < len(tops) else f"args[{first.idx}]"
+        else:
+            top = str(first.key)
+        named.append((top + str(tree_util.keystr(tuple(rest))), leaf))
+    return named
+
+
+def _top_names(function: Any, count: int) -> list[str]:
+    """The names of positional arguments, as JAX tells them to XLA."""
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        return []
+    names: list[str] = []
+    for parameter in parameters:
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            names += [f"{parameter.name}[{number}]" for number in range(count - len(names))]
+        elif parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
+            names.append(parameter.name)
+    return names
+
+
+def with_argument_shardings(
+    function: Any, arguments: Any, keywords: Any, specs: Mapping[str, str]
+) -> tuple[Any, Any]:
+    """Arguments with other shardings, over the meshes they have."""
+    jax = import_module("jax")
+    if not specs:
+        return arguments, keywords
+    leaves, tree = jax.tree.flatten((tuple(arguments), dict(keywords)))
+    named = _named_leaves(function, arguments, keywords)
+    mesh = mesh_of([leaf for _, leaf in named])
+    changed = [
+        _resharded(jax, leaf, mesh, specs[name]) if name in specs else leaf for name, leaf in named
+    ]
+    if missing := set(specs) - {name for name, _ in named}:
+        raise CommandError(f"the factory has no argument `{visible(min(missing))}`")
+    assert len(changed) == len(leaves)
+    placed: tuple[Any, Any] = jax.tree.unflatten(tree, changed)
+    return placed
+
+
+def mesh_of(leaves: list[Any]) -> Any:
+    """The mesh of the first leaf that has one."""
+    for leaf in leaves:
+        mesh = getattr(getattr(leaf, "sharding", None), "mesh", None)
+        if mesh is not None:
+            return mesh
+    raise CommandError("no argument has a sharding over a mesh")
+
+
+def enter_mesh(arguments: Any, keywords: Any) -> None:
+    """Trace all that follows under the mesh of the arguments."""
+    mesh_of(import_module("jax").tree.leaves((arguments, keywords))).__enter__()
+
+
+def _resharded(jax: Any, leaf: Any, mesh: Any, spec: str) -> Any:
+    own = getattr(getattr(leaf, "sharding", None), "mesh", None) or mesh
+    sharding = jax.sharding.NamedSharding(own, read_spec(spec))
+    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
+
+
+def read_spec(text: str) -> Any:
+    """A `jax.sharding.PartitionSpec` of its text, `P('data', None)`."""
+    partition = import_module("jax").sharding.PartitionSpec
+    inside = text.removeprefix("P(").removesuffix(")").strip()
+    return partition(*ast.literal_eval(f"({inside},)")) if inside else partition()
+
+
+def rejitted(
+    notes: Notes,
+    function: Any,
+    arguments: Any,
+    keywords: Any,
+    results: Mapping[str, str],
+    *,
+    has_new_arguments: bool,
+) -> tuple[Any, Any, Any]:
+    """A function jitted as before, but with other shardings of its results and arguments."""
+    jax = import_module("jax")
+    noted = notes.jit_of(function)
+    if noted is None:
+        options: dict[str, Any] = {}
+        inner = function
+    else:
+        options, inner = dict(noted.options), noted.function
+    if has_new_arguments and "in_shardings" in options:
+        given = options.pop("in_shardings")
+        arguments = _placed_by(jax, given, tuple(arguments))
+    if results:
+        options["out_shardings"] = _result_shardings(
+            jax, notes.real_jit(inner, **options), arguments, keywords, results, options
+        )
+    return notes.real_jit(inner, **options), arguments, keywords
+
+
+def _placed_by(jax: Any, given: Any, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Arguments with the shardings that jax.jit was given for them, unless they have their own."""
+    full = jax.tree.broadcast(given, arguments, is_leaf=lambda leaf: leaf is None)
+
+    def put(leaf: Any, sharding: Any) -> Any:
+        if sharding is None or getattr(leaf, "sharding", None) is not None:
+            return leaf
+        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
+
+    placed: tuple[Any, ...] = jax.tree.map(put, arguments, full)
+    return placed
+
+
+def _result_shardings(
+    jax: Any, jitted: Any, arguments: Any, keywords: Any, specs: Mapping[str, str], options: Any
+) -> Any:
+    """The tree of all results, with new shardings for some and those of before for the others."""
+    mesh = mesh_of(jax.tree.leaves((arguments, keywords)))
+    info = jitted.lower(*arguments, **keywords).out_info
+    leaves, tree = jax.tree_util.tree_flatten_with_path(info)
+    before: list[Any] = [None] * len(leaves)
+    if options.get("out_shardings") is not None:
+        is_none = lambda leaf: leaf is None  # noqa: E731 - a leaf to jax.jit
+        full = jax.tree.broadcast(options["out_shardings"], info, is_leaf=is_none)
+        before = jax.tree.leaves(full, is_leaf=is_none)
+    made = []
+    for number, (path, _) in enumerate(leaves):
+        names = (f"result{jax.tree_util.keystr(path)}", f"result {number}")
+        spec = next((specs[name] for name in names if name in specs), None)
+        made.append(
+            before[number] if spec is None else jax.sharding.NamedSharding(mesh, read_spec(spec))
+        )
+    return jax.tree.unflatten(tree, made)

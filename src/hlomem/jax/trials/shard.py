@@ -1,0 +1,209 @@
+"""`hlomem.jax.shard`: the shardings of a program, with changes that were made and compiled.
+
+    hlomem.jax.shard("train:make_step", target="tpu-v5e:2x2")
+    hlomem.jax.shard(train_step, params, batch, target="tpu-v5e:2x2")
+
+In: a factory, or a function with its arguments. Out: a `ShardReport` whose findings say what their
+change saved when it was compiled. No file of the user is written.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from hlomem.advice.code import DROPPING_POLICY, DROPS_GATHERED
+from hlomem.base.errors import CommandError
+from hlomem.base.sizes import format_bytes
+from hlomem.jax.compile.messages import Job
+from hlomem.jax.compile.parent import plan_in_child
+from hlomem.jax.fitting import spec_of
+from hlomem.jax.known_plans import KnownPlans, default_cache
+from hlomem.jax.target_kinds import parse_target
+from hlomem.jax.trials.called_function import FACTORY, kept_arguments
+from hlomem.jax.trials.changes import Change, wrap_layers_by
+from hlomem.jax.trials.source_edits import SourceFile
+from hlomem.jax.trials.trying import Trials
+from hlomem.report.data.shard import ShardReport, report_on
+from hlomem.report.data.sharding.argument_findings import code_of
+from hlomem.report.data.sharding.finding import WORDS
+from hlomem.report.data.sharding.gather_findings import partitioner_warnings
+from hlomem.report.data.sharding.subject import Subject
+from hlomem.report.data.sharding.values import WORTH
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from hlomem.jax.compile.parent import PlannedProgram
+    from hlomem.jax.trials.source_edits import Edit
+    from hlomem.report.data.sharding.finding import ShardingFinding
+
+MAX_SECONDS = 1800.0
+"""How long one compile may take."""
+_LINK = (
+    "https://docs.jax.dev/en/latest/notebooks/Distributed_arrays_and_automatic_parallelization.html"
+)
+_MAX_TRIED = 6
+"""Findings whose changes are compiled."""
+
+
+def shard(
+    subject: str | Callable[..., Any],
+    /,
+    *arguments: Any,
+    target: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    imports: Sequence[str] = (),
+    cache: str | Path | None = None,
+    timeout: float | None = MAX_SECONDS,
+    is_tried: bool = True,
+    log: str = "",
+    on_progress: Callable[[str], None] = lambda _: None,
+    **keywords: Any,
+) -> ShardReport:
+    """The arrays on each device, what is gathered, and what other shardings save, compiled.
+
+    `subject` is a factory of `hlomem compile` by name, or a function of a module, jitted or not,
+    followed by its arguments. `is_tried=False` promises from the plan and compiles no change.
+    `log` is a text with warnings of the partitioner, which those of this compile are added to.
+    """
+    aim = parse_target(target or "cpu").name
+    folder = Path(cache) if cache else default_cache()
+    settings, imports = dict(settings or {}), tuple(imports)
+    if isinstance(subject, str):
+        if arguments or keywords:
+            raise CommandError("a factory has its own arguments: give the function instead")
+        job = Job(factory=subject, target=aim, settings=settings, imports=imports)
+        return shard_job(job, folder, timeout, on_progress, is_tried=is_tried, log=log)
+    spec = spec_of(getattr(subject, "__wrapped__", subject))
+    with kept_arguments(arguments, keywords) as file:
+        own = {"function": spec, "arguments": str(file)}
+        job = Job(factory=FACTORY, target=aim, settings=own, imports=imports)
+        return shard_job(job, folder, timeout, on_progress, is_tried=is_tried, log=log)
+
+
+def shard_job(
+    job: Job,
+    cache: Path,
+    timeout: float | None = MAX_SECONDS,
+    on_progress: Callable[[str], None] = lambda _: None,
+    *,
+    is_tried: bool = True,
+    log: str = "",
+) -> ShardReport:
+    """The same of a job."""
+    known = KnownPlans(cache)
+    words = f"of {job.factory} for {job.target}"
+    planned = plan_in_child(
+        replace(job, has_fingerprint=True, has_calls=True, has_shardings=True),
+        timeout=timeout,
+        on_progress=lambda doing: on_progress(f"{doing} {words}"),
+    )
+    subject = subject_of(planned, log)
+    report = replace(report_on(subject), target=job.target)
+    if not is_tried or not report.findings:
+        return report
+    trials = Trials(
+        job,
+        known.keep(planned),
+        known,
+        timeout,
+        lambda doing: on_progress(f"tries {doing} {words}"),
+    )
+    tried = [
+        _tried(trials, finding, planned) if number < _MAX_TRIED else finding
+        for number, finding in enumerate(report.findings)
+    ]
+    helpful = [one for one in tried if one.got is None or one.got > WORTH * report.size]
+    notes = [_note(one) for one in tried if one not in helpful]
+    findings = tuple(sorted(helpful, key=_rank))
+    return replace(report, findings=findings, notes=(*report.notes, *notes))
+
+
+def _note(finding: ShardingFinding) -> str:
+    """A sentence on a finding whose change saves nothing."""
+    saved = finding.got or 0
+    what = "saves" if saved >= 0 else "takes"
+    where = f" at {finding.source}" if finding.source else ""
+    return f"compiled: {WORDS[finding.kind]}{where}: its change {what} {format_bytes(abs(saved))}"
+
+
+def _rank(finding: ShardingFinding) -> int:
+    return -(finding.promised if finding.got is None else finding.got)
+
+
+def subject_of(planned: PlannedProgram, log: str = "") -> Subject:
+    """A compiled program, and where its shardings are written."""
+    explained, facts = planned.memory, planned.facts
+    return Subject(
+        explained.memory,
+        explained.space,
+        facts.argument_lines,
+        partitioner_warnings(f"{log}\n{planned.output}"),
+        facts.jit_line or None,
+        facts.donated,
+    )
+
+
+def _tried(trials: Trials, finding: ShardingFinding, planned: PlannedProgram) -> ShardingFinding:
+    """A finding with what its change saved."""
+    changes = list(_changes(finding, planned))
+    done = [trials.try_together((change,)) for change in changes]
+    compiled = [one for one in done if one.found is not None]
+    if not compiled:
+        problem = done[0].problem if done else "no expression of the source could be changed"
+        return replace(finding, note=f"not compiled: {problem}")
+    best = min(compiled, key=lambda one: one.size)
+    got = trials.base.plan.size - best.size
+    if best.edits:
+        return replace(finding, got=got, how=best.how())
+    [chosen] = best.changes
+    change = replace(finding.change, arguments=dict(chosen.arguments), other_arguments={})
+    how = code_of(change.arguments, change.results)
+    return replace(finding, got=got, how=how, change=change)
+
+
+def _changes(finding: ShardingFinding, planned: PlannedProgram) -> Iterator[Change]:
+    wanted = finding.change
+    title = f"the shardings of {finding.names[0] if finding.names else finding.kind}"
+    for arguments in (wanted.arguments, wanted.other_arguments):
+        if arguments or (wanted.results and arguments is wanted.arguments):
+            yield Change(
+                "shard",
+                title,
+                "",
+                _LINK,
+                arguments=tuple(arguments.items()),
+                results=tuple(wanted.results.items()),
+            )
+    for spec in (wanted.constraint, *wanted.alternatives):
+        edits, has_mesh = _constrained(finding, spec) if spec else ([], False)
+        if edits:
+            yield Change("shard", title, "", _LINK, edits=tuple(edits), has_mesh=has_mesh)
+    if wanted.drops_gathered:
+        memory, calls = planned.memory.memory, planned.facts.calls
+        yield from wrap_layers_by(memory, calls, (DROPS_GATHERED, DROPPING_POLICY))
+
+
+def _constrained(finding: ShardingFinding, wanted: str) -> tuple[list[Edit], bool]:
+    """The edits that put a constraint on the value of a finding, and whether a mesh is set for it.
+
+    Where no mesh is known by name at the line, the constraint is by P alone, under jax.set_mesh.
+    """
+    place = finding.change.place
+    if place is None:
+        return [], False
+    try:
+        file = SourceFile(place.file)
+    except CommandError:
+        return [], False
+    mesh = file.mesh_at(place.line)
+    spec, imports = file.name_of("jax.sharding.PartitionSpec")
+    sharding = f"{spec}{wanted.removeprefix('P')}"
+    if mesh:
+        named, more = file.name_of("jax.sharding.NamedSharding")
+        sharding, imports = f"{named}({mesh}, {sharding})", [*imports, *more]
+    edit = file.constrain(place, sharding)
+    return ([], False) if edit is None else ([*file.name_of("jax")[1], *imports, edit], not mesh)

@@ -1,0 +1,369 @@
+"""Findings on arguments and results: replicated, unlike their parameter, donated for nothing."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, NamedTuple
+
+from hlomem.base.sizes import format_bytes
+from hlomem.report.data import roles
+from hlomem.report.data.sharding.finding import ShardingChange, ShardingFinding
+from hlomem.report.data.sharding.promise import promise
+from hlomem.report.data.sharding.values import (
+    WORTH,
+    Held,
+    is_partial,
+    split_further,
+    values_along,
+)
+from hlomem.report.screens.text import plural
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from hlomem.base.quantities import ValueId
+    from hlomem.hlo.sharding import Axis, Sharding
+    from hlomem.report.data.buffers import Buffer
+    from hlomem.report.data.sharding.finding import FindingKind
+    from hlomem.report.data.sharding.layouts import Layout
+    from hlomem.report.data.sharding.subject import Subject
+
+_MAX_NAMED = 4
+_PADDED = 1.25
+_MATRIX = 2
+_MAX_CODE = 8
+
+
+class Wish(NamedTuple):
+    """An argument, and the sharding it could have."""
+
+    kind: FindingKind
+    name: str
+    buffer: Buffer
+    layout: Layout
+    wanted: Sharding
+    like: str = ""
+    """The argument whose sharding is wanted."""
+    other: Sharding | None = None
+    """Another sharding that leaves as little."""
+
+    @property
+    def share(self) -> float:
+        """The share of its bytes that is left."""
+        assert self.layout.sharding is not None
+        wanted, now = self.wanted.replication, self.layout.sharding.replication
+        return wanted / now
+
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        assert self.layout.sharding is not None
+        free = {axis.name for axis in self.layout.sharding.free}
+        return tuple([axis for axis in self.wanted.used if axis.name in free])
+
+    @property
+    def saves(self) -> float:
+        return self.buffer.size * (1 - self.share)
+
+
+def find_in_arguments(subject: Subject) -> Iterator[ShardingFinding]:
+    """Findings on arguments, and on results that are not sharded like theirs."""
+    groups: dict[tuple[FindingKind, str], list[Wish]] = defaultdict(list)
+    for wish in _wishes(subject):
+        groups[wish.kind, _top(wish.name)].append(wish)
+    for (kind, _), wishes in groups.items():
+        if sum(wish.saves for wish in wishes) >= WORTH * subject.space.size:
+            yield _finding(subject, kind, wishes)
+
+
+def _wishes(subject: Subject) -> Iterator[Wish]:
+    for name, buffer, layout in subject.arguments:
+        sharding = layout.sharding
+        if sharding is None or not sharding.free:
+            continue
+        if (model := _parameter_of(subject, name, buffer, layout)) is not None:
+            like, its = model
+            if its.replication < sharding.replication:
+                yield Wish("optimizer", name, buffer, layout, its, like)
+                continue
+        if buffer.role == roles.INPUTS and sharding.used:
+            continue
+        wanted = split_further(sharding, layout.whole)
+        if wanted is not None:
+            other = split_further(sharding, layout.whole, is_spread=True)
+            yield Wish("replicated", name, buffer, layout, wanted, other=other)
+
+
+def _parameter_of(
+    subject: Subject, name: str, buffer: Buffer, layout: Layout
+) -> tuple[str, Sharding] | None:
+    """The model's parameter that optimizer state belongs to, by its path and shape."""
+    if buffer.role not in (roles.OPTIMIZER, roles.ARGUMENTS) or len(layout.whole) < _MATRIX:
+        return None
+    models = [
+        (_shared_end(name, other), other, its.sharding)
+        for other, its_buffer, its in subject.arguments
+        if its_buffer.role == roles.WEIGHTS and its.whole == layout.whole
+    ]
+    found = max(models, key=lambda model: model[0], default=None)
+    if found is None or found[2] is None:
+        return None
+    return found[1], found[2]
+
+
+def _shared_end(one: str, other: str) -> int:
+    count = 0
+    while count < min(len(one), len(other)) and one[-1 - count] == other[-1 - count]:
+        count += 1
+    return count
+
+
+def _top(name: str) -> str:
+    return name.partition("[")[0].partition(".")[0]
+
+
+def _finding(subject: Subject, kind: FindingKind, wishes: list[Wish]) -> ShardingFinding:
+    wishes.sort(key=lambda wish: -wish.saves)
+    results = dict(_followers(subject, wishes))
+    share = {wish.buffer.id: wish.share for wish in wishes}
+    share |= {buffer.id: left for buffer, left, _ in results.values()}
+    for wish in wishes if kind == "replicated" else ():
+        share |= {found.buffer.id: found.share for found in follow(subject, wish)}
+    size = sum(wish.buffer.size for wish in wishes)
+    axes = tuple(dict.fromkeys([axis.name for wish in wishes for axis in wish.axes]))
+    specs = {wish.name: wish.wanted.spec() for wish in wishes}
+    others = specs | {wish.name: wish.other.spec() for wish in wishes if wish.other is not None}
+    line = subject.line_of_arguments({wish.name: wish.saves for wish in wishes})
+    returned = {name: spec for name, (_, _, spec) in results.items()}
+    fixed = {name: spec for name, spec in returned.items() if subject.is_result_fixed(name)}
+    return ShardingFinding(
+        kind=kind,
+        title=_title(kind, wishes, size, axes),
+        why=_why(wishes[0]),
+        size=size,
+        promised=promise(subject.memory, subject.space, share),
+        source=line or subject.first_use(wishes[0].buffer),
+        names=tuple([wish.name for wish in wishes]),
+        axes=axes,
+        how=code_of(specs, fixed),
+        change=ShardingChange(
+            arguments=specs,
+            other_arguments={} if others == specs else others,
+            results=fixed,
+        ),
+    )
+
+
+def follow(subject: Subject, wish: Wish) -> Iterator[Held]:
+    """Values that are split as an argument is, once it is."""
+    if wish.buffer.role == roles.INPUTS:
+        for axis in wish.axes:
+            yield from values_along(subject, axis)
+        return
+    for buffer, layout in subject.values:
+        sharding = layout.sharding
+        is_same = layout.whole == tuple([size for size in wish.layout.whole if size != 1])
+        if not is_same or sharding is None or is_partial(subject, buffer):
+            continue
+        if sharding.replication > wish.wanted.replication:
+            yield Held(buffer, layout, wish.wanted)
+
+
+def _followers(
+    subject: Subject, wishes: Sequence[Wish]
+) -> Iterator[tuple[str, tuple[Buffer, float, str]]]:
+    """Results that are new versions of the arguments, with what is left of them."""
+    taken: set[str] = set()
+    for wish in wishes:
+        spec, local = wish.wanted.spec(), wish.wanted.shard(wish.layout.whole)
+        for name, buffer, layout in subject.results:
+            if name in taken or layout.sharding is None or layout.whole != wish.layout.whole:
+                continue
+            is_own = subject.is_update(wish.name, name)
+            left = min(1.0, wish.wanted.replication / layout.sharding.replication)
+            if subject.is_donated(wish.name) and buffer.parameter is None:
+                # One of them takes the memory of the argument then.
+                if is_own or layout.local == local:
+                    taken.add(name)
+                    yield name, (buffer, 0.0, spec)
+                    break
+            elif is_own and left < 1.0:
+                taken.add(name)
+                yield name, (buffer, left, spec)
+                break
+
+
+def _title(kind: FindingKind, wishes: Sequence[Wish], size: int, axes: Sequence[str]) -> str:
+    names = ", ".join([wish.name for wish in wishes[:_MAX_NAMED]])
+    if more := len(wishes) - _MAX_NAMED:
+        names += f" and {plural(more, 'other')}" if more > 0 else ""
+    first = wishes[0]
+    if kind == "optimizer":
+        return f"{names}: {format_bytes(size)} on each device, not split as {first.like}"
+    over = " and ".join(axes)
+    return f"{names}: {format_bytes(size)} on each device, the same along {over}"
+
+
+def _why(wish: Wish) -> str:
+    assert wish.layout.sharding is not None
+    now, wanted = wish.layout.sharding, wish.wanted
+    words = f"{wish.name} {list(wish.layout.whole)} is {now.spec()}, on {now.replication} devices"
+    if wish.like:
+        return f"{words} each part; {wish.like} is {wanted.spec()}"
+    parts = " and ".join(
+        [f"{axis.name} ({axis.size}) divides {wish.layout.whole[at]}"
+         for at, axes in enumerate(wanted.dimensions) for axis in axes if axis in wish.axes]
+    )  # fmt: skip
+    return f"{words} each part; {parts}: {wanted.spec()}"
+
+
+def code_of(arguments: Mapping[str, str], results: Mapping[str, str]) -> str:
+    """Shardings to write, by argument and result."""
+    lines = [f"{name}: NamedSharding(mesh, {spec})" for name, spec in arguments.items()]
+    more = [f"{plural(len(lines) - _MAX_CODE, 'more argument')}"] if len(lines) > _MAX_CODE else []
+    code = ["in_shardings, or where the argument is made:", *lines[:_MAX_CODE], *more]
+    code = code if lines else []
+    if results:
+        code.append("out_shardings:")
+        code += [f"{name}: NamedSharding(mesh, {spec})" for name, spec in results.items()][
+            :_MAX_CODE
+        ]
+    return "\n".join(code)
+
+
+def find_lost_donations(
+    subject: Subject, known: Sequence[ShardingFinding]
+) -> Iterator[ShardingFinding]:
+    """Donated arguments whose result, of the same whole shape, is sharded differently."""
+    told = {name for finding in known for name in finding.names}
+    for name, buffer, layout in subject.lost_donations:
+        if name in told:
+            continue
+        for result, its_buffer, its in subject.results:
+            if (
+                its.whole != layout.whole
+                or its.local == layout.local
+                or layout.sharding is None
+                or its.sharding is None
+                or not subject.is_update(name, result)
+                or its_buffer.size < WORTH * subject.space.size
+            ):
+                continue
+            yield _lost(subject, (name, buffer, layout), (result, its_buffer, its))
+            break
+
+
+def _lost(
+    subject: Subject, given: tuple[str, Buffer, Layout], returned: tuple[str, Buffer, Layout]
+) -> ShardingFinding:
+    name, _, layout = given
+    result, its_buffer, its = returned
+    assert layout.sharding is not None
+    assert its.sharding is not None
+    now, wanted = its.sharding.spec(), layout.sharding.spec()
+    return ShardingFinding(
+        kind="donated",
+        title=f"{name} is donated as {wanted}, {result} is returned as {now}",
+        why="a result takes the memory of a donated argument only if both have the same shape on"
+        f" a device: {list(layout.local)} and {list(its.local)}",
+        size=its_buffer.size,
+        promised=promise(subject.memory, subject.space, _none_left(subject, its_buffer, its)),
+        source=subject.result_line(result),
+        names=(name, result),
+        axes=tuple([axis.name for axis in layout.sharding.used]),
+        how=f"out_shardings:\n{result}: NamedSharding(mesh, {wanted})",
+        change=ShardingChange(results={result: wanted}),
+    )
+
+
+def _none_left(subject: Subject, buffer: Buffer, layout: Layout) -> dict[ValueId, float]:
+    """A result and the values of its shape, which only bring it into another sharding."""
+    whole = tuple([size for size in layout.whole if size != 1])
+    alike = {one.id: 0.0 for one, its in subject.values if its.whole == whole}
+    return {**alike, buffer.id: 0.0}
+
+
+def find_in_results(
+    subject: Subject, known: Sequence[ShardingFinding]
+) -> Iterator[ShardingFinding]:
+    """Results that lie on devices more than once though no argument asks for it."""
+    told = {name for finding in known for name in (*finding.names, *finding.change.results)}
+    for name, buffer, layout in subject.results:
+        sharding = layout.sharding
+        if sharding is None or name in told or buffer.size < WORTH * subject.space.size:
+            continue
+        if buffer.parameter is not None or subject.has_local_argument(name, layout):
+            continue
+        wanted = None if sharding.used else split_further(sharding, layout.whole)
+        constraint = subject.constraint_of_result(name)
+        if constraint is not None and constraint.replication < sharding.replication:
+            yield _dropped_result(subject, name, buffer, layout, constraint)
+        elif wanted is not None:
+            yield _whole_result(subject, name, buffer, layout, wanted)
+
+
+def _alike(subject: Subject, buffer: Buffer, layout: Layout, left: float) -> dict[ValueId, float]:
+    """A result and the values of its shape that are as whole, with what is left of them."""
+    whole = tuple([size for size in layout.whole if size != 1])
+    found = {
+        one.id: left
+        for one, its in subject.values
+        if its.whole == whole and its.replication == layout.replication
+    }
+    joined = {one.id: left for one in subject.memory.operands(buffer) if _is_near(one, buffer)}
+    return {**joined, **found, buffer.id: left}
+
+
+def _is_near(one: Buffer, other: Buffer) -> bool:
+    """Whether a value is a collective's, and as large as another but for padding."""
+    return one.role == roles.COLLECTIVES and 1.0 <= one.size / max(other.size, 1) < _PADDED
+
+
+def _whole_result(
+    subject: Subject, name: str, buffer: Buffer, layout: Layout, wanted: Sharding
+) -> ShardingFinding:
+    assert layout.sharding is not None
+    left = wanted.replication / layout.sharding.replication
+    return ShardingFinding(
+        kind="replicated",
+        title=f"{name}: {format_bytes(buffer.size)} on each device, returned whole",
+        why=f"{name} {list(layout.whole)} is {layout.sharding.spec()}; {wanted.spec()} divides it",
+        size=buffer.size,
+        promised=promise(subject.memory, subject.space, _alike(subject, buffer, layout, left)),
+        source=subject.result_line(name),
+        names=(name,),
+        axes=tuple([axis.name for axis in layout.sharding.free]),
+        how=f"out_shardings:\n{name}: NamedSharding(mesh, {wanted.spec()})",
+        change=ShardingChange(results={name: wanted.spec()}),
+    )
+
+
+def _dropped_result(
+    subject: Subject, name: str, buffer: Buffer, layout: Layout, asked: Sharding
+) -> ShardingFinding:
+    assert layout.sharding is not None
+    uneven = [
+        f"{size} is not divisible by {asked.split_of(at)}"
+        for at, size in enumerate(layout.whole)
+        if size % asked.split_of(at)
+    ]
+    reason = " and ".join(uneven) or "another constraint or the result's own sharding overrides it"
+    other = split_further(layout.sharding, layout.whole)
+    left = 1.0 if other is None else other.replication / layout.sharding.replication
+    share = _alike(subject, buffer, layout, left)
+    for axis in other.used if other is not None else ():
+        share |= {found.buffer.id: found.share for found in values_along(subject, axis)}
+    spec = "" if other is None else other.spec()
+    return ShardingFinding(
+        kind="dropped",
+        title=f"{asked.spec()} has no effect on {name}: {format_bytes(buffer.size)} on each device",
+        why=f"{name} {list(layout.whole)} comes back as {layout.sharding.spec()}: {reason}",
+        size=buffer.size,
+        promised=promise(subject.memory, subject.space, share),
+        source=subject.result_line(name),
+        names=(name,),
+        axes=tuple([axis.name for axis in asked.used]),
+        how=f"with_sharding_constraint(x, NamedSharding(mesh, {spec}))"
+        if spec
+        else f"pad {name} to a multiple of {max(map(asked.split_of, range(len(layout.whole))))}",
+        change=ShardingChange(constraint=spec, place=subject.place_of_result(name)),
+    )

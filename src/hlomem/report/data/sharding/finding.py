@@ -1,0 +1,78 @@
+"""A finding on shardings: what lies on devices more than once, where, and which change helps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping  # noqa: TC003 - msgspec reads it
+from typing import Literal, TypeAlias
+
+from msgspec import field
+
+from hlomem.dump.records import Record
+
+FindingKind: TypeAlias = Literal[
+    "replicated", "dropped", "gathered", "stack", "reshard", "padding", "optimizer", "donated"
+]
+WORDS: dict[str, str] = {
+    "replicated": "replicated, though it can be split",
+    "dropped": "a constraint without effect",
+    "gathered": "gathered, and kept for the backward pass",
+    "stack": "a loop's stack that is not split",
+    "reshard": "resharded through a full copy",
+    "padding": "padded by an uneven division",
+    "optimizer": "optimizer state not sharded as its parameter",
+    "donated": "donated, but its result is sharded differently",
+}
+
+
+class Place(Record, frozen=True, kw_only=True):
+    """An expression of the user's code: lines from 1, columns from 0, the end excluded."""
+
+    file: str
+    line: int
+    column: int = 0
+    end_line: int = 0
+    """0 if only the line is known."""
+    end_column: int = 0
+
+
+class ShardingChange(Record, frozen=True, kw_only=True):
+    """A change of shardings that helps; specs are as JAX writes them, `P('data', None)`."""
+
+    arguments: Mapping[str, str] = field(default_factory=dict)
+    """New shardings of arguments, by path."""
+    other_arguments: Mapping[str, str] = field(default_factory=dict)
+    """The same with other dimensions split, which may save more; empty if there are none."""
+    results: Mapping[str, str] = field(default_factory=dict)
+    """New shardings of results, by path or number."""
+    constraint: str = ""
+    """The sharding of the value at `place`, for `with_sharding_constraint`."""
+    alternatives: tuple[str, ...] = ()
+    """Other shardings of that value, of which one may save more."""
+    place: Place | None = None
+    drops_gathered: bool = False
+    """Whether layers are to be recomputed by a policy that drops gathered weights."""
+
+
+class ShardingFinding(Record, frozen=True, kw_only=True):
+    kind: FindingKind
+    title: str
+    why: str
+    size: int
+    """Bytes on each device that the finding is about."""
+    promised: int
+    """Bytes that the change saves on each device, by the plan alone."""
+    got: int | None = None
+    """Bytes that it saved when it was compiled; None if it was not."""
+    source: str | None
+    """`file:line` where the sharding, the constraint or the value is written; None if unknown."""
+    names: tuple[str, ...] = ()
+    """Arguments or values it is about, largest first."""
+    axes: tuple[str, ...] = ()
+    """The axes of the mesh along which it is held more than once."""
+    how: str
+    """Code to write."""
+    change: ShardingChange
+    warning: str = ""
+    """The partitioner's warning of it; empty if there is none."""
+    note: str = ""
+    """How trying the change ended, where it saved nothing."""

@@ -1,0 +1,251 @@
+"""Findings on collectives: weights kept gathered, and values resharded through a full copy."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from math import prod
+from typing import TYPE_CHECKING, NamedTuple
+
+from hlomem.base.patterns import lazy_pattern
+from hlomem.base.sizes import format_bytes
+from hlomem.report.data import roles
+from hlomem.report.data.phases import is_backward, is_forward
+from hlomem.report.data.sharding.collectives import find_gathered
+from hlomem.report.data.sharding.finding import ShardingChange, ShardingFinding
+from hlomem.report.data.sharding.promise import Steps, promise
+from hlomem.report.data.sharding.values import WORTH
+from hlomem.view.shapes import parse_shape_or_none
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hlomem.hlo.ir import HloInstruction
+    from hlomem.report.data.buffers import Buffer
+    from hlomem.report.data.sharding.layouts import Layout
+    from hlomem.report.data.sharding.subject import Subject
+    from hlomem.report.data.sharding.whole_program import WholeValue
+
+_SMALL = 0.001
+_WARNING = "Involuntary full rematerialization"
+_OPERATION = lazy_pattern(r"HLO operation:? %?([\w.-]++) = ([^\n]*+)")
+_NAME = lazy_pattern(r'op_name="((?:[^"\\\n]|\\.)*+)"')
+_FROM_TO = lazy_pattern(r"from sharding (\{[^\n]*?\}) to (\{[^\n]*?\}) (?:efficiently|without)")
+_MAX_HOPS = 16
+_FEW_HOPS = 3
+
+
+class Kept(NamedTuple):
+    """A gathered value that stays for the backward pass."""
+
+    buffer: Buffer
+    argument: str
+    steps: Steps
+    """The steps at which it is read; none for a stack, of which each part is gathered again."""
+    line: str | None
+
+
+def find_kept_gathers(subject: Subject) -> Iterator[ShardingFinding]:
+    """Weights that are gathered once for both passes."""
+    kept = list(_kept(subject))
+    lives = {one.buffer.id: one.steps for one in kept}
+    saved = promise(subject.memory, subject.space, {}, lives) if kept else 0
+    if saved < WORTH * subject.space.size:
+        return
+    step = subject.memory.fullest_step(subject.space.color) or 0
+    alive = {part.buffer.id for part in subject.memory.alive(subject.space.color, step)}
+    kept = [one for one in kept if one.buffer.id in alive] or kept
+    by_line: dict[str | None, int] = defaultdict(int)
+    for one in kept:
+        by_line[one.line] += one.buffer.size
+    line = max(by_line, key=lambda one: (by_line[one], one or ""))
+    names = tuple(dict.fromkeys([one.argument for one in kept]))
+    size = sum(one.buffer.size for one in kept)
+    first = ", ".join(names[:3]) + (f" and {len(names) - 3} others" if len(names) > 3 else "")
+    yield ShardingFinding(
+        kind="gathered",
+        title=f"{first}: {format_bytes(size)} gathered by the forward pass, kept for the backward",
+        why=f"{len(kept)} gathered values stay on each device from the forward pass until the"
+        " backward pass reads them; gathering them again needs only the parts",
+        size=size,
+        promised=saved,
+        source=line,
+        names=names,
+        axes=(),
+        how="jax.checkpoint around the layers, with a policy that drops what is gathered",
+        change=ShardingChange(drops_gathered=True),
+    )
+
+
+def _kept(subject: Subject) -> Iterator[Kept]:
+    """Gathered values that the backward pass reads, and when they are read."""
+    memory = subject.memory
+    yield from _stacked(subject)
+    for buffer in memory.buffers:
+        is_small = buffer.size < _SMALL * subject.space.size
+        if is_small or buffer.color != subject.space.color or is_backward(buffer.op_name):
+            continue
+        one = memory.instruction_by_name.get(buffer.name.partition("{")[0])
+        if one is None or one.opcode in ("parameter", "while", "get-tuple-element", "tuple"):
+            continue
+        argument = find_gathered(memory, one)
+        if argument is None or argument.role == roles.INPUTS or not _is_more(buffer, argument):
+            continue
+        if (steps := _read_at(subject, buffer)) is not None:
+            yield Kept(buffer, argument.parameter or argument.name, steps, buffer.source)
+
+
+def _stacked(subject: Subject) -> Iterator[Kept]:
+    """Stacks of gathered weights, one for each iteration of a loop of the forward pass."""
+    memory = subject.memory
+    for buffer, layout in subject.values:
+        is_stack = buffer.role == roles.STACKED and not is_backward(buffer.op_name)
+        name = _stacked_argument(subject, layout) if is_stack else None
+        if name is None:
+            continue
+        line = _line_stored(subject, buffer, layout)
+        for placed in memory.family(memory.joined.placed_by_id[buffer.id]):
+            yield Kept(memory.buffer_of(placed), name, (), line)
+
+
+def _stacked_argument(subject: Subject, layout: Layout) -> str | None:
+    """The argument, split on devices, of which a stack holds gathered parts."""
+    value, whole = layout.value, subject.whole
+    if value is None or whole is None or value.instruction.opcode != "dynamic-update-slice":
+        return None
+    number = whole.argument_of(whole.stored_by(value))
+    if number is None:
+        return None
+    for name, argument, its in subject.arguments:
+        is_it = its.value is not None and its.value.instruction is whole.parameters.get(number)
+        is_split = (layout.replication or 1) > (its.replication or 1)
+        if is_it and is_split and argument.role != roles.INPUTS:
+            return name
+    return None
+
+
+def _line_stored(subject: Subject, buffer: Buffer, layout: Layout) -> str | None:
+    """The line that computes what a loop stacks."""
+    value, whole = layout.value, subject.whole
+    if whole is None or value is None or value.instruction.opcode != "dynamic-update-slice":
+        return buffer.source
+    return whole.line(whole.stored_by(value)) or buffer.source
+
+
+def _is_more(buffer: Buffer, argument: Buffer) -> bool:
+    """Whether a value has more elements than the part of an argument on a device."""
+    shapes = [parse_shape_or_none(one.shape) for one in (buffer, argument)]
+    if None in shapes:
+        return False
+    one, other = [prod(shape.dimensions) for shape in shapes if shape is not None]
+    return one > other
+
+
+def _read_at(subject: Subject, buffer: Buffer) -> Steps | None:
+    """The steps of the forward reads and of the backward reads; None if it is not kept."""
+    memory = subject.memory
+    if buffer.start is None:
+        return None
+    times, printed = memory.joined.time_of, memory.joined.printed
+    turn = _last_forward(subject)
+    early, late = [int(buffer.start)], list[int]()
+    for name in memory.joined.placed_by_id[buffer.id].users:
+        if name in times and name in printed:
+            operation = printed[name].op_name
+            is_late = is_backward(operation) or (
+                not is_forward(operation) and times[name] > turn > buffer.start
+            )
+            (late if is_late else early).append(times[name])
+    after = [step for step in late if step > max(early)]
+    return ((early[0], max(early)), *[(step, step) for step in after]) if after else None
+
+
+def _last_forward(subject: Subject) -> int:
+    """The last step of the forward pass."""
+    joined = subject.memory.joined
+    return max(
+        [
+            joined.time_of[name]
+            for name, printed in joined.printed.items()
+            if name in joined.time_of and is_forward(printed.op_name)
+        ],
+        default=0,
+    )
+
+
+def partitioner_warnings(log: str) -> list[str]:
+    """The lines of a log by which the partitioner warns of full copies."""
+    return [line for line in log.split("\n") if _WARNING in line]
+
+
+def find_full_reshards(subject: Subject) -> Iterator[ShardingFinding]:
+    """Values that are gathered whole, of which each device then takes another part."""
+    told = {name: text for text in subject.warnings for name in _NAME.findall(text)}
+    found = [(subject.memory.buffer_by_id(one), by) for one, by in subject.resharded.items()]
+    share = {buffer.id: _share_left(subject) for buffer, _ in found}
+    saved = promise(subject.memory, subject.space, share) if found else 0
+    if saved < WORTH * subject.space.size:
+        return
+    buffer, taker = max(found, key=lambda one: (one[0].size, -(one[0].start or 0)))
+    yield _reshard(subject, buffer, taker, saved, told)
+
+
+def _share_left(subject: Subject) -> float:
+    mesh = subject.layouts.mesh
+    return 1 / mesh.size if mesh is not None else 1.0
+
+
+def _reshard(
+    subject: Subject, buffer: Buffer, taker: HloInstruction, saved: int, told: dict[str, str]
+) -> ShardingFinding:
+    names = [taker.metadata.op_name, buffer.op_name or ""]
+    value = next((one for name in names for one in _whole_of(subject, name)), None)
+    warning = next((told[name] for name in names if name in told), next(iter(told.values()), ""))
+    kept = _source_sharding(subject, value)
+    value = _constraint_after(value) or value
+    line = subject.whole.line(value) if value is not None and subject.whole else buffer.source
+    return ShardingFinding(
+        kind="reshard",
+        title=f"{format_bytes(buffer.size)} on each device: gathered whole, then split again",
+        why=f"{buffer.name} is the whole array; each device then keeps one part of it"
+        + (": XLA calls this an involuntary full rematerialization" if warning else ""),
+        size=buffer.size,
+        promised=saved,
+        source=line,
+        names=(buffer.name,),
+        axes=(),
+        how=f"with_sharding_constraint(x, NamedSharding(mesh, {kept}))"
+        if kept
+        else "ask for a sharding that splits the same dimension as before",
+        change=ShardingChange(constraint=kept, place=subject.place(value) if value else None),
+        warning=warning.strip(),
+    )
+
+
+def _constraint_after(value: WholeValue | None) -> WholeValue | None:
+    """The constraint that a value is put under, at once or after a few operations."""
+    pending = [] if value is None else [(value.instruction, 0)]
+    while pending and value is not None:
+        one, hops = pending.pop(0)
+        if one.opcode == "custom-call" and one.custom_call_target == "Sharding":
+            return value._replace(instruction=one)
+        if hops < _FEW_HOPS:
+            pending += [(user, hops + 1) for user in one.users]
+    return None
+
+
+def _whole_of(subject: Subject, name: str) -> list[WholeValue]:
+    return subject.whole.by_name.get(name, [])[:1] if subject.whole is not None and name else []
+
+
+def _source_sharding(subject: Subject, value: WholeValue | None) -> str:
+    """The sharding that the value's first operand has, where one is written."""
+    if value is None or subject.whole is None:
+        return ""
+    pending, hops = list(value.instruction.operands), 0
+    while pending and hops < _MAX_HOPS:
+        one, hops = pending.pop(0), hops + 1
+        sharding = subject.whole.sharding_of(one)
+        if sharding is not None and len(one.shape.dimensions) == len(value.dimensions):
+            return sharding.spec()
+        pending += list(one.operands)[:2]
+    return ""

@@ -1,0 +1,267 @@
+"""The program that findings are on: its memory, layouts, and where its shardings are written."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from hlomem.report.data import roles
+from hlomem.report.data.buffers import iter_results
+from hlomem.report.data.donation import build_donation, declared_donations
+from hlomem.report.data.sharding.collectives import find_resharded
+from hlomem.report.data.sharding.finding import Place
+from hlomem.report.data.sharding.layouts import Layouts
+from hlomem.report.data.sharding.whole_program import WholeProgram, WholeValue
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from hlomem.base.quantities import ValueId
+    from hlomem.hlo.ir import HloInstruction
+    from hlomem.hlo.sharding import Sharding
+    from hlomem.report.data.buffers import Buffer
+    from hlomem.report.data.memory import MemoryView, Space
+    from hlomem.report.data.sharding.layouts import Layout
+
+_FIRST = "result"
+_SMALL = 0.001
+"""Share of the space below which a value is not looked at."""
+_SKIPPED = frozenset({roles.TUPLES, roles.CONSTANTS, roles.THREAD_LOCAL, roles.WORKSPACE})
+_SAME_SHAPE = 64
+
+
+class Subject:
+    """One memory space of a partitioned program."""
+
+    def __init__(
+        self,
+        memory: MemoryView,
+        space: Space,
+        argument_lines: Mapping[str, Sequence[str]] | None = None,
+        warnings: Sequence[str] = (),
+        jit_line: str | None = None,
+        donated: Sequence[str] = (),
+    ) -> None:
+        """`donated` are arguments that JAX was told to donate, where that is known."""
+        self.memory = memory
+        self.space = space
+        whole = memory.dump.whole
+        self.whole = None if whole is None else WholeProgram(whole)
+        self.layouts = Layouts(memory, self.whole)
+        self._argument_lines = dict(argument_lines or {})
+        self.warnings = tuple(warnings)
+        self.jit_line = jit_line
+        self._donated = frozenset(donated)
+
+    @cached_property
+    def arguments(self) -> list[tuple[str, Buffer, Layout]]:
+        """Arguments in the space whose layouts are known: name, buffer, layout."""
+        found = []
+        for allocation in self.memory.allocations_of(self.space.color):
+            if allocation.parameter is None or allocation.parameter.index:
+                continue
+            layout = self.layouts.parameters.get(allocation.parameter.number)
+            owner = self.memory.owner(allocation)
+            if layout is not None and owner is not None:
+                name = self._argument_name(allocation.parameter.number, owner)
+                found.append((name, owner, layout))
+        return found
+
+    def _argument_name(self, number: int, owner: Buffer) -> str:
+        before = None if self.whole is None else self.whole.parameters.get(number)
+        name = before.metadata.op_name if before is not None else ""
+        return name or owner.parameter or f"parameter {number}"
+
+    @cached_property
+    def results(self) -> list[tuple[str, Buffer, Layout]]:
+        """The same of results, named by path or number."""
+        found = []
+        for part in iter_results(self.memory.joined, self.memory.module):
+            number = part.output_index[0] if part.output_index else 0
+            if len(part.output_index) > 1 or number >= len(self.layouts.results):
+                continue
+            layout = self.layouts.results[number]
+            buffer = self.memory.buffer_by_id(part.placed.id)
+            if layout is not None and buffer.color == self.space.color:
+                found.append((buffer.result or f"{_FIRST} {number}", buffer, layout))
+        return found
+
+    @cached_property
+    def values(self) -> list[tuple[Buffer, Layout]]:
+        """Other values that are worth a look and whose layouts are known."""
+        found = []
+        for buffer in self.memory.buffers:
+            is_other = buffer.color != self.space.color or buffer.role in _SKIPPED
+            is_small = buffer.size < _SMALL * self.space.size
+            if is_other or is_small or buffer.role in roles.OF_ARGUMENTS:
+                continue
+            layout = self.layouts.of(buffer)
+            if layout is not None:
+                found.append((buffer, layout))
+        return found
+
+    @cached_property
+    def resharded(self) -> dict[ValueId, HloInstruction]:
+        """Values that are gathered whole to be split again, by id, with who splits them."""
+        return find_resharded(self.memory, self.space)
+
+    def has_local_argument(self, result: str, layout: Layout) -> bool:
+        """Whether a result is an argument's new version and lies as that does."""
+        return any(
+            self.is_update(name, result) and its.local == layout.local
+            for name, _, its in self.arguments
+        )
+
+    @cached_property
+    def _result_numbers(self) -> dict[str, int]:
+        numbers = {}
+        for part in iter_results(self.memory.joined, self.memory.module):
+            buffer = self.memory.buffer_by_id(part.placed.id)
+            number = part.output_index[0] if part.output_index else 0
+            numbers[buffer.result or f"{_FIRST} {number}"] = number
+        return numbers
+
+    def result_number(self, name: str) -> int:
+        return self._result_numbers.get(name, 0)
+
+    def is_update(self, argument: str, result: str) -> bool:
+        """Whether a result may be the new version of an argument, by order among equal shapes."""
+        return self._updates.get(argument) == result
+
+    @cached_property
+    def _updates(self) -> dict[str, str]:
+        """Each argument's result: the same path end, or else the order among equal shapes."""
+        found: dict[str, str] = {}
+        taken: set[str] = set()
+        state = [one for one in self.arguments if one[1].role != roles.INPUTS]
+        for exact in (True, False):
+            for name, _, layout in state:
+                for result, _, its in self.results:
+                    is_free = name not in found and result not in taken
+                    is_same = _tail(name) == _tail(result) != "" if exact else True
+                    if is_free and is_same and its.whole == layout.whole:
+                        found[name] = result
+                        taken.add(result)
+        return found
+
+    def is_result_fixed(self, result: str) -> bool:
+        """Whether the program itself says the sharding of a result, so that it cannot follow."""
+        module = self.memory.module
+        if module is None:
+            return False
+        text = module.attributes.get("allow_spmd_sharding_propagation_to_output", "")
+        words = text.strip("{}").split(",")
+        number = self.result_number(result)
+        if len(words) == 1:
+            return words[0] != "true"
+        return number < len(words) and words[number] != "true"
+
+    @cached_property
+    def lost_donations(self) -> list[tuple[str, Buffer, Layout]]:
+        """Arguments that are donated, or were to be, and whose memory no result takes."""
+        module = self.memory.module
+        if module is None:
+            return []
+        rows = build_donation(self.memory, self.space).rows
+        used = {row.name for row in rows if row.state == "used"}
+        return [one for one in self.arguments if self.is_donated(one[0]) and one[0] not in used]
+
+    def is_donated(self, argument: str) -> bool:
+        """Whether an argument may be overwritten by a result."""
+        return argument in self._donated or argument in self._declared
+
+    @cached_property
+    def _declared(self) -> frozenset[str]:
+        modules = [self.memory.module, None if self.whole is None else self.whole.module]
+        numbers = {
+            number for module in modules if module is not None
+            for number, _ in declared_donations(module)
+        }  # fmt: skip
+        names: dict[int, str] = {}
+        for allocation in self.memory.allocations_of(self.space.color):
+            owner = self.memory.owner(allocation)
+            if allocation.parameter is not None and owner is not None:
+                number = allocation.parameter.number
+                names[number] = self._argument_name(number, owner)
+        return frozenset([names[number] for number in numbers if number in names])
+
+    # Lines.
+
+    def line_of_arguments(self, sizes: Mapping[str, float]) -> str | None:
+        """The line that makes some arguments, weighted, and no other; None if unknown."""
+        others = {
+            line
+            for name, lines in self._argument_lines.items()
+            if name not in sizes
+            for line in lines
+        }
+        weights: dict[str, float] = {}
+        for name, size in sizes.items():
+            lines = self._argument_lines.get(name, ())
+            own = [line for line in lines if line not in others] or lines
+            if own:
+                weights[own[0]] = weights.get(own[0], 0.0) + size
+        return max(weights, key=lambda line: weights[line], default=None)
+
+    def first_use(self, buffer: Buffer) -> str | None:
+        """The first line that reads an argument."""
+        joined = self.memory.joined
+        names = sorted(joined.placed_by_id[buffer.id].users, key=lambda n: joined.time_of.get(n, 0))
+        for name in names:
+            for index in joined.indices_at.get(name, ()):
+                for placed in joined.values_at[name, index]:
+                    made = self.memory.buffer_of(placed)
+                    if placed.value.name == name and made.source:
+                        return made.source
+        return None
+
+    def _result_value(self, name: str) -> WholeValue | None:
+        if self.whole is None:
+            return None
+        number = self.result_number(name)
+        if number >= len(self.whole.results):
+            return None
+        producer = self.whole.results[number][1]
+        return WholeValue(producer, producer.metadata.op_name, ())
+
+    def result_line(self, name: str) -> str | None:
+        """The line that gives a result its sharding: a constraint, or the call of jax.jit."""
+        value = self._result_value(name)
+        if value is not None and value.instruction.opcode == "custom-call":
+            return self.whole.line(value) if self.whole else None
+        if self.jit_line is not None:
+            return self.jit_line
+        return None if value is None or self.whole is None else self.whole.line(value)
+
+    def constraint_of_result(self, name: str) -> Sharding | None:
+        """The sharding that a constraint asks for a result."""
+        value = self._result_value(name)
+        if value is None or self.whole is None or value.instruction.opcode != "custom-call":
+            return None
+        return self.whole.sharding_of(value.instruction)
+
+    def place_of_result(self, name: str) -> Place | None:
+        value = self._result_value(name)
+        return None if value is None else self.place(value)
+
+    def place(self, value: WholeValue) -> Place | None:
+        """The expression of a value in the user's code."""
+        frame = None if self.whole is None else self.whole.frame(value)
+        if frame is None:
+            return None
+        return Place(
+            file=frame.file_name,
+            line=frame.line,
+            column=frame.column,
+            end_line=frame.end_line,
+            end_column=frame.end_column,
+        )
+
+
+def _tail(path: str) -> str:
+    """The end of a path without its first name: `['w']` of `params['w']` and `result[0]['w']`."""
+    opened = path.find("[")
+    inner = path[opened:] if opened >= 0 else ""
+    if path.startswith(_FIRST):
+        inner = inner.partition("]")[2] if inner[1:2].isdigit() else inner
+    return inner[-_SAME_SHAPE:]

@@ -1,0 +1,214 @@
+"""Findings on values: whole where inputs are split, stacked whole by loops, padded by division."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from hlomem.base.sizes import format_bytes
+from hlomem.report.data import roles
+from hlomem.report.data.sharding.finding import ShardingChange, ShardingFinding
+from hlomem.report.data.sharding.promise import promise
+from hlomem.report.data.sharding.values import WORTH, Held, split_further, values_along
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from hlomem.hlo.sharding import Axis, Sharding
+    from hlomem.report.data.buffers import Buffer
+    from hlomem.report.data.sharding.layouts import Layout
+    from hlomem.report.data.sharding.subject import Subject
+    from hlomem.report.data.sharding.whole_program import Constraint, WholeValue
+
+
+_MAX_OTHERS = 3
+_LARGE = 5
+"""How many times the least finding padding has to be where it is not at the peak."""
+
+
+def find_whole_values(subject: Subject) -> Iterator[ShardingFinding]:
+    """Values that depend on inputs and are the same along an axis that splits the inputs."""
+    for axis in input_axes(subject):
+        held = list(values_along(subject, axis))
+        # What is only gathered may be needed whole.
+        computed = [found for found in held if found.buffer.role != roles.COLLECTIVES]
+        if any(found.buffer.size >= WORTH * subject.space.size for found in computed):
+            yield from _told(subject, axis, held)
+
+
+def input_axes(subject: Subject) -> list[Axis]:
+    """The axes of the mesh that split a batch or another input."""
+    found: dict[Axis, None] = {}
+    for _, buffer, layout in subject.arguments:
+        if buffer.role == roles.INPUTS and layout.sharding is not None:
+            found.update(dict.fromkeys(layout.sharding.used))
+    return [axis for axis in found if axis.size > 1 and not axis.part]
+
+
+def _told(subject: Subject, axis: Axis, held: Sequence[Held]) -> Iterator[ShardingFinding]:
+    share = {found.buffer.id: found.share for found in held}
+    saved = promise(subject.memory, subject.space, share)
+    if saved < WORTH * subject.space.size:
+        return
+    computed = [found for found in held if found.buffer.role != roles.COLLECTIVES]
+    alive = _at_peak(subject, computed)
+    stacks = [found for found in alive if found.buffer.role == roles.STACKED]
+    is_stack = 2 * _size(stacks) >= _size(alive)
+    first = max(stacks if is_stack else alive, key=lambda found: _precedence(found, is_stack))
+    value, wanted = _as_computed(subject, first)
+    constraint = _constraint_without(subject, axis, value)
+    if constraint is not None:
+        value = constraint.value
+        wanted = _same_rank(wanted, constraint.sharding)
+    size = _size(alive)
+    what = "stacks" if is_stack else "values"
+    yield ShardingFinding(
+        kind="stack" if is_stack else "replicated",
+        title=f"{what} of {format_bytes(size)} on each device are the same along {axis.name}",
+        why=_why(first, axis, constraint),
+        size=size,
+        promised=saved,
+        source=subject.whole.line(value) if subject.whole and value else first.buffer.source,
+        names=tuple([found.buffer.name for found in sorted(alive, key=lambda f: -f.buffer.size)]),
+        axes=(axis.name,),
+        how=f"with_sharding_constraint(x, NamedSharding(mesh, {wanted.spec()}))",
+        change=ShardingChange(
+            constraint=wanted.spec(), place=subject.place(value) if value else None
+        ),
+    )
+
+
+def _at_peak(subject: Subject, held: Sequence[Held]) -> list[Held]:
+    """Those that own bytes at the peak; all of them where no steps are known."""
+    step = subject.memory.fullest_step(subject.space.color)
+    if step is None:
+        return list(held)
+    alive = {part.buffer.id for part in subject.memory.alive(subject.space.color, step)}
+    largest = max(held, key=lambda found: found.buffer.size)
+    return [found for found in held if found.buffer.id in alive] or [largest]
+
+
+def _size(held: Sequence[Held]) -> int:
+    return sum(found.buffer.size for found in held)
+
+
+def _precedence(found: Held, is_stack: bool) -> tuple[int, int]:
+    """The largest first; among equal ones the one computed first."""
+    start = found.buffer.start or 0
+    return (found.buffer.size, -start) if is_stack else (found.buffer.size // 2, -start)
+
+
+def _as_computed(subject: Subject, first: Held) -> tuple[WholeValue | None, Sharding]:
+    """The value in the user's code; for a stack, the one that is stacked, of lower rank."""
+    value, wanted = first.layout.value, first.wanted
+    if value is None or subject.whole is None:
+        return None, wanted
+    if value.instruction.opcode != "dynamic-update-slice":
+        return subject.whole.computed(value), wanted
+    stored = subject.whole.stored_by(value)
+    rows = wanted.dimensions[1:]
+    rank = len(stored.dimensions)
+    return stored, type(wanted)(wanted.mesh, rows[len(rows) - rank :] if rank < len(rows) else rows)
+
+
+def _constraint_without(
+    subject: Subject, axis: Axis, value: WholeValue | None
+) -> Constraint | None:
+    """A constraint of the user that keeps the value whole along an axis."""
+    if subject.whole is None or value is None:
+        return None
+    whole = value.dimensions
+    for constraint in subject.whole.constraints:
+        is_same = constraint.value.dimensions == whole
+        names = {used.name for used in constraint.sharding.used}
+        if is_same and axis.name not in names and "transpose(" not in constraint.value.op_name:
+            return constraint
+    return None
+
+
+def _same_rank(wanted: Sharding, asked: Sharding) -> Sharding:
+    return (
+        wanted if len(wanted.dimensions) <= len(asked.dimensions) or not asked.dimensions else asked
+    )
+
+
+def _why(first: Held, axis: Axis, constraint: Constraint | None) -> str:
+    assert first.layout.sharding is not None
+    words = (
+        f"{first.buffer.name} {list(first.layout.whole)} is {first.layout.sharding.spec()};"
+        f" inputs are split along {axis.name} ({axis.size})"
+    )
+    if constraint is not None:
+        return f"{words}; the constraint {constraint.sharding.spec()} keeps it whole"
+    return words
+
+
+def find_padding(subject: Subject) -> Iterator[ShardingFinding]:
+    """Values whose last part is filled up, because a dimension does not divide evenly."""
+    groups: dict[str | None, list[tuple[Buffer, Layout]]] = defaultdict(list)
+    for buffer, layout in subject.values:
+        if layout.uneven > 0:
+            value = layout.value
+            line = subject.whole.line(value) if subject.whole and value else buffer.source
+            groups[line].append((buffer, layout))
+    held = [one for group in groups.values() for one in group]
+    share = {buffer.id: 1 - layout.uneven for buffer, layout in held}
+    saved = promise(subject.memory, subject.space, share) if held else 0
+    largest = max([buffer.size * layout.uneven for buffer, layout in held], default=0)
+    if max(saved, largest / _LARGE) < WORTH * subject.space.size:
+        return
+    buffer, layout = max(held, key=lambda one: (one[0].size * one[1].uneven, -(one[0].start or 0)))
+    yield _padded(subject, buffer, layout, saved)
+
+
+def _padded(subject: Subject, buffer: Buffer, layout: Layout, saved: int) -> ShardingFinding:
+    assert layout.sharding is not None
+    constraint = _uneven_constraint(subject)
+    value = layout.value if constraint is None else constraint.value
+    sharding = layout.sharding if constraint is None else constraint.sharding
+    whole = layout.whole if constraint is None else constraint.value.dimensions
+    at = next((at for at, size in enumerate(whole) if size % sharding.split_of(at)), 0)
+    rows = [() if one == at else axes for one, axes in enumerate(sharding.dimensions)]
+    wanted = split_further(type(sharding)(sharding.mesh, tuple(rows)), whole)
+    spec = "" if wanted is None else wanted.spec()
+    size, count = whole[at] if whole else 0, sharding.split_of(at)
+    more = -(-size // count) * count
+    return ShardingFinding(
+        kind="padding",
+        title=f"{size} over {count} devices is padded to {more}:"
+        f" {layout.uneven:.0%} of {buffer.name} is padding",
+        why=f"{list(whole)} is {sharding.spec()}, and {size} is not divisible by {count}",
+        size=int(buffer.size * layout.uneven),
+        promised=saved,
+        source=subject.whole.line(value) if subject.whole and value else buffer.source,
+        names=(buffer.name,),
+        axes=tuple([axis.name for axis in sharding.dimensions[at]]),
+        how=f"with_sharding_constraint(x, NamedSharding(mesh, {spec}))"
+        if spec
+        else f"a dimension that {count} divides",
+        change=ShardingChange(
+            constraint=spec,
+            alternatives=_alternatives(type(sharding)(sharding.mesh, tuple(rows)), whole, spec),
+            place=subject.place(value) if value else None,
+        ),
+    )
+
+
+def _alternatives(sharding: Sharding, whole: Sequence[int], spec: str) -> tuple[str, ...]:
+    """Other dimensions that the free axes divide."""
+    found = []
+    for axis in sharding.free:
+        for at, size in enumerate(sharding.shard(whole)):
+            made = sharding.with_axis(at, axis).spec()
+            if size % axis.size == 0 and made != spec:
+                found.append(made)
+    return tuple(dict.fromkeys(found))[:_MAX_OTHERS]
+
+
+def _uneven_constraint(subject: Subject) -> Constraint | None:
+    for constraint in subject.whole.constraints if subject.whole else ():
+        whole, sharding = constraint.value.dimensions, constraint.sharding
+        is_forward = "transpose(" not in constraint.value.op_name
+        if is_forward and any(size % sharding.split_of(at) for at, size in enumerate(whole)):
+            return constraint
+    return None

@@ -1,0 +1,144 @@
+"""`hlomem.jax.shard`: lines of the user's code, and changes that XLA compiled."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import hlomem.jax
+from hlomem.base.errors import CommandError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from hlomem.report.data.shard import ShardReport
+
+pytest.importorskip("jax", reason="jax is not installed; `make jax` runs these tests")
+
+MODEL = '''"""A model."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+S = jax.ShapeDtypeStruct
+
+
+def _step(params, opt_state, x):
+    def loss(params):
+        return (jnp.tanh(x @ params["w"]) ** 2).mean()
+
+    grads = jax.grad(loss)(params)
+    opt_state = jax.tree.map(lambda m, g: 0.9 * m + g, opt_state, grads)
+    return jax.tree.map(lambda p, m: p - m, params, opt_state), opt_state
+
+
+def make_state(devices):
+    mesh = Mesh(np.array(devices), ("data",))
+    split, whole = NamedSharding(mesh, P("data")), NamedSharding(mesh, P())
+    params = {"w": S((512, 512), "float32", sharding=split)}
+    opt_state = {"w": S((512, 512), "float32", sharding=whole)}
+    x = S((64, 512), "float32", sharding=split)
+    return jax.jit(_step, donate_argnums=(0, 1)), (params, opt_state, x)
+
+
+def make_returned(devices):
+    mesh = Mesh(np.array(devices), ("data",))
+    split, whole = NamedSharding(mesh, P("data")), NamedSharding(mesh, P())
+    params = S((1024, 512), "float32", sharding=split)
+    step = jax.jit(lambda params: params * 2 + 1, donate_argnums=0, out_shardings=whole)
+    return step, (params,)
+
+
+def make_constrained(devices):
+    mesh = Mesh(np.array(devices), ("data",))
+    split, whole = NamedSharding(mesh, P("data")), NamedSharding(mesh, P())
+
+    @jax.jit
+    def spread(x):
+        y = jax.lax.with_sharding_constraint(jnp.sort(x, axis=1), whole)
+        return jnp.sort(jnp.sin(y), axis=1).sum(axis=1)
+
+    return spread, (S((1024, 1024), "float32", sharding=split),)
+'''
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("sharded")
+    (folder / "model.py").write_text(MODEL)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _eight_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=8"
+    monkeypatch.setenv("XLA_FLAGS", flags.strip())
+
+
+def _shard(model: Path, name: str, **options: Any) -> ShardReport:
+    return hlomem.jax.shard(f"{model}/model.py:{name}", cache=model / "cache", **options)
+
+
+def _line(text: str) -> int:
+    return MODEL[: MODEL.index(text)].count("\n") + 1
+
+
+def test_an_argument_has_the_line_that_made_it_and_its_change_is_compiled(model: Path) -> None:
+    [finding] = _shard(model, "make_state").findings
+    assert finding.kind == "optimizer"
+    assert finding.source == f"{model}/model.py:{_line('opt_state = {')}"
+    assert finding.change.arguments == {"opt_state['w']": "P('data')"}
+    # 1 MiB becomes 128 KiB, and the result takes its memory.
+    assert finding.got is not None
+    assert finding.got == pytest.approx(finding.promised, rel=0.02)
+
+
+def test_a_result_that_jit_returns_otherwise_is_named_at_jit(model: Path) -> None:
+    [finding] = _shard(model, "make_returned").findings
+    assert finding.kind == "donated"
+    assert finding.source == f"{model}/model.py:{_line('step = jax.jit(lambda')}"
+    assert finding.change.results == {"result": "P('data')"}
+    assert finding.got is not None
+    assert finding.got > 2 << 20
+
+
+def test_a_constraint_is_replaced_in_the_source(model: Path) -> None:
+    first = _shard(model, "make_constrained").findings[0]
+    assert first.source == f"{model}/model.py:{_line('y = jax.lax')}"
+    assert "+        y = jax.lax.with_sharding_constraint(jnp.sort(x, axis=1)," in first.how
+    assert "NamedSharding(mesh, P('data'))" in first.how
+    assert first.got is not None
+    assert first.got > 0
+    assert (model / "model.py").read_text() == MODEL
+
+
+def test_nothing_is_compiled_twice_if_only_the_plan_is_asked_for(model: Path) -> None:
+    [finding] = _shard(model, "make_state", is_tried=False).findings
+    assert finding.got is None
+
+
+def test_a_factory_takes_no_arguments_here(model: Path) -> None:
+    with pytest.raises(CommandError, match="has its own arguments"):
+        hlomem.jax.shard(f"{model}/model.py:make_state", 1)
+
+
+def test_the_command_line_compiles_changes(model: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "hlomem", "shard", "model.py:make_state", "--json"],
+        capture_output=True,
+        cwd=model,
+        check=False,
+        env={**os.environ, "XDG_CACHE_HOME": str(model / "cache")},
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    read = json.loads(done.stdout)
+    assert read["target"] == "cpu"
+    assert read["findings"][0]["got"] > 0

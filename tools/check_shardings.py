@@ -1,0 +1,283 @@
+"""Holds `hlomem shard` to programs with one planted fault each, and to clean ones.
+
+    python -m tools.check_shardings FOLDER [NAME...] [--table NAME]
+
+A file of FOLDER begins with `\"\"\"Fault: KIND. …` and has `make_faulty` and `make_fixed`, or with
+`\"\"\"Clean.` and has `make_clean`; `TARGET` is the machine, and `# FAULT` ends the lines where the
+fault is. Prints one row for each file in Markdown: whether the first finding names such a line, and
+the kind; the bytes promised from the plan alone, those that the report says after compiling the
+change, those that a whole compile of the printed change saves by `memory_analysis()`, and those of
+the author's own repair; whether every argument has the bytes and dimensions that JAX says. With
+--table the rows are written between markers of docs/sharding.md, too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from hlomem.base.errors import HlomemError
+from hlomem.base.sizes import format_bytes
+from hlomem.jax.compile.messages import Job
+from hlomem.jax.known_plans import KnownPlans, default_cache
+from hlomem.jax.target_kinds import TPU_ENVIRONMENT
+from hlomem.jax.trials.shard import shard
+from tools.tables import head, put, row
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hlomem.report.data.shard import ShardReport
+    from hlomem.report.data.sharding.finding import ShardingFinding
+
+DOCUMENT = Path(__file__).parent.parent / "docs" / "sharding.md"
+COLUMNS = ("program", "target", "needs", "fault", "line", "kind", "by the plan", "compiled",
+           "whole compile", "repair", "arguments")  # fmt: skip
+MARKS = ("---", "---", "---:", "---", "---", "---", "---:", "---:", "---:", "---:", "---")
+TOLERANCE = 0.02
+DEVICES = "--xla_force_host_platform_device_count=8"
+TRUTH = """
+import json, sys
+import jax
+from hlomem.jax.compile.child import _reshard
+from hlomem.jax.compile.factories import find_factory, make_program
+from hlomem.jax.compile.messages import Job
+from hlomem.jax.compile.shardings import Notes, _named_leaves
+from hlomem.jax.target_kinds import parse_target
+factory, target, changed = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
+notes, job = Notes(), Job(factory=factory, target=target, **changed)
+devices = parse_target(target)
+devices.devices
+notes.install()
+reshard = lambda *given: _reshard(job, notes, *given)
+made = make_program(find_factory(factory), {}, devices, reshard=reshard)
+compiled = made.lowered.compile()
+shapes = {}
+if made.function is not None:
+    shardings = jax.tree.leaves(compiled.input_shardings)
+    leaves = _named_leaves(made.function, made.arguments, made.keywords)
+    for (name, leaf), sharding in zip(leaves, shardings):
+        shapes[name] = list(sharding.shard_shape(leaf.shape))
+said = compiled.memory_analysis()
+total = said.argument_size_in_bytes + said.output_size_in_bytes + said.temp_size_in_bytes
+print(json.dumps([said.argument_size_in_bytes, total - said.alias_size_in_bytes, shapes]))
+"""
+
+
+class Truth(NamedTuple):
+    """The memory of a program by a whole compile, as JAX tells it."""
+
+    arguments: int
+    total: int
+    shapes: dict[str, list[int]]
+    """The dimensions of each argument on a device."""
+
+
+class Program(NamedTuple):
+    """A file of a set."""
+
+    file: Path
+    fault: str
+    """Empty for a clean program."""
+    target: str
+    lines: tuple[int, ...]
+
+    @property
+    def factory(self) -> str:
+        return f"{self.file}:{'make_faulty' if self.fault else 'make_clean'}"
+
+
+def read_program(file: Path) -> Program:
+    """The header and the marks of a file, which is not imported."""
+    text = file.read_text()
+    tree = ast.parse(text)
+    words = (ast.get_docstring(tree) or "").split()
+    fault = words[1].strip(".") if words[:1] == ["Fault:"] else ""
+    targets = [
+        ast.literal_eval(node.value)
+        for node in tree.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "TARGET"
+    ]
+    marked = [
+        at for at, line in enumerate(text.split("\n"), 1) if line.rstrip().endswith("# FAULT")
+    ]
+    return Program(file, fault, targets[0] if targets else "cpu", tuple(marked))
+
+
+def compile_whole(factory: str, target: str, changed: dict[str, Any] | None = None) -> Truth | str:
+    """A whole compile in a process of its own; its last line if it fails."""
+    done = subprocess.run(
+        [sys.executable, "-c", TRUTH, factory, target, json.dumps(changed or {})],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, **TPU_ENVIRONMENT, "JAX_PLATFORMS": "cpu"},
+    )
+    if done.returncode:
+        return f"NOT COMPILED: {done.stderr.strip().splitlines()[-1][:60]}"
+    return Truth(*json.loads(done.stdout.strip().splitlines()[-1]))
+
+
+def check_arguments(truth: Truth | str, report: ShardReport) -> str:
+    """`same` if arguments are as JAX says, in bytes and dimensions."""
+    if isinstance(truth, str):
+        return truth
+    ours = sum(argument.size for argument in report.arguments)
+    if ours != truth.arguments:
+        return f"{ours} BYTES, NOT {truth.arguments}"
+    for argument in report.arguments:
+        there = truth.shapes.get(argument.name)
+        if there is not None and tuple(there) != argument.local:
+            return f"{argument.name}: {argument.local}, NOT {tuple(there)}"
+    return "same"
+
+
+def compile_change(program: Program, finding: ShardingFinding) -> Truth | str:
+    """A whole compile of what a finding says to write: its diff applied, or its shardings given."""
+    if "--- a/" not in finding.how:
+        change = finding.change
+        changed = {"arguments": change.arguments, "result_shardings": change.results}
+        return compile_whole(program.factory, program.target, msgspec.to_builtins(changed))
+    with TemporaryDirectory() as home:
+        copy = Path(home) / program.file.name
+        shutil.copy(program.file, copy)
+        diff = finding.how[finding.how.index("--- a/") :] + "\n"
+        done = subprocess.run(
+            ["/usr/bin/env", "patch", "-p1", "--quiet"],
+            input=diff,
+            text=True,
+            cwd=home,
+            check=False,
+        )
+        if done.returncode:
+            return "BROKEN PATCH"
+        return compile_whole(f"{copy}:make_faulty", program.target)
+
+
+def is_near(promised: int, got: int | None) -> bool:
+    return got is not None and abs(promised - got) <= TOLERANCE * abs(got)
+
+
+def names_line(program: Program, finding: ShardingFinding) -> bool:
+    file, _, line = (finding.source or "").rpartition(":")
+    return Path(file).name == program.file.name and line.isdigit() and int(line) in program.lines
+
+
+def size_of(factory: str, target: str) -> int:
+    return (
+        KnownPlans(default_cache())
+        .plan(Job(factory=factory, target=target), None, _ignore)
+        .plan.size
+    )
+
+
+def _ignore() -> None:
+    """Nobody watches."""
+
+
+def check(program: Program, counts: Counter[str]) -> Iterator[list[str]]:
+    """The row of one program."""
+    title = program.file.stem
+    try:
+        report = shard(program.factory, target=program.target)
+    except HlomemError as error:
+        counts["failed"] += 1
+        yield [title, program.target, str(error).splitlines()[0][:80], *["-"] * 8]
+        return
+    truth = compile_whole(program.factory, program.target)
+    arguments = check_arguments(truth, report)
+    counts["arguments"] += arguments == "same"
+    needs = format_bytes(report.size)
+    if not program.fault:
+        counts["clean"] += 1
+        counts["quiet"] += not report.findings
+        found = ", ".join(finding.kind for finding in report.findings)
+        yield [title, program.target, needs, "clean", found or "quiet", *["-"] * 5, arguments]
+        return
+    counts["faulty"] += 1
+    repair = report.size - size_of(f"{program.file}:make_fixed", program.target)
+    if not report.findings:
+        cells = ["NOTHING FOUND", "-", "-", "-", "-", format_bytes(repair), arguments]
+        yield [title, program.target, needs, program.fault, *cells]
+        return
+    yield _faulty(program, report, repair, truth, counts)
+
+
+def _faulty(
+    program: Program, report: ShardReport, repair: int, truth: Truth | str, counts: Counter[str]
+) -> list[str]:
+    first = report.findings[0]
+    is_line, is_kind = names_line(program, first), first.kind == program.fault
+    changed = compile_change(program, first) if first.got is not None else "-"
+    whole = None
+    if isinstance(changed, Truth) and isinstance(truth, Truth):
+        whole = truth.total - changed.total
+    counts["lines"] += is_line
+    counts["kinds"] += is_kind
+    counts["by the plan"] += is_near(first.promised, whole)
+    counts["compiled"] += first.got is not None and is_near(first.got, whole)
+    line = "yes" if is_line else f"NO: {(first.source or '-').rpartition(':')[2]}"
+    kind = "yes" if is_kind else f"NO: {first.kind}"
+    got = "-" if first.got is None else format_signed(first.got)
+    cells = [line, kind, format_signed(first.promised), got]
+    cells += [str(changed) if whole is None else format_signed(whole), format_signed(repair)]
+    needs = format_bytes(report.size)
+    same = check_arguments(truth, report)
+    return [program.file.stem, program.target, needs, program.fault, *cells, same]
+
+
+def format_signed(size: int) -> str:
+    return f"-{format_bytes(-size)}" if size < 0 else format_bytes(size)
+
+
+def summed_up(counts: Counter[str]) -> str:
+    """The result of all programs, in a sentence."""
+    faulty, clean = counts["faulty"], counts["clean"]
+    return (
+        f"{faulty} programs with a fault: its line is named first in {counts['lines']}, its kind in"
+        f" {counts['kinds']}; what a whole compile of the printed change saves is within 2 % of"
+        f" what the report says in {counts['compiled']}, and of what the plan alone promises in"
+        f" {counts['by the plan']}. {clean} clean programs: no finding in {counts['quiet']}."
+        f" Arguments as JAX says in {counts['arguments']} of {faulty + clean}."
+    )
+
+
+def main() -> None:
+    """Print the table, and write it into the documentation if asked to."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--table", default="")
+    given: Any = parser.parse_intermixed_args()
+    if DEVICES not in os.environ.get("XLA_FLAGS", ""):
+        os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {DEVICES}".strip()
+    folder = given.folder.resolve()
+    os.chdir(folder)  # diffs are relative to it
+    lines = head(COLUMNS, MARKS)
+    print("\n".join(lines))
+    counts: Counter[str] = Counter()
+    for file in sorted(folder.glob("*.py")):
+        if given.names and file.stem not in given.names:
+            continue
+        for cells in check(read_program(file), counts):
+            lines.append(row(cells))
+            print(lines[-1], flush=True)
+    lines += ["", summed_up(counts)]
+    print("\n".join(lines[-2:]))
+    if given.table:
+        put(DOCUMENT, given.table, "\n".join(lines))
+
+
+if __name__ == "__main__":
+    main()
