@@ -18,14 +18,13 @@ from hlomem.view.scoped import LIMIT_FLAG
 
 _HOME = "tools.programs.kernels.in_programs"
 PROGRAMS = (
-    ("training", "tpu-v5e:2x2"),
-    ("attention_block", "tpu-v5e:2x2"),
-    ("kernel_training", "tpu-v6e:2x2"),
-    ("experts", "tpu-v6e:2x2"),
     ("decoding", "tpu-v5e:2x2"),
+    ("experts", "tpu-v6e:2x2"),
+    ("attention_block", "tpu-v5e:2x2"),
+    ("training", "tpu-v5e:2x2"),
+    ("kernel_training", "tpu-v6e:2x2"),
     ("convolutions", "tpu-v5e:2x2"),
     ("kernel_training", "tpu-v5e:2x2"),
-    ("training", "tpu-v6e:2x2"),
 )
 
 

@@ -111,6 +111,66 @@ def kernel_whole(jax: Any, array: Callable[..., Any]) -> Any:
     return jax.jit(pl.pallas_call(double, out_shape=array(16384, 4096))), array(16384, 4096)
 
 
+def kernel_spills(jax: Any, array: Callable[..., Any]) -> Any:
+    """A Pallas kernel that fits by its blocks, but not with what it spills."""
+    pl = import_module("jax.experimental.pallas")
+
+    def soften(x_ref: Any, o_ref: Any) -> None:
+        o_ref[...] = jax.nn.softmax(x_ref[...], axis=-1)
+
+    block = pl.BlockSpec((256, 4096), lambda i: (i, 0))
+    call = pl.pallas_call(
+        soften, out_shape=array(8192, 4096), grid=(32,), in_specs=[block], out_specs=block
+    )
+    return jax.jit(call), array(8192, 4096)
+
+
+def kernel_parts(jax: Any, array: Callable[..., Any]) -> Any:
+    """A Pallas kernel that may use all of the vector memory, and needs more than that has."""
+    pl, tpu = (import_module(f"jax.experimental.pallas{name}") for name in ("", ".tpu"))
+
+    def soften(x_ref: Any, o_ref: Any, kept: Any) -> None:
+        kept[...] = jax.nn.softmax(x_ref[...], axis=-1)
+        o_ref[...] = kept[...] + 1
+
+    block = pl.BlockSpec((128, 4096), lambda i: (i, 0))
+    call = pl.pallas_call(
+        soften,
+        out_shape=array(8192, 4096),
+        grid=(64,),
+        in_specs=[block],
+        out_specs=block,
+        scratch_shapes=[tpu.VMEM((128, 4096), "float32")],
+        compiler_params=tpu.CompilerParams(vmem_limit_bytes=1 << 30),
+    )
+    return jax.jit(call), array(8192, 4096)
+
+
+def kernel_table(jax: Any, array: Callable[..., Any]) -> Any:
+    """A Pallas kernel whose prefetched numbers do not fit the scalar memory."""
+    pl, tpu = (import_module(f"jax.experimental.pallas{name}") for name in ("", ".tpu"))
+
+    def pick(_: Any, x_ref: Any, o_ref: Any) -> None:
+        o_ref[...] = x_ref[...]
+
+    block = (8, 128)
+    call = pl.pallas_call(
+        pick,
+        out_shape=array(8, 512),
+        grid_spec=tpu.PrefetchScalarGridSpec(
+            num_scalar_prefetch=1,
+            grid=(4,),
+            in_specs=[pl.BlockSpec(block, lambda i, table: (0, table[i]))],
+            out_specs=pl.BlockSpec(block, lambda i, _: (0, i)),
+        ),
+    )
+
+    def run(table: Any, x: Any) -> Any:
+        return call(table.astype("int32"), x)
+
+    return jax.jit(run), array(1 << 20), array(8, 512)
+
+
 def one_large(jax: Any) -> None:
     """An array larger than the device."""
     jax.numpy.ones((50 * 2**30,), "float32").block_until_ready()
@@ -169,6 +229,9 @@ PROGRAMS: dict[str, dict[str, Callable[..., Any]]] = {
             one_allocation,
             kernel_blocks,
             kernel_whole,
+            kernel_spills,
+            kernel_parts,
+            kernel_table,
         )
     },
     "gpu": {
@@ -176,6 +239,10 @@ PROGRAMS: dict[str, dict[str, Callable[..., Any]]] = {
         for each in (one_large, gradients, many_arrays, fragmented, rematerialized)
     },
 }
+
+
+FLAGS = {"kernel_parts": "--xla_tpu_override_vmem_size_kib=8192"}
+"""Flags of libtpu: a chip with less vector memory makes a small kernel fail."""
 
 
 def provoke(backend: str, name: str) -> None:
@@ -186,6 +253,7 @@ def provoke(backend: str, name: str) -> None:
     if backend == "gpu":
         PROGRAMS[backend][name](jax)
         return
+    os.environ["LIBTPU_INIT_ARGS"] = FLAGS.get(name, "")
     topologies = import_module("jax.experimental.topologies")
 
     chips = topologies.get_topology_desc(platform="tpu", topology_name="v5e:2x2x1").devices

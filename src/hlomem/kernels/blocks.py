@@ -38,7 +38,7 @@ class Block(Record, frozen=True, kw_only=True):
     """The whole array; empty for scratch."""
     space: str = "vmem"
     copies: int = 1
-    """Copies that are certain: 2 if it moves with the grid."""
+    """Copies that are certain: 2 if it moves with the grid, 0 if it need not be in memory."""
 
     @property
     def size(self) -> int:
@@ -115,7 +115,9 @@ def parts_of(kernel: KernelFacts, used: int | None) -> tuple[Part, ...]:
         "scratch": sum(block.total for block in kernel.in_vmem("scratch")),
     }
     if used is not None:
-        parts["inner values and spills"] = used - kernel.bound
+        is_more = any(block.copies == 0 for block in kernel.in_vmem("scratch"))
+        rest = "inner values, spills, other scratch" if is_more else "inner values and spills"
+        parts[rest] = used - kernel.bound
     return tuple(Part(name=name, size=size) for name, size in parts.items() if size)
 
 

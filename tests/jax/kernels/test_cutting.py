@@ -69,10 +69,7 @@ def test_calls_are_found_wherever_they_are(function: Any) -> None:
 
 
 def test_gradients_have_the_kernels_of_their_rules() -> None:
-    @jax.custom_vjp
-    def twice(x: Any) -> Any:
-        return _double()(x)
-
+    twice = jax.custom_vjp(_double())
     twice.defvjp(lambda x: (_double(name="forward")(x), None), lambda _, g: (_double(128)(g),))
     found = _cut(jax.grad(lambda x: twice(x).sum()))
     assert [kernel.facts.name for kernel in found] == ["forward", "double"]
@@ -109,6 +106,7 @@ def test_a_block_that_stays_has_one_buffer() -> None:
     moving, staying, out, scratch, table = cut.facts.blocks
     assert (moving.copies, staying.copies, out.copies) == (2, 1, 2)
     assert (scratch.space, scratch.size, table.space) == ("vmem", 2048, "smem")
+    assert scratch.copies == table.copies == 0
     assert cut.facts.own_limit == 1 << 22
     assert cut.facts.smem_bound == 16
 

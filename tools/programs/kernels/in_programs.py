@@ -29,7 +29,7 @@ def layers(block: int = 256, width: int = 1024, depth: int = 4, rows: int = 1024
     )
 
 
-def training(width: int = 2048, depth: int = 4, rows: int = 4096) -> Any:
+def training(width: int = 2048, depth: int = 2, rows: int = 8192) -> Any:
     """Gradients of plain layers, without a kernel."""
 
     def loss(weights: Any, x: Any) -> Any:
@@ -59,7 +59,7 @@ def attention_block(length: int = 4096, width: int = 1024) -> Any:
     )
 
 
-def kernel_training(width: int = 2048, depth: int = 4, rows: int = 4096) -> Any:
+def kernel_training(width: int = 2048, depth: int = 2, rows: int = 8192) -> Any:
     """Layers whose forward products are a kernel; XLA makes the backward ones."""
     product = matmul_call(rows, width, width, 512, 512, 512)
 
@@ -96,7 +96,7 @@ def experts(rows: int = 4096, width: int = 2048) -> Any:
     return run, (halves(rows, width), weights, weights, numbers(8))
 
 
-def decoding(batch: int = 256, width: int = 2048, depth: int = 6) -> Any:
+def decoding(batch: int = 256, width: int = 2048, depth: int = 3) -> Any:
     """Few rows through many weights, as a server has them."""
 
     def run(x: Any, weights: Any) -> Any:
@@ -108,7 +108,7 @@ def decoding(batch: int = 256, width: int = 2048, depth: int = 6) -> Any:
     return run, (halves(batch, width), [pair] * depth)
 
 
-def convolutions(batch: int = 32, channels: int = 128, depth: int = 4) -> Any:
+def convolutions(batch: int = 32, channels: int = 128, depth: int = 2) -> Any:
     """A stack of convolutions, without a kernel."""
 
     def run(x: Any, weights: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What differs between chips when a kernel is compiled alone: its limit, and who tells its use.
+"""The differences between chips when a kernel is compiled alone: its limit, who tells its use.
 
 TPU: libtpu gets the whole VMEM as the limit, so that it tells the use of a kernel that does not fit
 its own limit, too. GPU: XLA notes the shared memory of Triton kernels when it launches them, and

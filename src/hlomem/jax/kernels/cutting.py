@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from msgspec import structs
 
 from hlomem.base.patterns import lazy_pattern
+from hlomem.jax.kernels.scratch import must_be_kept
 from hlomem.kernels.blocks import Block, KernelFacts, Role
 from hlomem.report.data.lines import Frame, users_frame
 
@@ -179,12 +180,13 @@ def _block_size(size: Any) -> int:
 
 def _scratch(equation: Any, mapping: Any) -> Iterator[Block]:
     count = mapping.num_scratch_operands
-    variables = equation.params["jaxpr"].invars[-count:] if count else ()
-    for number, variable in enumerate(variables):
+    jaxpr = equation.params["jaxpr"]
+    for number, variable in enumerate(jaxpr.invars[-count:] if count else ()):
         aval = variable.aval
         space = _space(aval)
         if space in {"vmem", "smem"}:
-            yield _block("scratch", f"scratch[{number}]", aval.shape, aval, space, 1)
+            copies = int(must_be_kept(jaxpr, variable, mapping.grid))
+            yield _block("scratch", f"scratch[{number}]", aval.shape, aval, space, copies)
 
 
 def _block(

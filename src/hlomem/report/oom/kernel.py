@@ -34,6 +34,8 @@ _TABLE = lazy_pattern(r"prefetched SMEM operand (\d{1,4})")
 _SPILLS = "register allocator spill slots"
 _OF_KERNEL = lazy_pattern(r" :: ([\w.-]{1,200})")
 _MEBIBYTE = 1 << 20
+_OF_KERNELS = frozenset({"block in", "block out", "scratch", "table"})
+"""Parts that only Mosaic kernels have."""
 
 
 class KernelPart(Record, frozen=True, kw_only=True):
@@ -74,7 +76,7 @@ def read_kernel_failure(failure: Failure, log: OomLog) -> KernelFailure | None:
     is_stack = failure.subject is not None and printed is not None
     return KernelFailure(
         name=printed.name if printed else _owner(failure, log),
-        is_kernel=_is_kernel(failure, log, printed),
+        is_kernel=_is_kernel(failure, log, printed) or any(p.kind in _OF_KERNELS for p in parts),
         opcode=printed.opcode if printed else "",
         op_name=(origin.op_name if origin else None) or _op_name(log),
         source=log.place or (origin.line if origin else None),

@@ -84,7 +84,8 @@ def draw_use(use: KernelUse, row: KernelRow, width: int) -> list[Line]:
     for block in use.blocks:
         if block.space == "vmem":
             copies = f" ×{block.copies}" if block.copies > 1 else ""
-            head = f"  {format_bytes(block.total):>10}  "
+            copies = copies if block.copies else ", if it is not optimized away"
+            head = f"  {format_bytes(block.total or block.size):>10}  "
             lines.append([(shorten(f"{head}{visible(block.label)}{copies}", width), "dim")])
     return lines
 
