@@ -46,7 +46,7 @@ class Kept(NamedTuple):
 
 def find_kept_gathers(subject: Subject) -> Iterator[ShardingFinding]:
     """Weights that are gathered once for both passes."""
-    kept = list(_kept(subject))
+    kept = list({one.buffer.id: one for one in _kept(subject)}.values())
     lives = {one.buffer.id: one.steps for one in kept}
     saved = promise(subject.memory, subject.space, {}, lives) if kept else 0
     if saved < WORTH * subject.space.size:

@@ -62,6 +62,8 @@ class Layouts:
         self.memory = memory
         self.whole = whole
         self._found: dict[int, Layout | None] = {}
+        self._asked: set[int] = set()
+        """Values whose operands are being looked at."""
 
     @cached_property
     def mesh(self) -> Mesh | None:
@@ -160,6 +162,20 @@ class Layouts:
             found = self._matching(name, local, buffer)
             if found is not None:
                 return found
+        return self._as_operand(buffer, local)
+
+    def _as_operand(self, buffer: Buffer, local: tuple[int, ...]) -> Layout | None:
+        """The layout of an operand of the same shape, where no name tells one."""
+        for operand in self.memory.operands(buffer):
+            shape = parse_shape_or_none(operand.shape)
+            if shape is None or operand.id == buffer.id or operand.id in self._asked:
+                continue
+            if _without_ones(shape.dimensions) == local and operand.opcode != "parameter":
+                self._asked.add(buffer.id)
+                found = self.of(operand)
+                self._asked.discard(buffer.id)
+                if found is not None:
+                    return found
         return None
 
     def names_of(self, buffer: Buffer) -> Iterable[str]:
