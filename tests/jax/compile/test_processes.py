@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from hlomem.jax.compile import serving
-from hlomem.jax.compile.processes import OwnProcess
 from hlomem.jax.compile.messages import Job
+from hlomem.jax.compile.processes import OwnProcess
 from hlomem.jax.known_plans import KnownPlans
 
 pytest.importorskip("jax", reason="jax is not installed; `make jax` runs these tests")

@@ -24,7 +24,8 @@ svg { width: 100%; height: auto; } svg text { font-size: 13px; fill: currentColo
 table { border-collapse: collapse; width: 100%; }
 th, td { padding: .25rem .6rem; text-align: right; }
 td { white-space: nowrap; }
-th:first-child, td:first-child { text-align: left; white-space: normal; } tr + tr { border-top: 1px solid #8884; }
+th:first-child, td:first-child { text-align: left; white-space: normal; }
+tr + tr { border-top: 1px solid #8884; }
 i { display: inline-block; width: .8em; height: .8em; border-radius: 2px; margin-right: .5em; }
 p { color: #888; } .wide { overflow-x: auto; white-space: nowrap; } pre { white-space: pre-wrap; }
 """
