@@ -7,7 +7,7 @@
 
 Needs MaxText (0.2.5 was used) next to JAX and libtpu. What is measured is added to --record, a JSON
 file, so that any part can be made again. CPU seconds are those of the processes that lower and
-plan, imports included, and of this one; whole compiles without their imports.
+plan, imports included, and of this one; those of whole compiles as well.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from hlomem.base.errors import HlomemError
 from hlomem.base.sizes import format_bytes
 from hlomem.jax.compile.messages import Job
 from hlomem.jax.target_kinds import parse_target
+from hlomem.report.screens.fit_text import format_seconds
 from tools.documents import ROOT
 from tools.tables import put
 
@@ -88,8 +89,9 @@ def _key(config: Config) -> str:
 
 
 def _seconds() -> float:
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime
+    """CPU time of this process and of all that it has waited for."""
+    both = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(used.ru_utime + used.ru_stime for used in both)
 
 
 def _search(config: Config, cache: Path) -> dict[str, Any]:
@@ -112,7 +114,7 @@ def _search(config: Config, cache: Path) -> dict[str, Any]:
         "is_proven": row.is_proven,
         "sizes": {str(plan.value): plan.size for plan in row.plans},
         "plans": len(row.plans),
-        "seconds": round(sum(plan.cpu_seconds for plan in row.plans) + _seconds() - began, 1),
+        "seconds": round(_seconds() - began, 1),
         "command": row.command,
     }
 
@@ -152,7 +154,7 @@ def prove(configs: list[Config], record: dict[str, Any], save: Any) -> None:
         save()
 
 
-MESHES = _model("llama2-7b", "tpu-v5e:16")
+MESHES = _model("llama2-7b", "tpu-v5e:16", allow_split_physical_axes=True)
 AXES = ("fsdp", "tensor", "data", "context")
 
 
@@ -179,11 +181,10 @@ def meshes(record: dict[str, Any], cache: Path) -> None:
         }
         for row in found.rows
     ]
-    spent = sum(plan.cpu_seconds for row in found.rows for plan in row.plans)
     record["meshes"] = {
         "axes": AXES,
         "rows": rows,
-        "seconds": round(spent + _seconds() - began, 1),
+        "seconds": round(_seconds() - began, 1),
     }
     print(json.dumps(record["meshes"], indent=1), flush=True)
 
@@ -205,15 +206,15 @@ def _needs(row: dict[str, Any]) -> int:
 
 def _table(record: dict[str, Any]) -> str:
     lines = [
-        "| configuration | target | largest | needs | next | plans, CPU | whole compiles, CPU |",
-        "|---|---|---|---|---|---|---|",
+        "| configuration | target | largest | needs | next | plans, CPU | whole, CPU | share |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for config in CONFIGS:
         row = record["plans"].get(_key(config))
         if row is None:
             continue
         if "problem" in row:
-            lines.append(f"| {config.name} | `{config.target}` | {row['problem']} | | | | |")
+            lines.append(f"| {config.name} | `{config.target}` | {row['problem']} | | | | | |")
             continue
         sizes = row["sizes"]
         best, after = sizes.get(str(row["largest"])), sizes.get(str(row["refused"]))
@@ -225,6 +226,7 @@ def _table(record: dict[str, Any]) -> str:
             f"{row['refused']}: {format_bytes(after)}" if after else "-",
             f"{row['plans']}, {row['seconds']:.0f} s",
             _proof(record["proofs"].get(_key(config)), row),
+            _share(record["proofs"].get(_key(config)), row),
         ]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
@@ -236,12 +238,51 @@ def _proof(proof: dict[str, Any] | None, row: dict[str, Any]) -> str:
     words = []
     for value, answer in proof.items():
         if answer["refusal"]:
-            words.append(f"{value} refused, {answer['compile_seconds']:.0f} s")
+            words.append(f"{value} refused, {answer['seconds']:.0f} s")
         else:
             apart = abs(answer["total"] - row["sizes"][value])
-            share = f"{100 * apart / row['sizes'][value]:.3f} % apart"
-            words.append(f"{value} accepted, {share}, {answer['compile_seconds']:.0f} s")
+            share = f"{apart} bytes apart" if apart else "the same bytes"
+            words.append(f"{value} accepted, {share}, {answer['seconds']:.0f} s")
     return "; ".join(words)
+
+
+def _share(proof: dict[str, Any] | None, row: dict[str, Any]) -> str:
+    """The search in relation to one that compiles every value it looks at."""
+    if not proof or len(proof) < 2:
+        return ""
+    accepted = sum(1 for value in row["sizes"] if int(value) <= row["largest"])
+    refused = len(row["sizes"]) - accepted
+    fits, not_fits = (answer["seconds"] for answer in proof.values())
+    return f"{100 * row['seconds'] / (accepted * fits + refused * not_fits):.0f} %"
+
+
+def _mesh_table(measured: dict[str, Any]) -> str:
+    """The five meshes that need the least, and the one that needs the most."""
+    known = sorted((row for row in measured["rows"] if row["needs"]), key=_needs)
+    refused = [row for row in measured["rows"] if not row["needs"]]
+    lines = [
+        f"| {' × '.join(measured['axes'])} | needs | sent | step | whole compile |",
+        "|---|---|---|---|---|",
+    ]
+    for row in (*known[:5], known[-1]):
+        step = format_seconds(row["seconds"]) if row["seconds"] else "-"
+        sizes = f"{format_bytes(row['needs'])} | {format_bytes(row['sent'])}"
+        lines.append(f"| {row['mesh']} | {sizes} | {step} | {_mesh_proof(row)} |")
+    words = f"{len(known)} meshes were planned in {measured['seconds']:.0f} s of CPU"
+    if refused:
+        words += f"; {len(refused)} more are lines with a reason, which is MaxText's"
+    return "\n".join([*lines, "", f"{words}."])
+
+
+def _mesh_proof(row: dict[str, Any]) -> str:
+    whole = row.get("whole")
+    if whole is None:
+        return ""
+    spent = f"{whole['seconds']:.0f} s"
+    if whole["refusal"]:
+        return f"refused, {spent}"
+    apart = whole["total"] - row["needs"]
+    return f"accepted, {f'{apart} bytes apart' if apart else 'the same bytes'}, {spent}"
 
 
 def main() -> int:
@@ -278,6 +319,7 @@ def main() -> int:
         print("\n".join(map(_key, chosen)))
     else:
         put(_PAGE, "sizes", _table(record))
+        put(_PAGE, "meshes", _mesh_table(record["meshes"]))
     return 0
 
 

@@ -142,6 +142,15 @@ def test_rows_go_over_chips_and_meshes_and_the_cheapest_is_marked(tmp_path: Path
     assert plain(draw_fit(priced, 100)).count("★") == 2
 
 
+@pytest.mark.usefixtures("xla")
+def test_a_capacity_holds_for_the_chips_that_have_it(tmp_path: Path) -> None:
+    rows = {"chip": ["v5e", "v6e"]}
+    found = _fit(tmp_path, target="tpu-v5e:2x2", rows=rows, capacity="20GiB")
+    small, large = found.rows
+    assert "more than the 16911433728 of tpu-v5e:2x2" in small.problem
+    assert (large.problem, large.capacity) == ("", 20 << 30)
+
+
 def test_several_workers_make_the_table_of_one(tmp_path: Path, xla: FakeCompiler) -> None:
     rows = {"remat": ["none", "full", "some"]}
     one = _fit(tmp_path / "one", rows=rows, workers=1)

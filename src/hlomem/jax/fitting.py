@@ -104,7 +104,7 @@ def fit(
         target=where.name,
         over=over,
         step=step,
-        capacity=limit_of(where, capacity) if capacity is not None else where.capacity,
+        capacity=where.capacity if capacity is None else _given(capacity),
         settings=job.settings,
         rows=tuple(with_cheapest(made_rows, cells, prices or {})),
         notes=_notes(made_rows, _limits(cells, capacity), over),
@@ -171,17 +171,21 @@ def limit_of(target: Target, capacity: str | int | None) -> Capacity:
         if own is None:
             raise CommandError(f"what fits {target.name} depends on its memory: give a capacity")
         return own
-    given = Capacity(size=capacity) if isinstance(capacity, int) else parse_capacity(capacity)
+    given = _given(capacity)
     if own is not None and not own.is_nominal and given.size > own.size:
         problem = f"a capacity of {given.size} bytes is more than the {own.size} of {target.name}"
         raise CommandError(f"{problem}, which its compiler plans for")
     return given
 
 
+def _given(capacity: str | int) -> Capacity:
+    return Capacity(size=capacity) if isinstance(capacity, int) else parse_capacity(capacity)
+
+
 def _limits(cells: Sequence[Cell], capacity: str | int | None) -> list[Capacity]:
     """The memories that rows were searched in, each once."""
     if capacity is not None:
-        return [] if isinstance(capacity, int) else [parse_capacity(capacity)]
+        return [_given(capacity)]
     found = [cell.target.capacity for cell in cells if cell.target is not None]
     return list({limit.name: limit for limit in found if limit is not None}.values())
 

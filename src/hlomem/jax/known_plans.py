@@ -20,7 +20,7 @@ from hlomem.base.json_bytes import decode_json
 from hlomem.jax.compile.messages import Facts, Job
 from hlomem.jax.compile.parent import ChildDiedError, PlannedProgram, plan_unless_known
 from hlomem.jax.compile.processes import OwnProcess
-from hlomem.jax.compile.serving import ServedStart
+from hlomem.jax.compile.serving import start_for
 from hlomem.jax.modelled_run import model_run
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class KnownPlans:
     def plan(self, job: Job, timeout: float | None, on_progress: Callable[[], None]) -> FoundPlan:
         """The plan of a job's program."""
         try:
-            done = self._plan(job, timeout, on_progress, ServedStart(job))
+            done = self._plan(job, timeout, on_progress, start_for(job))
         except ChildDiedError:  # killed for the memory of others, perhaps
             done = self._plan(job, timeout, on_progress, OwnProcess)
         if isinstance(done, Facts):

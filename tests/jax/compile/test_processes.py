@@ -13,6 +13,7 @@ import pytest
 
 from hlomem.jax.compile import serving
 from hlomem.jax.compile.messages import Job
+from hlomem.jax.compile.processes import OwnProcess
 from hlomem.jax.known_plans import KnownPlans
 
 pytest.importorskip("jax", reason="jax is not installed; `make jax` runs these tests")
@@ -77,6 +78,18 @@ def test_a_process_with_threads_is_not_forked(
     sizes, noted = _plans(tmp_path, monkeypatch, SLEEPS, 8)
     assert len(sizes) == 1
     assert [word for word, _ in noted] == ["preload", "made"]
+
+
+def test_a_job_with_imports_of_its_own_gets_a_process_of_its_own() -> None:
+    """Changed sources must be imported as they are, and the pass for the job's target."""
+    plain = Job(factory="m:f", target="cpu")
+    assert isinstance(serving.start_for(plain), serving.ServedStart)
+    for job in (
+        Job(factory="m:f", target="cpu", texts={"m.py": ""}),
+        Job(factory="m:f", target="cpu", imports=("hlomem.jax.auto",)),
+        Job(factory="m:f", target="cpu", has_calls=True),
+    ):
+        assert serving.start_for(job) is OwnProcess
 
 
 def test_a_plan_whose_process_was_killed_is_made_again(

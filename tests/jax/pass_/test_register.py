@@ -343,7 +343,7 @@ def test_auto_is_on_for_the_target_of_a_compile(monkeypatch: pytest.MonkeyPatch)
     import_module("hlomem.jax.auto")
     del sys.modules["hlomem.jax.auto"]
     assert asked == [{"target": "tpu-v5e:2x2"}]
-    assert parent._environment(parse_target("tpu-v5e:2x2"))["HLOMEM_TARGET"] == "tpu-v5e:2x2"
+    assert parent.environment_of(parse_target("tpu-v5e:2x2"))["HLOMEM_TARGET"] == "tpu-v5e:2x2"
 
 
 def test_a_pass_tells_what_it_did_and_nothing_of_what_was_before() -> None:

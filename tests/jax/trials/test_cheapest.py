@@ -17,7 +17,10 @@ FLOPS = {"donate": 0, "dots": 10, "checkpoint": 30, "chunks": 35}
 
 def _plan(size: int, flops: int = 100) -> FoundPlan:
     facts = Facts(module_name="jit_f", flops=flops)
-    return FoundPlan(KnownPlan(size=size, is_refused=False), facts, None)
+    plan = KnownPlan(
+        size=size, is_refused=False, host=0, roles={}, flops=None, sent=None, seconds=None
+    )
+    return FoundPlan(plan, facts, None)
 
 
 class _Trials(Trials):

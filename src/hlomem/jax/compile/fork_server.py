@@ -50,8 +50,6 @@ def _import_all(preparation: Preparation) -> bool:
     """Whether all could be imported; an error is told by the job that runs into it."""
     try:
         import_module("jax")
-        for name in preparation.imports:
-            import_module(name)
         module = import_place(preparation.factory.rpartition(":")[0])
         getattr(module, _PRELOAD, lambda: None)()
     except Exception:  # noqa: BLE001 - whatever it is

@@ -98,10 +98,9 @@ class OwnProcess:
 
 
 class Preparation(Struct, frozen=True, kw_only=True):
-    """The modules a server imports before it forks."""
+    """The factory whose module a server imports before it forks."""
 
     factory: str
-    imports: tuple[str, ...]
     path: list[str]
 
 

@@ -15,13 +15,19 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hlomem.jax.compile.messages import Errand, Job
-    from hlomem.jax.compile.processes import Process
+    from hlomem.jax.compile.processes import Process, Start
 
-_Key = tuple[str, tuple[str, ...], tuple[str, ...]]
+_Key = tuple[str, tuple[str, ...]]
 _here = threading.local()
 _servers: set[ForkServer] = set()
 _cannot_fork: set[_Key] = set()
 _lock = threading.Lock()
+
+
+def start_for(job: Job) -> Start:
+    """The way to start a job's process: where its imports are its own, by no server."""
+    has_own_imports = job.texts or job.imports or job.has_calls
+    return OwnProcess if has_own_imports else ServedStart(job)
 
 
 class ServedStart:
@@ -29,8 +35,8 @@ class ServedStart:
 
     def __init__(self, job: Job) -> None:
         path = search_path(job)
-        self._key: _Key = (job.factory, job.imports, tuple(path))
-        self._preparation = Preparation(factory=job.factory, imports=job.imports, path=path)
+        self._key: _Key = (job.factory, tuple(path))
+        self._preparation = Preparation(factory=job.factory, path=path)
 
     def __call__(self, errand: Errand, output: Path, environment: Mapping[str, str]) -> Process:
         try:

@@ -23,9 +23,11 @@ body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 1000p
 svg { width: 100%; height: auto; } svg text { font-size: 13px; fill: currentColor; }
 table { border-collapse: collapse; width: 100%; }
 th, td { padding: .25rem .6rem; text-align: right; }
-th:first-child, td:first-child { text-align: left; } tr + tr { border-top: 1px solid #8884; }
+td { white-space: nowrap; }
+th:first-child, td:first-child { text-align: left; white-space: normal; }
+tr + tr { border-top: 1px solid #8884; }
 i { display: inline-block; width: .8em; height: .8em; border-radius: 2px; margin-right: .5em; }
-p { color: #888; }
+p { color: #888; } .wide { overflow-x: auto; white-space: nowrap; } pre { white-space: pre-wrap; }
 """
 
 
@@ -73,7 +75,8 @@ def _roles(report: FitReport) -> str:
         for row, plan in best
         if plan is not None
     )
-    return f"<h2>needs by role</h2><table><tr><th></th>{head}</tr>{body}</table>"
+    table = f"<table><tr><th></th>{head}</tr>{body}</table>"
+    return f'<h2>needs by role</h2><div class="wide">{table}</div>'
 
 
 def _command(report: FitReport) -> str:
@@ -106,14 +109,15 @@ def _draw(report: FitReport) -> str:
     parts = [_axes(scale, visible(report.over))]
     rows = [row for row in report.rows if row.plans]
     parts += [_curve(row, scale, _colour(number)) for number, row in enumerate(rows)]
-    parts += [_limit(scale.y(size), size) for size in scale.limits]
+    parts += [_limit(scale.y(size), size, place) for place, size in enumerate(scale.limits)]
     return f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img">{"".join(parts)}</svg>'
 
 
-def _limit(y: float, size: int) -> str:
+def _limit(y: float, size: int, place: int) -> str:
+    """A line at what a device has; names of neighbours stand next to one another."""
     return (
         f'<line x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y}" y2="{y}" stroke="currentColor"'
-        f' stroke-dasharray="6 4"/><text x="{_LEFT + 6}" y="{y - 6}">'
+        f' stroke-dasharray="6 4"/><text x="{_LEFT + 6 + 84 * place}" y="{y - 6}">'
         f"{escape(format_bytes(size))}</text>"
     )
 
