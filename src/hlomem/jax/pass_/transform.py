@@ -31,7 +31,7 @@ from hlomem.opt.goal import Rules, Share
 from hlomem.opt.orders.cost import model_time, module_time
 from hlomem.opt.orders.planned_orders import needed_bytes, other_bytes, temporary_bytes
 from hlomem.opt.remat.floor import find_floor
-from hlomem.opt.remat.offload import model_moves
+from hlomem.opt.remat.offload import choose_moves, model_moves
 from hlomem.opt.remat.origins import find_origins
 from hlomem.opt.search import (
     REJECTED_ORDER,
@@ -356,6 +356,9 @@ class Transform:
         room = outcome.limit - outcome.total + outcome.after
         proto = answer.proto or proto
         start = Program(start_text(read_module(proto), self._options), self._rules, proto).start()
+        ratio = outcome.time_ratio * model_moves(start.plan, choose_moves(start.plan, room))
+        if ratio > self._most(start):
+            return noted(answer, f"with values on the host it would take {ratio:.2f} times as long")
         tried = try_offloads(start, room, self._planning, outcome.after)
         notes = [f"{tried.tried} programs with values on the host tried"] if tried.tried else []
         answer = noted(answer, *notes, *tried.problems)
