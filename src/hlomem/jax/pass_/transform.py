@@ -68,7 +68,7 @@ class Limits(NamedTuple):
     max_instructions: int
     """Instructions, outside fusions, above which the search would take long."""
     budget: MemoryBudget = NO_BUDGET
-    """What all allocations may take, with recomputation if orders do not suffice."""
+    """Bytes that all allocations may take, with recomputation if orders do not suffice."""
     offload: bool = True
     """Whether values may wait in the host's memory where recomputing them is not enough."""
     keeps_donations: bool = True
