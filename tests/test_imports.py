@@ -30,6 +30,7 @@ MAY_IMPORT = {
     "machines.options": {"base", *MACHINE, "machines.cpu"},  # the machine by default
     "machines.cpu": PROGRAM,
     "machines.capacity": {"base", "machines.registry"},
+    "machines.budget": {"base", "machines.capacity"},
     "machines.registry": {"base", *MACHINE, "machines"},
     "machines": PROGRAM,
     "analysis": PROGRAM,
@@ -193,13 +194,13 @@ MAY_IMPORT = {
         "api.front",
         "api.improve",
         "jax",
-        "machines.capacity",
+        "machines.budget",
         "opt",
         "proto",
         "report",
     },
     "jax.pass_": PROGRAM
-    | {"__version__", "jax", "machines.registry", "machines.capacity", "opt", "pipeline", "proto"}
+    | {"__version__", "jax", "machines.registry", "machines.budget", "opt", "pipeline", "proto"}
     | {"report"},
     "jax": {"base", "jax", "opt"},
     "stacks": {"base", "jax", "stacks"},
@@ -207,7 +208,7 @@ MAY_IMPORT = {
     "opt.checks": {"base", "hlo", "check"},
     "opt.orders": PLANNER | {"opt.constants", "opt.goal", "opt.candidate"},
     "opt.constants": set[str](),
-    "opt.goal": {"base", "opt.checks"},
+    "opt.goal": {"base", "hlo", "opt.checks"},
     "opt.candidate": PLANNER | {"opt"},
     "opt.search": PLANNER | {"opt", "check", "dump", "write"},
     "opt": PLANNER | {"opt"},

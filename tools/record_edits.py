@@ -4,7 +4,8 @@
 
 Writes the first part of each file; `EDITS=update pytest tests/opt/test_edits.py` writes what
 becomes of the program. Metadata and settings of backends are left out, so that the texts are short.
-Without its library fusions XLA:CPU leaves products as they are.
+Without its library fusions XLA:CPU leaves products as they are; without Triton's products those of
+a GPU are calls of cuBLAS.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 
 HOME = Path(__file__).parent.parent / "tests" / "opt" / "edits"
 _FACTORY = "tools.record_edits:program"
-_FLAGS = {"XLA_FLAGS": "--xla_cpu_experimental_ynn_fusion_type="}
+_FLAGS = "--xla_cpu_experimental_ynn_fusion_type="
+_CUBLAS = " --xla_gpu_enable_triton_gemm=false"
 
 
 class Case(NamedTuple):
@@ -34,6 +36,7 @@ class Case(NamedTuple):
     function: Callable[..., Any]
     shapes: tuple[tuple[int, ...], ...]
     target: str = "cpu"
+    flags: str = ""
 
 
 def _rows(x: Any, w: Any) -> Any:
@@ -115,6 +118,19 @@ def _wave(now: Any, before: Any) -> Any:
     return jax.lax.fori_loop(0, 5, step, (now, before))
 
 
+def _images(first: Any, second: Any, third: Any, x: Any) -> Any:
+    """The gradient of three convolutions, which keeps what each has made."""
+    jax, jnp = import_module("jax"), import_module("jax.numpy")
+
+    def loss(kernels: Any) -> Any:
+        y = x
+        for kernel in kernels:
+            y = jnp.tanh(jax.lax.conv(jnp.sin(y), kernel, (1, 1), "SAME"))
+        return (y * y).sum()
+
+    return jax.grad(loss)((first, second, third))
+
+
 def _chain(x: Any) -> Any:
     """Products made one from another, and read in the reverse order."""
     values = [x]
@@ -135,6 +151,19 @@ CASES = {
     "copies": Case("copies", _wave, ((64, 64), (64, 64))),
     "inside": Case("inside budget=80%", _steps, ((64, 64),) * 4),
     "cut_in_loop": Case("cut-in-loop price=0", _steps, ((64, 64),) * 4),
+    "cublas": Case(
+        "recompute budget=60% machine=gpu-h100",
+        _perceptron,
+        ((256, 256), (256, 256), (256, 256), (8192, 256)),
+        "cuda-h100",
+        _CUBLAS,
+    ),
+    "cudnn": Case(
+        "recompute budget=60% machine=gpu-h100",
+        _images,
+        ((16, 16, 3, 3), (16, 16, 3, 3), (16, 16, 3, 3), (32, 16, 64, 64)),
+        "cuda-h100",
+    ),
     "offload": Case("offload budget=70% machine=gpu-h100", _chain, ((4096, 4096),), "cuda-h100"),
 }
 
@@ -150,6 +179,7 @@ def program(name: str) -> Any:
 def record(name: str) -> Path:
     """Compile a program and write what a file says before anything is done to it."""
     case, hlo = CASES[name], import_module("jaxlib._hlo")
+    os.environ["XLA_FLAGS"] = _FLAGS + case.flags
     _, proto = capture(
         Job(factory=_FACTORY, target=case.target, settings={"name": name}), 600.0, lambda _: None
     )
@@ -166,7 +196,6 @@ def record(name: str) -> Path:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line."""
-    os.environ.update(_FLAGS)
     for name in (sys.argv[1:] if arguments is None else arguments) or CASES:
         print(record(name))
     return 0

@@ -136,7 +136,7 @@ class Candidate(Struct, frozen=True, dict=True, eq=False, kw_only=True):
         return self.changes
 
     def rounding_problems(self) -> list[str]:
-        """What may round otherwise than in the given program (`checks/rounding.py`)."""
+        """Instructions that may round otherwise than in the given program."""
         return find_rounding_problems(
             self.given.stages.module,
             self.read_back,

@@ -215,6 +215,7 @@ class _Fits:
             yield from self._single(start)
             yield from self._changed()
         if given is not self._start and self._cheapest is None:
+            self._goal = self._goal._replace(work=WorkLeft(given.given.rules.effort))
             yield from self._single(given)
         if given.orders and self._cheapest is None:
             yield from self._single(given.given.start())

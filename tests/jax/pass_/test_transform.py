@@ -14,6 +14,7 @@ from hlomem.hlo.text.printer import format_module
 from hlomem.jax.pass_ import log, transform
 from hlomem.jax.pass_.register import compiler_options
 from hlomem.jax.pass_.transform import Limits, Transform
+from hlomem.machines.budget import MemoryBudget
 from hlomem.opt import search, strategies
 from hlomem.opt.candidate import start_text
 from hlomem.opt.goal import Rules
@@ -115,7 +116,7 @@ def _fitted(share: float) -> tuple[bytes | None, log.Outcome]:
     """What becomes of a chain that is to fit a share of what it needs."""
     text = chain(12)
     needs = start_stages(parse(text), compiler_options("cpu")).assignment.total_bytes
-    limits = Limits(0, 50_000, fit=int(share * needs))
+    limits = Limits(0, 50_000, MemoryBudget(int(share * needs)))
     answer = Transform("cpu", compiler_options("cpu"), Rules("low"), limits)(_proto(text))
     [outcome] = log.report().outcomes
     return answer, outcome
@@ -140,7 +141,7 @@ FREELY = Rules("low", recompute=0.02)
 
 def _freely(text: str, fit: int | None = None) -> tuple[bytes | None, log.Outcome]:
     """What becomes of a program of which a little may be recomputed."""
-    limits = Limits(0, 50_000, fit=fit)
+    limits = Limits(0, 50_000, MemoryBudget(fit))
     answer = Transform("cpu", compiler_options("cpu"), FREELY, limits)(_proto(text))
     [outcome] = log.report().outcomes
     return answer, outcome

@@ -136,3 +136,54 @@ def test_a_text_that_was_edited_otherwise_is_judged_by_what_runs(
 ) -> None:
     problems = find_edit_problems(hlo.parse(TEXT), hlo.parse(TEXT.replace(old, new)))
     assert says in problems if says else problems == []
+
+
+def test_an_instruction_that_reads_a_clone_may_run_before_the_original() -> None:
+    clone = Clone("a.remat", "a", ("p",))
+    operands = {"f": ("a.remat", "r")}
+    order = ("p", "q", "r", "a.remat", "f", "a", "b", "n", "c", "d", "t")
+    assert not _problems(Edit("main", (clone,), operands, {"main": order}))
+
+
+def test_a_reader_that_now_comes_after_what_is_written_over_its_operand_is_refused() -> None:
+    order = ("p", "q", "r", "a.remat", "f", "b", "n", "a", "c", "d", "t")
+    clone = Clone("a.remat", "a", ("p",))
+    [problem] = _problems(Edit("main", (clone,), {"f": ("a.remat", "r")}, {"main": order}))
+    assert problem == "a reads p, which n has written over by then"
+
+
+CALLED = """\
+HloModule m, is_scheduled=true
+
+ENTRY %main (p: f32[64,64]) -> f32[64,64] {{
+  %p = f32[64,64]{{1,0}} parameter(0)
+  %a = (f32[64,64]{{1,0}}, s8[256]{{0}}) custom-call(%p, %p), custom_call_target="{target}"{more}
+  %x = f32[64,64]{{1,0}} get-tuple-element(%a), index=0
+  %b = f32[64,64]{{1,0}} negate(%x)
+  ROOT %c = f32[64,64]{{1,0}} add(%b, %x)
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("target", "more", "is_right"),
+    [
+        ("__cublas$gemm", "", True),
+        ("__cublas$lt$matmul", "", True),
+        ("__cudnn$convForward", "", True),
+        ("somebody_elses", "", False),
+        ("__cublas$gemm", ", custom_call_has_side_effect=true", False),
+        ("__cublas$gemm", ", output_to_operand_aliasing={{0}: (0, {})}", False),
+    ],
+)
+def test_calls_of_libraries_may_run_twice_and_no_others(
+    target: str, more: str, is_right: bool
+) -> None:
+    given = hlo.parse(CALLED.format(target=target, more=more))
+    clones = (Clone("a.remat", "a", ("p", "p")), Clone("x.remat", "x", ("a.remat",)))
+    order = ("p", "a", "x", "b", "a.remat", "x.remat", "c")
+    edit = Edit("main", clones, {"c": ("b", "x.remat")}, {"main": order})
+    problems = find_edit_problems(given, apply_edit(given, edit))
+    assert (not problems) == is_right
+    if not is_right:
+        assert any("may not run twice" in problem for problem in problems)

@@ -110,3 +110,46 @@ OTHER = {
 def test_what_computes_something_else_is_refused(what: str) -> None:
     old, new, says = OTHER[what]
     assert says in _problems((old, new))
+
+
+def _with_calls(*lines: str) -> str:
+    """The program with these instead of its two calls."""
+    kept = [line for line in LOOP.split("\n") if "custom-call(" not in line]
+    place = next(number for number, line in enumerate(kept) if "ROOT %r" in line)
+    return "\n".join([*kept[:place], *(f"  {line}" for line in lines), *kept[place:]])
+
+
+_UNKNOWN = '%one = f32[8]{0} custom-call(%q), custom_call_target="f"'
+_OTHER = '%two = f32[8]{0} custom-call(%q), custom_call_target="g"'
+_SEEN = f"{_OTHER}, custom_call_has_side_effect=true"
+_TOGETHER = "%sum = f32[8]{0} all-reduce(%q), to_apply=%add"
+_ADD = """
+%add (x: f32[], y: f32[]) -> f32[] {
+  %x = f32[] parameter(0)
+  %y = f32[] parameter(1)
+  ROOT %z = f32[] add(%x, %y)
+}
+
+ENTRY"""
+
+
+@pytest.mark.parametrize(
+    ("given", "edited", "problems"),
+    [
+        ((_UNKNOWN, _OTHER), (_OTHER, _UNKNOWN), []),
+        ((_UNKNOWN, _SEEN), (_SEEN, _UNKNOWN), []),
+        ((_TOGETHER, _SEEN), (_SEEN, _TOGETHER), []),
+        (
+            (_UNKNOWN, _OTHER),
+            (_UNKNOWN,),
+            ["two does not run as often, or not on the same values"],
+        ),
+    ],
+)
+def test_calls_stay_in_order_with_what_they_touch(
+    given: tuple[str, ...], edited: tuple[str, ...], problems: list[str]
+) -> None:
+    before, after = (
+        hlo.parse(_with_calls(*lines).replace("\nENTRY", _ADD)) for lines in (given, edited)
+    )
+    assert find_meaning_problems(before, after) == problems

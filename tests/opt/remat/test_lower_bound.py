@@ -31,3 +31,53 @@ def test_nothing_is_found_below_the_floor(home: Path) -> None:
     start = Program(stages, Rules()).start()
     found = find_single(start, Budget(other_bytes(stages) + floor))
     assert all(one.temporaries >= floor for one in found)
+
+
+LOOP = """HloModule loop, is_scheduled=true
+
+%body (state: (s32[], f32[4096], f32[4096])) -> (s32[], f32[4096], f32[4096]) {
+  %state = (s32[], f32[4096]{0}, f32[4096]{0}) parameter(0)
+  %i = s32[] get-tuple-element(%state), index=0
+  %a = f32[4096]{0} get-tuple-element(%state), index=1
+  %b = f32[4096]{0} get-tuple-element(%state), index=2
+  %one = s32[] constant(1)
+  %next = s32[] add(%i, %one)
+  %sum = f32[4096]{0} add(%a, %b)
+  %tan = f32[4096]{0} tanh(%sum)
+  ROOT %out = (s32[], f32[4096]{0}, f32[4096]{0}) tuple(%next, %sum, %tan)
+}
+
+%condition (state.1: (s32[], f32[4096], f32[4096])) -> pred[] {
+  %state.1 = (s32[], f32[4096]{0}, f32[4096]{0}) parameter(0)
+  %i.1 = s32[] get-tuple-element(%state.1), index=0
+  %limit = s32[] constant(5)
+  ROOT %before = pred[] compare(%i.1, %limit), direction=LT
+}
+
+ENTRY %main (p: f32[4096]) -> f32[] {
+  %p = f32[4096]{0} parameter(0)
+  %zero = s32[] constant(0)
+  %start = s32[] copy(%zero)
+  %first = f32[4096]{0} sine(%p)
+  %second = f32[4096]{0} cosine(%p)
+  %given = (s32[], f32[4096]{0}, f32[4096]{0}) tuple(%start, %first, %second)
+  %loop = (s32[], f32[4096]{0}, f32[4096]{0}) while(%given), condition=%condition, body=%body
+  %last = f32[4096]{0} get-tuple-element(%loop), index=2
+  %begin = f32[] constant(0)
+  ROOT %result = f32[] reduce(%last, %begin), dimensions={0}, to_apply=%plus
+}
+"""
+PLUS = """
+%plus (x: f32[], y: f32[]) -> f32[] {
+  %x = f32[] parameter(0)
+  %y = f32[] parameter(1)
+  ROOT %z = f32[] add(%x, %y)
+}
+"""
+
+
+def test_what_a_loop_carries_is_there_all_the_time() -> None:
+    text = LOOP.replace("\n%body", f"{PLUS}\n%body", 1)
+    floor = find_floor(start_stages(hlo.parse(text), order_lists=in_text_order))
+    assert floor.size >= 4 * (4096 + 4096)
+    assert floor.instruction in ("loop", "sum", "tan")

@@ -72,8 +72,8 @@ class Outcome(NamedTuple):
     hungriest: str = ""
     """The instruction that needs most at once."""
     rounding: tuple[str, ...] = ()
-    """What is computed in another kernel than before, so that last bits may differ, and why;
-    empty where every kernel rounds as it did, if its compiler leaves fusions as they are."""
+    """Instructions computed in another kernel than before, so that last bits may differ; empty
+    where every kernel rounds as it did, if the compiler leaves fusions as they are."""
     verdict: str = ""
     """As `hlomem improve` says: `at the bound`, `proven`, `open`; empty if a compiler was asked."""
     slower: tuple[tuple[int, float], ...] = ()

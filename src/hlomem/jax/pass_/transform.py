@@ -19,19 +19,13 @@ from hlomem.hlo.schedule import running_computations
 from hlomem.jax.pass_.answer_cache import Answer, AnswerStore
 from hlomem.jax.pass_.log import Outcome, logger, record
 from hlomem.machines.budget import NO_BUDGET, MemoryBudget
-from hlomem.opt.candidate import (
-    Candidate,
-    Program,
-    choose_cheapest,
-    find_slowdowns,
-    start_text,
-)
+from hlomem.opt.candidate import Candidate, Program, find_slowdowns, start_text
 from hlomem.opt.constants import AFTER_HOOK, AFTER_HOOK_SHARE, MAX_SLOWDOWN
 from hlomem.opt.goal import Rules, Share
 from hlomem.opt.orders.cost import model_time, module_time
 from hlomem.opt.orders.planned_orders import needed_bytes, other_bytes, temporary_bytes
 from hlomem.opt.remat.floor import find_floor
-from hlomem.opt.remat.offload import model_moves
+from hlomem.opt.remat.offload import choose_moves, model_moves
 from hlomem.opt.remat.origins import find_origins
 from hlomem.opt.search import (
     REJECTED_ORDER,
@@ -164,13 +158,13 @@ class Transform:
         before = program.start().temporaries
         if before < self._limits.min_bytes:
             return Answer(None, outcome._replace(before=before, after=before, reason="small"))
+        found = find_order(program, is_checked=False)
         limit = self._limits.budget.limit_of(other_bytes(program.stages), before)
         if self._is_exact and limit is not None:
-            answer = self._fit_exactly(program, outcome, limit - self._margin(limit))
+            answer = self._fit_exactly(found, outcome, limit - self._margin(limit))
             answer = answer._replace(outcome=answer.outcome._replace(limit=limit))
         else:
-            found = find_order(program, is_checked=False)
-            answer = self._change(found, [], outcome, has_budget=self._limits.is_budget)
+            answer = self._change(found, outcome, has_budget=self._limits.is_budget)
         seconds = time.thread_time() - start
         return answer._replace(outcome=answer.outcome._replace(seconds=seconds))
 
@@ -179,18 +173,16 @@ class Transform:
         is_changed = self._options.machine.changed_after_hook == "fusions"
         return min(AFTER_HOOK, limit // AFTER_HOOK_SHARE) if is_changed else 0
 
-    def _fit_exactly(self, program: Program, outcome: Outcome, limit: int) -> Answer:
+    def _fit_exactly(self, found: Candidate, outcome: Outcome, limit: int) -> Answer:
         """The program that fits, else at least as good as without a number, and for no more."""
-        rest = other_bytes(program.stages)
-        floor = find_floor(program.stages)
-        cannot = rest + floor.size > limit
-        answer = None
-        if not cannot:
-            found, fits = self._find_order(program, limit)
-            answer = self._change(found, fits, outcome, limit)
+        rest = other_bytes(found.given.stages)
+        floor = find_floor(found.given.stages)
+        answer: Answer | None = None
+        if rest + floor.size <= limit:
+            answer = self._change(found, outcome, limit)
             if not answer.outcome.missing:
                 return answer
-        plain = self._change(find_order(program, is_checked=False), [], outcome)
+        plain = self._change(found, outcome)
         total = rest + plain.outcome.after
         if answer is None or answer.outcome.total >= total:
             least = (rest + floor.size, floor.instruction) if total > limit else (0, "")
@@ -198,13 +190,12 @@ class Transform:
             told = plain.outcome._replace(total=total, limit=limit, slower=slower)
             answer = Answer(plain.proto, told._replace(floor=least[0], hungriest=least[1]))
         if self._may_move and answer.outcome.missing:
-            return self._offload(program.data, [answer])
+            return self._offload(found.given.data, [answer])
         return answer
 
     def _change(
         self,
         found: Candidate,
-        fits: list[Candidate],
         outcome: Outcome,
         limit: int | None = None,
         *,
@@ -216,7 +207,7 @@ class Transform:
             limit = self._limits.budget.limit_of(
                 other_bytes(found.given.stages), ordered.outcome.before
             )
-        answer = self._recompute(found, ordered, fits, limit)
+        answer = self._recompute(found, ordered, limit)
         # Else checkers were asked about all of it.
         return _check_order(found, answer) if answer.proto is ordered.proto else answer
 
@@ -232,20 +223,6 @@ class Transform:
         if count > self._limits.max_instructions:
             return outcome._replace(reason=f"{count} instructions")
         return None
-
-    @staticmethod
-    def _find_order(program: Program, limit: int) -> tuple[Candidate, list[Candidate]]:
-        """The program in an order, not checked yet, at little cost where none fits; and fits."""
-        found = find_order(program, "low", is_checked=False)
-        bound = None if found.order is None else found.order.bound
-        if bound is not None and other_bytes(program.stages) + bound > limit:
-            return found, []
-        if found.total > limit:
-            fits = find_fits(found, limit)
-            made = choose_cheapest(fits, limit)
-            if made is not None and made.total <= limit and made.is_cheap:
-                return found, fits
-        return find_order(program, is_checked=False), []
 
     def _reorder(self, found: Candidate, outcome: Outcome) -> tuple[Candidate, Answer]:
         """The program in the order that is handed on; checkers are asked later."""
@@ -265,16 +242,14 @@ class Transform:
         outcome = outcome._replace(kind="improved", time_ratio=ratio)
         return found, Answer(write_candidate(found), outcome)
 
-    def _recompute(
-        self, found: Candidate, answer: Answer, fits: list[Candidate], limit: int | None
-    ) -> Answer:
+    def _recompute(self, found: Candidate, answer: Answer, limit: int | None) -> Answer:
         """Fit the memory budget, if any; else recompute what is almost free."""
         if limit is not None:
             tried = other_bytes(found.given.stages) + answer.outcome.after
             total = found.total if self._is_exact else tried
             answer = answer._replace(outcome=answer.outcome._replace(total=total, limit=limit))
             if total > limit:
-                change = partial(self._fit, found, answer, limit, fits)
+                change = partial(self._fit, found, answer, limit)
                 fitted = _with_floor(_attempt(change, answer), found.given.stages)
                 if fitted.proto is not answer.proto:
                     return fitted
@@ -296,10 +271,10 @@ class Transform:
         answer = noted(answer, *notes, *tried.problems)
         return answer if tried.best is None else _as_tried(answer, tried.best, tried.after)
 
-    def _fit(self, found: Candidate, answer: Answer, limit: int, fits: list[Candidate]) -> Answer:
+    def _fit(self, found: Candidate, answer: Answer, limit: int) -> Answer:
         """The program that fits for least, else the smallest; at last with values on the host."""
         if self._is_exact:
-            return self._fit_as_foreseen(found, answer, limit, fits)
+            return self._fit_as_foreseen(found, answer, limit)
         fitted = self._fit_by_trying(found, answer, limit)
         if self._may_move and fitted.outcome.missing:
             starts = [] if fitted.proto is answer.proto else [fitted]
@@ -311,11 +286,9 @@ class Transform:
     def _may_move(self) -> bool:
         return self._limits.offload and self._options.machine.host_color is not None
 
-    def _fit_as_foreseen(
-        self, found: Candidate, answer: Answer, limit: int, fits: list[Candidate]
-    ) -> Answer:
+    def _fit_as_foreseen(self, found: Candidate, answer: Answer, limit: int) -> Answer:
         """The fastest that fits, else the smallest, of those that do not take too long."""
-        fits = fits or find_fits(found, limit)
+        fits = find_fits(found, limit)
         quick = [one for one in fits if one.slowdown <= self._most(found)]
         made, notes = settle(quick, self._compiler, limit, below=answer.outcome.total)
         answer = noted(answer, *notes)
@@ -356,6 +329,9 @@ class Transform:
         room = outcome.limit - outcome.total + outcome.after
         proto = answer.proto or proto
         start = Program(start_text(read_module(proto), self._options), self._rules, proto).start()
+        ratio = outcome.time_ratio * model_moves(start.plan, choose_moves(start.plan, room))
+        if ratio > self._most(start):
+            return noted(answer, f"with values on the host it would take {ratio:.2f} times as long")
         tried = try_offloads(start, room, self._planning, outcome.after)
         notes = [f"{tried.tried} programs with values on the host tried"] if tried.tried else []
         answer = noted(answer, *notes, *tried.problems)

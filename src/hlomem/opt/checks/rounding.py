@@ -1,4 +1,4 @@
-"""A checker of kernels: none computes with floating-point numbers that the given program has not.
+"""A checker of kernels: each rounds as one of the given program does, or in one way only.
 
 A compiler makes one kernel of a fusion, and may contract, vectorize or order its arithmetic by what
 else is in it. So the last bits are safe where a fusion has all the arithmetic of one that was
@@ -49,7 +49,7 @@ def find_rounding_problems(
 
 
 def _arithmetic_of(fusion: HloInstruction, classes: Classes, *, is_whole: bool) -> Key:
-    """What a fusion computes of what it loads, without where it loads and stores it."""
+    """The arithmetic of a fusion on what it loads, without where it loads and stores it."""
     [body] = fusion.called_computations
     is_opaque = is_whole or fusion.attributes.get("kind") == _OPAQUE
     if is_opaque or any(map(_runs_more, body.instructions)):

@@ -146,9 +146,9 @@ class _Editor(LoopEditor):
         self._trips = len(pair.first.ticks)
         self._length = isqrt(self._trips - 1) + 1
         self._returned: list[HloInstruction] = []
-        """What the second loop returns in addition."""
+        """Further elements that the second loop returns."""
         self._given: list[HloInstruction] = []
-        """What it is given in addition, outside."""
+        """The values outside that it is given in addition."""
 
     def run(self) -> HloModule:
         draft, parent = self._draft, self._parent
@@ -292,8 +292,8 @@ class _Editor(LoopEditor):
     def _count(
         self, body: Draft, new: list[HloInstruction]
     ) -> tuple[HloInstruction, HloInstruction, HloInstruction, HloInstruction]:
-        """The place in its segment of a step gone back to, the segment's begin and number, and
-        where to run to: its end, if that is the step, else its begin."""
+        """The position in its segment of a step gone back to, the segment's begin and number,
+        and where to run to: its end, if that is the step, else its begin."""
         draft, length, trips = self._draft, self._length, self._trips
         counter = draft.instruction(find_counter(self._second))
         integer = counter.shape
@@ -409,7 +409,7 @@ class _Editor(LoopEditor):
         raise EditError("no element of the loop's state counts its steps")
 
     def _condition(self, shape: Shape, step: Draft) -> HloComputation:
-        """Whether a step is before the end."""
+        """The computation that tells whether a step is before the end."""
         draft = self._draft
         name = draft.new(self._first.condition.name)
         parameter = step.make(draft.new("parameter"), shape, "parameter", payload="0")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from hlomem.hlo.opcodes import RUN_IN_PLACE
 from hlomem.opt.constants import HOST_FACTOR, TRANSFER_FACTOR
 from hlomem.opt.orders.effects import find_end, is_start, takes_time
+from hlomem.opt.orders.library_calls import convolved
 from hlomem.opt.orders.products import Work, product_flops, work_in, work_of
 from hlomem.opt.orders.speeds import speeds_of
 from hlomem.opt.orders.traffic import Traffic
@@ -96,9 +97,12 @@ class Times:
     """The time of instructions if all transfers are hidden, that of bodies worked out once."""
 
     def __init__(self, machine: Machine) -> None:
-        self._traffic = Traffic(machine.size_of)
-        self._flops_per_byte = machine.flops_per_byte
         self._speeds = speeds_of(machine)
+        self._traffic = Traffic(
+            machine.size_of, 1 if self._speeds is None else self._speeds.scatter_factor
+        )
+        self._flops_per_byte = machine.flops_per_byte
+        self._is_graph: dict[HloComputation, bool] = {}
         self._bodies: dict[HloComputation, int] = {}
 
     @property
@@ -115,8 +119,18 @@ class Times:
             return time_inside(instruction, self._of_pass(instruction.opcode))
         if opcode == "fusion":
             [body] = instruction.called_computations
-            return self._of_fusion(body)
-        return self._kernel(self._traffic.of(instruction), work_of(instruction))
+            return max(self._of_fusion(body), self._least_in(instruction.parent))
+        time = self._kernel(self._traffic.of(instruction), work_of(instruction))
+        return max(time, self._least_in(instruction.parent))
+
+    def _least_in(self, parent: HloComputation) -> int:
+        """The least that a kernel takes among those it runs with."""
+        if self._speeds is None:
+            return 0
+        if parent not in self._is_graph:
+            self._is_graph[parent] = not any(map(convolved, parent.instructions))
+        lone = self._speeds.in_bytes(self._speeds.lone_launch)
+        return 0 if self._is_graph[parent] else lone
 
     def of_async(self, start: HloInstruction) -> int:
         """The time of what a start begins, by its kernels."""

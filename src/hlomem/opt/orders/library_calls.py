@@ -66,7 +66,8 @@ def contracted(call: HloInstruction) -> tuple[int, ...] | None:
 
 def convolved(call: HloInstruction) -> Convolved | None:
     """The sizes of the convolution that a call computes, or a gradient of; None for others."""
-    roles = _CONVOLUTIONS.get(call.custom_call_target or "")
+    target = call.custom_call_target if call.opcode == "custom-call" else None
+    roles = _CONVOLUTIONS.get(target or "")
     if roles is None:
         return None
     result = call.shape.elements[0] if call.shape.is_tuple else call.shape

@@ -22,6 +22,8 @@ class Speeds(NamedTuple):
     """Bytes a second, reads and writes together."""
     launch: float
     """Between two kernels of a program, which is one CUDA graph."""
+    lone_launch: float
+    """The least that a kernel takes in a program that calls cuDNN, which is no such graph."""
     loop_launch: float
     """The least that a kernel of a loop takes: the host starts each, while others run."""
     loop_pass: float
@@ -36,6 +38,8 @@ class Speeds(NamedTuple):
     """Output features below which a convolution takes as long as for that many."""
     by_filter: float
     """How much longer the gradient by the filter takes than the convolution."""
+    scatter_factor: int
+    """How much longer a byte takes that a scatter adds to what is there."""
     host_bandwidth: float
     """Bytes a second to the host's pinned memory, and from it; each way has its own."""
 
@@ -52,6 +56,7 @@ class Speeds(NamedTuple):
 H200 = Speeds(
     bandwidth=3.6e12,  # x + 1 of 512 MiB: 3.68e12; sums of rows 3.73e12; additions in steps 3.5e12
     launch=1.2e-6,  # 400 small kernels after another against 100
+    lone_launch=6e-6,  # residual networks and U-Nets of small kernels
     loop_launch=2.2e-6,  # an iteration of four small kernels: 10.2e-6
     loop_pass=2e-6,
     flops={
@@ -67,6 +72,7 @@ H200 = Speeds(
     overlap=0.5,  # 16384 x 512 x 8192, 16384 x 2048 x 2048
     few_features=64,  # convolutions with 32 output features
     by_filter=2.2,  # 16 convolutions of 64 to 64 features
+    scatter_factor=3,  # rows of 512 numbers added to a table: 5; a graph network: 2
     host_bandwidth=5.3e10,  # 1 GiB, either way; hidden behind matrix products without a loss
 )
 H100 = H200._replace(bandwidth=H200.bandwidth * 3.35 / 4.8)

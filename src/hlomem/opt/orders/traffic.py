@@ -20,8 +20,10 @@ _WRITES_PART = frozenset({"dynamic-update-slice", "scatter"})
 
 
 class Traffic:
-    def __init__(self, size_of: Callable[[Shape], int]) -> None:
+    def __init__(self, size_of: Callable[[Shape], int], scatter_factor: int = 1) -> None:
+        """`scatter_factor` is how much longer a byte takes that is added to what is there."""
         self._size_of = size_of
+        self._scatter_factor = scatter_factor
 
     def of(self, instruction: HloInstruction) -> int:
         """Bytes that an instruction other than a fusion reads and writes."""
@@ -84,7 +86,8 @@ class Traffic:
         """Bytes of what is written into another value: one operand, or as many as there are."""
         if writer.opcode == "scatter":
             count = (len(writer.operands) - 1) // 2
-            return sum(map(self.bytes_of, writer.operands[count + 1 :]))
+            added = sum(map(self.bytes_of, writer.operands[count + 1 :]))
+            return self._scatter_factor * added
         return self.bytes_of(writer.operands[1])
 
 

@@ -1,4 +1,4 @@
-"""Copies that nobody needs, dropped: their readers read what was copied.
+"""Copies that are not needed, dropped: their readers read what was copied.
 
 XLA inserts copies before it schedules, wherever some order would write over a value too early
 (hlo/transforms/copy_insertion.cc). In an order where all that read the copy run before the next
@@ -133,7 +133,7 @@ class _Editor:
 
 
 def _write(draft: LoopDraft, body: _Body, remade: Sequence[HloInstruction]) -> None:
-    """Change one computation: other readers, another order, clones in the places of copies."""
+    """Change one computation: other readers, another order, clones instead of copies."""
     new = draft.body(body.computation)
     new.instructions = [draft.instruction(one) for one in body.order()]
     gone = {draft.instruction(one) for one in (*body.dropped, *remade)}
@@ -191,7 +191,7 @@ class _Body:
         return True
 
     def _new_edges(self, copy: HloInstruction) -> list[tuple[int, int]] | None:
-        """What must come after the readers of a copy; None where it is to stay."""
+        """Nodes that must come after readers of a copy, in pairs; None where it is to stay."""
         own = self._alone(copy)
         if own is None:
             return None

@@ -61,7 +61,7 @@ def find_floor(stages: Stages) -> Floor:
 
 
 class _Moments:
-    """What is there at the first run of each node of a computation, at least."""
+    """The buffers that are there at the first run of each node of a computation, at least."""
 
     def __init__(
         self,
@@ -85,7 +85,8 @@ class _Moments:
         sizes = weigh(((nodes, flow.sizes[one]) for one, nodes in self._alive.items()), count)
         for node in range(count):
             sizes[node] += flow.inner.get(node, 0) - written_over(flow, node)
-        for node in sorted(range(count), key=lambda node: -sizes[node]):
+        nodes = [node for node in range(count) if node == self._root or self._works(node)]
+        for node in sorted(nodes, key=lambda node: -sizes[node]):
             if sizes[node] <= best.size:
                 break
             there = [flow.sizes[one] for one, nodes in self._alive.items() if nodes >> node & 1]
@@ -93,8 +94,15 @@ class _Moments:
             buffers = (*there, *inside.buffers)
             size = sizes[node] - self._borrowed(node, buffers)
             if size > best.size:
-                best = Floor(size, inside.instruction or flow.nodes[node].name, buffers)
+                best = Floor(size, inside.instruction or self._name_of(node), buffers)
         return best
+
+    def _works(self, node: int) -> bool:
+        return takes_time(self._flow.nodes[node])
+
+    def _name_of(self, node: int) -> str:
+        """The name of a node; the end of a body is told by what runs it."""
+        return self._flow.nodes[node].name if self._works(node) else ""
 
     def _inside(self, node: int) -> Floor:
         callees = self._flow.nodes[node].called_computations if node in self._flow.inner else ()
@@ -172,8 +180,7 @@ class _Moments:
 
     def _needs_operands(self, node: int) -> bool:
         """Whether a node reads its operands whole; a loop may be given what makes them."""
-        instruction = self._flow.nodes[node]
-        return takes_time(instruction) and instruction.opcode not in RUN_IN_PLACE
+        return self._works(node) and self._flow.nodes[node].opcode not in RUN_IN_PLACE
 
     def _reach(self) -> tuple[list[int], list[int]]:
         """By node, as bits, those that it needs and that need it; nothing for many nodes."""

@@ -1,0 +1,33 @@
+"""Parts of the user's code whose values may be recomputed."""
+
+from __future__ import annotations
+
+import pytest
+
+from hlomem import hlo
+from hlomem.opt.goal import Scopes
+
+TEXT = """HloModule scopes, is_scheduled=true
+
+ENTRY %main (p: f32[8]) -> f32[8] {
+  %p = f32[8]{0} parameter(0)
+  ROOT %t = f32[8]{0} tanh(%p), metadata={op_name="jit(step)/transpose(jvp(encoder))/layer/tanh"}
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("scopes", "is_there"),
+    [
+        (Scopes(), True),
+        (Scopes(within=("encoder",)), True),
+        (Scopes(within=("layer",)), True),
+        (Scopes(within=("encode",)), False),
+        (Scopes(within=("decoder", "layer/tanh")), True),
+        (Scopes(without=("encoder",)), False),
+        (Scopes(without=("decoder",)), True),
+        (Scopes(within=("encoder",), without=("layer",)), False),
+    ],
+)
+def test_a_scope_is_a_whole_name_on_the_path(scopes: Scopes, is_there: bool) -> None:
+    assert scopes.has(hlo.parse(TEXT).entry.root) is is_there
