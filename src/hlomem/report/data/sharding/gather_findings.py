@@ -200,8 +200,10 @@ def _reshard(
     names = [taker.metadata.op_name, buffer.op_name or ""]
     value = next((one for name in names for one in _whole_of(subject, name)), None)
     warning = next((told[name] for name in names if name in told), next(iter(told.values()), ""))
+    whole = _whole_constraint(subject, value)
+    value = whole or value
     kept = _source_sharding(subject, value)
-    value = _constraint_after(value) or value
+    value = whole or _constraint_after(value) or value
     line = subject.whole.line(value) if value is not None and subject.whole else buffer.source
     return ShardingFinding(
         kind="reshard",
@@ -219,6 +221,16 @@ def _reshard(
         change=ShardingChange(constraint=kept, place=subject.place(value) if value else None),
         warning=warning.strip(),
     )
+
+
+def _whole_constraint(subject: Subject, value: WholeValue | None) -> WholeValue | None:
+    """A constraint that asks for the whole value on every device."""
+    for constraint in subject.whole.constraints if subject.whole and value else ():
+        assert value is not None
+        is_whole = not constraint.sharding.used
+        if is_whole and constraint.value.dimensions == value.dimensions:
+            return constraint.value
+    return None
 
 
 def _constraint_after(value: WholeValue | None) -> WholeValue | None:

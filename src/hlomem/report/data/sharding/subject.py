@@ -11,7 +11,7 @@ from hlomem.report.data.donation import build_donation, declared_donations
 from hlomem.report.data.sharding.collectives import find_resharded
 from hlomem.report.data.sharding.finding import Place
 from hlomem.report.data.sharding.layouts import Layouts
-from hlomem.report.data.sharding.whole_program import WholeProgram, WholeValue
+from hlomem.report.data.sharding.whole_program import WholeProgram, WholeValue, is_constraint
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -166,6 +166,13 @@ class Subject:
         used = {row.name for row in rows if row.state == "used"}
         return [one for one in self.arguments if self.is_donated(one[0]) and one[0] not in used]
 
+    def is_input(self, name: str, buffer: Buffer) -> bool:
+        """Whether an argument is data: by its name, or unnamed and without a new version."""
+        if buffer.role != roles.ARGUMENTS:
+            return buffer.role == roles.INPUTS
+        returned = {_tail(result) for result, _, _ in self.results}
+        return not self.is_donated(name) and not (_tail(name) and _tail(name) in returned)
+
     def is_donated(self, argument: str) -> bool:
         """Whether an argument may be overwritten by a result."""
         return argument in self._donated or argument in self._declared
@@ -255,6 +262,7 @@ class Subject:
             column=frame.column,
             end_line=frame.end_line,
             end_column=frame.end_column,
+            is_constraint=is_constraint(value.instruction),
         )
 
 
