@@ -134,14 +134,18 @@ class Subject:
         found: dict[str, str] = {}
         taken: set[str] = set()
         state = [one for one in self.arguments if one[1].role != roles.INPUTS]
-        for exact in (True, False):
+        of_shape: dict[tuple[int, ...], list[str]] = {}
+        for result, _, layout in self.results:
+            of_shape.setdefault(layout.whole, []).append(result)
+        for is_exact in (True, False):
             for name, _, layout in state:
-                for result, _, its in self.results:
-                    is_free = name not in found and result not in taken
-                    is_same = _tail(name) == _tail(result) != "" if exact else True
-                    if is_free and is_same and its.whole == layout.whole:
+                tail = _tail(name)
+                for result in of_shape.get(layout.whole, ()) if name not in found else ():
+                    is_same = not is_exact or (tail != "" and tail == _tail(result))
+                    if is_same and result not in taken:
                         found[name] = result
                         taken.add(result)
+                        break
         return found
 
     def is_result_fixed(self, result: str) -> bool:
@@ -170,8 +174,11 @@ class Subject:
         """Whether an argument is data: by its name, or unnamed and without a new version."""
         if buffer.role != roles.ARGUMENTS:
             return buffer.role == roles.INPUTS
-        returned = {_tail(result) for result, _, _ in self.results}
-        return not self.is_donated(name) and not (_tail(name) and _tail(name) in returned)
+        return not self.is_donated(name) and not (_tail(name) and _tail(name) in self._tails)
+
+    @cached_property
+    def _tails(self) -> set[str]:
+        return {_tail(result) for result, _, _ in self.results}
 
     def is_donated(self, argument: str) -> bool:
         """Whether an argument may be overwritten by a result."""
