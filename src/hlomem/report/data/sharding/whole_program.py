@@ -11,7 +11,14 @@ from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from hlomem.hlo.sharding import Mesh, Sharding, parse_meshes, parse_sharding, split_tuple
+from hlomem.hlo.sharding import (
+    Mesh,
+    Sharding,
+    mesh_of_devices,
+    parse_meshes,
+    parse_sharding,
+    split_tuple,
+)
 from hlomem.report.data.lines import Lines, is_installed, users_frame
 
 if TYPE_CHECKING:
@@ -63,18 +70,17 @@ class WholeProgram:
 
     @cached_property
     def mesh(self) -> Mesh | None:
-        """The mesh that most shardings are over; None where no sharding names one."""
+        """The mesh that most shardings are over; without names where only devices are listed."""
         counts: dict[Mesh, int] = {}
+        by_devices: dict[str, None] = {}
         for instruction in self.module.iter_instructions():
             for text in self._texts(instruction):
-                sharding = parse_sharding(text, 0, None, self._meshes)
-                if sharding is not None and "devices=[" not in text:
+                if "devices=[" in text and "mesh[" not in text:
+                    by_devices[text] = None
+                elif (sharding := parse_sharding(text, 0, None, self._meshes)) is not None:
                     counts[sharding.mesh] = counts.get(sharding.mesh, 0) + 1
-        return max(counts, key=counts.__getitem__, default=self._only_mesh)
-
-    @property
-    def _only_mesh(self) -> Mesh | None:
-        return next(iter(self._meshes.values()), None)
+        named = next(iter(self._meshes.values()), None) or mesh_of_devices(by_devices)
+        return max(counts, key=counts.__getitem__, default=named)
 
     @cached_property
     def _meshes(self) -> dict[str, Mesh]:
