@@ -8,6 +8,7 @@ from hlomem.hlo.sharding import (
     Axis,
     Mesh,
     group_axes,
+    mesh_of_devices,
     parse_meshes,
     parse_sharding,
     split_tuple,
@@ -93,3 +94,12 @@ def test_groups_of_devices_are_axes(text: str, names: list[str]) -> None:
 @pytest.mark.parametrize("text", ["", "{{0,99}}", "[2,4]<=[0,2]", "{{0,3}}", "mesh['x'=4] {'y'}"])
 def test_groups_that_follow_no_axes_are_unknown(text: str) -> None:
     assert group_axes(text, MESH) is None
+
+
+def test_lists_of_devices_tell_a_mesh_without_names() -> None:
+    texts = ["{replicated}", "{devices=[4,1,2]<=[8] last_tile_dim_replicate}"]
+    mesh = mesh_of_devices([*texts, "{devices=[1,2,4]<=[4,2]T(1,0)}"])
+    assert mesh == Mesh((Axis("axis 0", 4), Axis("axis 1", 2)))
+    found = parse_sharding("{devices=[1,2,4]<=[4,2]T(1,0)}", 3, mesh)
+    assert found is not None
+    assert found.spec() == "P(None, 'axis 1', 'axis 0')"

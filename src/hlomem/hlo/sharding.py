@@ -18,7 +18,7 @@ from hlomem.base.patterns import lazy_pattern
 
 if TYPE_CHECKING:
     import re
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 _MESH = lazy_pattern(
     r"(?:mesh|#sdy\.mesh)?[<\[]{1,2}((?:['\"][^'\"\n]{1,200}+['\"]=\d{1,9}+,? ?+)*+)\]"
@@ -210,6 +210,21 @@ def _by_devices(text: str, rank: int, mesh: Mesh | None) -> Sharding | None:
         axes = _axes_of(tile_of, tiles[at], mesh)
         rows.append(axes if axes is not None else (Axis(f"{tiles[at]} parts", tiles[at]),))
     return Sharding(mesh, tuple(rows))
+
+
+def mesh_of_devices(texts: Iterable[str]) -> Mesh | None:
+    """A mesh without names that explains lists of devices: the one of most axes that they tell."""
+    best: list[int] = []
+    for text in texts:
+        match = _TILES.search(text)
+        if match is None or not match[2]:
+            continue
+        sizes = _numbers(match[2])
+        if len(sizes) == 1:
+            sizes = _numbers(match[1])
+        sizes = [size for size in sizes if size > 1]
+        best = max(best, sizes, key=len)
+    return Mesh(tuple([Axis(f"axis {at}", size) for at, size in enumerate(best)])) if best else None
 
 
 def _unnamed(tiles: Sequence[int], count: int) -> Mesh:

@@ -152,6 +152,8 @@ def _lower(job: Job) -> tuple[FactoryProgram, Facts]:
     program = knowing_the_chip(
         target, lambda: make_program(factory, job.settings, target, job.jit, tracing, reshard)
     )
+    if (job.arguments or job.result_shardings) and program.function is None:
+        raise CommandError("a factory that lowers its function itself takes no other shardings")
     flops = None if program.jaxpr is None else count_flops(program.jaxpr)
     versions = {name: found for name in _PACKAGES if (found := version_of(name))}
     facts = Facts(

@@ -218,12 +218,15 @@ class SourceFile:
         if node is None:
             return None
         start, end = self._range(node)
-        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(CONSTRAINT):
+        constrained = self.text[start:end]
+        if isinstance(node, ast.Call) and (place.is_constraint and node.args):
             given = [one.value for one in node.keywords if one.arg == "shardings"]
             shardings = [*node.args[1:2], *given]
-            return Edit(self.file, *self._range(shardings[0]), sharding) if shardings else None
+            if ast.unparse(node.func).endswith(CONSTRAINT) and shardings:
+                return Edit(self.file, *self._range(shardings[0]), sharding)
+            constrained = self.source_of(node.args[0])
         jax, _ = self.name_of("jax")
-        text = f"{jax}.lax.{CONSTRAINT}({self.text[start:end]}, {sharding})"
+        text = f"{jax}.lax.{CONSTRAINT}({constrained}, {sharding})"
         return Edit(self.file, start, end, text)
 
     def _expression(self, place: Place) -> ast.expr | None:

@@ -68,7 +68,7 @@ def test_a_dropped_constraint_says_why() -> None:
 
 def test_the_partitioners_warning_is_joined_to_the_reshard() -> None:
     log = hlomem.api.load.read_source(SHARDED / "reshard_concatenated" / "log.txt.gz").text
-    [finding] = hlomem.shard(SHARDED / "reshard_concatenated", log=log).findings
+    finding = hlomem.shard(SHARDED / "reshard_concatenated", log=log).findings[0]
     assert "Involuntary full rematerialization" in finding.warning
 
 

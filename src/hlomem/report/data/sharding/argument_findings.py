@@ -85,7 +85,7 @@ def _wishes(subject: Subject) -> Iterator[Wish]:
             if its.replication < sharding.replication:
                 yield Wish("optimizer", name, buffer, layout, its, like)
                 continue
-        if buffer.role == roles.INPUTS and sharding.used:
+        if subject.is_input(name, buffer) and sharding.used:
             continue
         wanted = split_further(sharding, layout.whole)
         if wanted is not None:
@@ -155,7 +155,7 @@ def _finding(subject: Subject, kind: FindingKind, wishes: list[Wish]) -> Shardin
 
 def follow(subject: Subject, wish: Wish) -> Iterator[Held]:
     """Values that are split as an argument is, once it is."""
-    if wish.buffer.role == roles.INPUTS:
+    if subject.is_input(wish.name, wish.buffer):
         for axis in wish.axes:
             yield from values_along(subject, axis)
         return

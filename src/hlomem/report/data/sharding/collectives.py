@@ -234,6 +234,11 @@ def _slices(one: HloInstruction) -> bool:
 
 
 def _reads_partition(one: HloInstruction, hops: int) -> bool:
-    if one.opcode == "partition-id":
-        return True
-    return hops > 0 and any(_reads_partition(operand, hops - 1) for operand in one.operands)
+    """Whether an instruction depends on the number of its device, within a few steps."""
+    level, seen = [one], {one}
+    for _ in range(hops + 1):
+        if any(here.opcode == "partition-id" for here in level):
+            return True
+        level = [operand for here in level for operand in here.operands if operand not in seen]
+        seen.update(level)
+    return False

@@ -33,6 +33,8 @@ class Place(Record, frozen=True, kw_only=True):
     end_line: int = 0
     """0 if only the line is known."""
     end_column: int = 0
+    is_constraint: bool = False
+    """Whether it puts a constraint on its first argument."""
 
 
 class ShardingChange(Record, frozen=True, kw_only=True):

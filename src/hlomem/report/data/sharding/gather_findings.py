@@ -78,7 +78,7 @@ def find_kept_gathers(subject: Subject) -> Iterator[ShardingFinding]:
 
 def _kept(subject: Subject) -> Iterator[Kept]:
     """Gathered values that the backward pass reads, and when they are read."""
-    memory = subject.memory
+    memory, turn = subject.memory, _last_forward(subject)
     yield from _stacked(subject)
     for buffer in memory.buffers:
         is_small = buffer.size < _SMALL * subject.space.size
@@ -90,7 +90,7 @@ def _kept(subject: Subject) -> Iterator[Kept]:
         argument = find_gathered(memory, one)
         if argument is None or argument.role == roles.INPUTS or not _is_more(buffer, argument):
             continue
-        if (steps := _read_at(subject, buffer)) is not None:
+        if (steps := _read_at(subject, buffer, turn)) is not None:
             yield Kept(buffer, argument.parameter or argument.name, steps, buffer.source)
 
 
@@ -140,13 +140,12 @@ def _is_more(buffer: Buffer, argument: Buffer) -> bool:
     return one > other
 
 
-def _read_at(subject: Subject, buffer: Buffer) -> Steps | None:
+def _read_at(subject: Subject, buffer: Buffer, turn: int) -> Steps | None:
     """The steps of the forward reads and of the backward reads; None if it is not kept."""
     memory = subject.memory
     if buffer.start is None:
         return None
     times, printed = memory.joined.time_of, memory.joined.printed
-    turn = _last_forward(subject)
     early, late = [int(buffer.start)], list[int]()
     for name in memory.joined.placed_by_id[buffer.id].users:
         if name in times and name in printed:
@@ -200,8 +199,10 @@ def _reshard(
     names = [taker.metadata.op_name, buffer.op_name or ""]
     value = next((one for name in names for one in _whole_of(subject, name)), None)
     warning = next((told[name] for name in names if name in told), next(iter(told.values()), ""))
+    whole = _whole_constraint(subject, value)
+    value = whole or value
     kept = _source_sharding(subject, value)
-    value = _constraint_after(value) or value
+    value = whole or _constraint_after(value) or value
     line = subject.whole.line(value) if value is not None and subject.whole else buffer.source
     return ShardingFinding(
         kind="reshard",
@@ -219,6 +220,16 @@ def _reshard(
         change=ShardingChange(constraint=kept, place=subject.place(value) if value else None),
         warning=warning.strip(),
     )
+
+
+def _whole_constraint(subject: Subject, value: WholeValue | None) -> WholeValue | None:
+    """A constraint that asks for the whole value on every device."""
+    for constraint in subject.whole.constraints if subject.whole and value else ():
+        assert value is not None
+        is_whole = not constraint.sharding.used
+        if is_whole and constraint.value.dimensions == value.dimensions:
+            return constraint.value
+    return None
 
 
 def _constraint_after(value: WholeValue | None) -> WholeValue | None:

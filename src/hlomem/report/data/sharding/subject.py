@@ -11,7 +11,7 @@ from hlomem.report.data.donation import build_donation, declared_donations
 from hlomem.report.data.sharding.collectives import find_resharded
 from hlomem.report.data.sharding.finding import Place
 from hlomem.report.data.sharding.layouts import Layouts
-from hlomem.report.data.sharding.whole_program import WholeProgram, WholeValue
+from hlomem.report.data.sharding.whole_program import WholeProgram, WholeValue, is_constraint
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -134,14 +134,18 @@ class Subject:
         found: dict[str, str] = {}
         taken: set[str] = set()
         state = [one for one in self.arguments if one[1].role != roles.INPUTS]
-        for exact in (True, False):
+        of_shape: dict[tuple[int, ...], list[str]] = {}
+        for result, _, layout in self.results:
+            of_shape.setdefault(layout.whole, []).append(result)
+        for is_exact in (True, False):
             for name, _, layout in state:
-                for result, _, its in self.results:
-                    is_free = name not in found and result not in taken
-                    is_same = _tail(name) == _tail(result) != "" if exact else True
-                    if is_free and is_same and its.whole == layout.whole:
+                tail = _tail(name)
+                for result in of_shape.get(layout.whole, ()) if name not in found else ():
+                    is_same = not is_exact or (tail != "" and tail == _tail(result))
+                    if is_same and result not in taken:
                         found[name] = result
                         taken.add(result)
+                        break
         return found
 
     def is_result_fixed(self, result: str) -> bool:
@@ -165,6 +169,16 @@ class Subject:
         rows = build_donation(self.memory, self.space).rows
         used = {row.name for row in rows if row.state == "used"}
         return [one for one in self.arguments if self.is_donated(one[0]) and one[0] not in used]
+
+    def is_input(self, name: str, buffer: Buffer) -> bool:
+        """Whether an argument is data: by its name, or unnamed and without a new version."""
+        if buffer.role != roles.ARGUMENTS:
+            return buffer.role == roles.INPUTS
+        return not self.is_donated(name) and not (_tail(name) and _tail(name) in self._tails)
+
+    @cached_property
+    def _tails(self) -> set[str]:
+        return {_tail(result) for result, _, _ in self.results}
 
     def is_donated(self, argument: str) -> bool:
         """Whether an argument may be overwritten by a result."""
@@ -255,6 +269,7 @@ class Subject:
             column=frame.column,
             end_line=frame.end_line,
             end_column=frame.end_column,
+            is_constraint=is_constraint(value.instruction),
         )
 
 

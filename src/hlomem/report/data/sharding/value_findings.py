@@ -14,6 +14,7 @@ from hlomem.report.data.sharding.values import WORTH, Held, split_further, value
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from hlomem.base.quantities import ValueId
     from hlomem.hlo.sharding import Axis, Sharding
     from hlomem.report.data.buffers import Buffer
     from hlomem.report.data.sharding.layouts import Layout
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 _MAX_OTHERS = 3
 _LARGE = 5
-"""How many times the least finding padding has to be where it is not at the peak."""
+"""How many times the least finding a value has to be where it is not at the peak."""
 
 
 def find_whole_values(subject: Subject) -> Iterator[ShardingFinding]:
@@ -39,16 +40,17 @@ def find_whole_values(subject: Subject) -> Iterator[ShardingFinding]:
 def input_axes(subject: Subject) -> list[Axis]:
     """The axes of the mesh that split a batch or another input."""
     found: dict[Axis, None] = {}
-    for _, buffer, layout in subject.arguments:
-        if buffer.role == roles.INPUTS and layout.sharding is not None:
+    for name, buffer, layout in subject.arguments:
+        if subject.is_input(name, buffer) and layout.sharding is not None:
             found.update(dict.fromkeys(layout.sharding.used))
     return [axis for axis in found if axis.size > 1 and not axis.part]
 
 
 def _told(subject: Subject, axis: Axis, held: Sequence[Held]) -> Iterator[ShardingFinding]:
     share = {found.buffer.id: found.share for found in held}
-    saved = promise(subject.memory, subject.space, share)
-    if saved < WORTH * subject.space.size:
+    saved = promise(subject.memory, subject.space, _with_pieces(subject, share))
+    largest = max(found.buffer.size for found in held)
+    if max(saved, largest / _LARGE) < WORTH * subject.space.size:
         return
     computed = [found for found in held if found.buffer.role != roles.COLLECTIVES]
     alive = _at_peak(subject, computed)
@@ -76,6 +78,20 @@ def _told(subject: Subject, axis: Axis, held: Sequence[Held]) -> Iterator[Shardi
             constraint=wanted.spec(), place=subject.place(value) if value else None
         ),
     )
+
+
+def _with_pieces(subject: Subject, share: dict[ValueId, float]) -> dict[ValueId, float]:
+    """The same with the pieces in which collectives bring values into their sharding."""
+    of_name: dict[str, float] = {}
+    for buffer, _ in subject.values:
+        if buffer.id in share and buffer.op_name:
+            of_name[buffer.op_name] = share[buffer.id]
+    pieces = {
+        buffer.id: of_name[buffer.op_name]
+        for buffer in subject.memory.buffers
+        if buffer.op_name in of_name and buffer.id not in share and not subject.layouts.of(buffer)
+    }
+    return {**pieces, **share}
 
 
 def _at_peak(subject: Subject, held: Sequence[Held]) -> list[Held]:
@@ -153,7 +169,7 @@ def find_padding(subject: Subject) -> Iterator[ShardingFinding]:
             groups[line].append((buffer, layout))
     held = [one for group in groups.values() for one in group]
     share = {buffer.id: 1 - layout.uneven for buffer, layout in held}
-    saved = promise(subject.memory, subject.space, share) if held else 0
+    saved = promise(subject.memory, subject.space, _with_pieces(subject, share)) if held else 0
     largest = max([buffer.size * layout.uneven for buffer, layout in held], default=0)
     if max(saved, largest / _LARGE) < WORTH * subject.space.size:
         return

@@ -70,8 +70,8 @@ def values_along(subject: Subject, axis: Axis) -> Iterator[Held]:
 def weight_shapes(subject: Subject) -> set[tuple[int, ...]]:
     """The shapes of the model's parameters and of slices of them, dimensions sorted."""
     shapes: set[tuple[int, ...]] = set()
-    for _, buffer, layout in subject.arguments:
-        if buffer.role != roles.INPUTS:
+    for name, buffer, layout in subject.arguments:
+        if not subject.is_input(name, buffer):
             whole = sorted([size for size in layout.whole if size != 1])
             shapes |= {(*whole[:at], *whole[at + 1 :]) for at in range(len(whole))}
             shapes.add(tuple(whole))

@@ -8,10 +8,18 @@ XLA has inlined calls.
 from __future__ import annotations
 
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from hlomem.hlo.sharding import Mesh, Sharding, parse_meshes, parse_sharding, split_tuple
-from hlomem.report.data.lines import Lines, users_frame
+from hlomem.hlo.sharding import (
+    Mesh,
+    Sharding,
+    mesh_of_devices,
+    parse_meshes,
+    parse_sharding,
+    split_tuple,
+)
+from hlomem.report.data.lines import Lines, is_installed, users_frame
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,18 +70,17 @@ class WholeProgram:
 
     @cached_property
     def mesh(self) -> Mesh | None:
-        """The mesh that most shardings are over; None where no sharding names one."""
+        """The mesh that most shardings are over; without names where only devices are listed."""
         counts: dict[Mesh, int] = {}
+        by_devices: dict[str, None] = {}
         for instruction in self.module.iter_instructions():
             for text in self._texts(instruction):
-                sharding = parse_sharding(text, 0, None, self._meshes)
-                if sharding is not None and "devices=[" not in text:
+                if "devices=[" in text and "mesh[" not in text:
+                    by_devices[text] = None
+                elif (sharding := parse_sharding(text, 0, None, self._meshes)) is not None:
                     counts[sharding.mesh] = counts.get(sharding.mesh, 0) + 1
-        return max(counts, key=counts.__getitem__, default=self._only_mesh)
-
-    @property
-    def _only_mesh(self) -> Mesh | None:
-        return next(iter(self._meshes.values()), None)
+        named = next(iter(self._meshes.values()), None) or mesh_of_devices(by_devices)
+        return max(counts, key=counts.__getitem__, default=named)
 
     @cached_property
     def _meshes(self) -> dict[str, Mesh]:
@@ -123,7 +130,7 @@ class WholeProgram:
     def _constraints(self) -> Iterator[Constraint]:
         for value in self.values:
             one = value.instruction
-            if _is_constraint(one):
+            if is_constraint(one):
                 sharding = self.sharding_of(one)
                 if sharding is not None and one.shape.is_array:
                     yield Constraint(value, sharding)
@@ -167,16 +174,32 @@ class WholeProgram:
         )
 
     def frame(self, value: WholeValue) -> StackFrame | None:
-        """The expression of the user's code that computes a value: lines and columns."""
+        """The expression of the user's code that computes a value: lines and columns.
+
+        A constraint that a function puts on what it is given is the call of that function.
+        """
         for one in (value.instruction, *reversed(value.calls)):
-            frames = one.stack_frames
             origin = self._lines.origin_in(one)
             users = users_frame(origin.frames)
-            for frame in frames if users is not None else ():
-                assert users is not None
-                if (frame.file_name, frame.line) == (users.file, users.line):
-                    return frame
+            if users is None:
+                continue
+            frames = one.stack_frames
+            at = [(frame.file_name, frame.line) for frame in frames].index((users.file, users.line))
+            is_helped = is_constraint(one) and (users.file, users.line) in self._helpers
+            return frames[at + 1] if is_helped and at + 1 < len(frames) else frames[at]
         return None
+
+    @cached_property
+    def _helpers(self) -> set[tuple[str, int]]:
+        """Lines at which constraints of several callers are written."""
+        callers: dict[tuple[str, int], set[tuple[str, int]]] = {}
+        for constraint in self.constraints:
+            frames = constraint.value.instruction.stack_frames
+            own = [frame for frame in frames if not is_installed(frame.file_name)]
+            for here, caller in pairwise(own[:2]):
+                place = here.file_name, here.line
+                callers.setdefault(place, set()).add((caller.file_name, caller.line))
+        return {place for place, found in callers.items() if len(found) > 1}
 
     def line(self, value: WholeValue) -> str | None:
         """`file:line` of the user's code."""
@@ -219,7 +242,7 @@ class WholeProgram:
                 one, calls = found
             elif one.opcode == "call":
                 one, calls = one.called_computations[0].root, (*calls, one)
-            elif one.opcode in _PARTS or _is_constraint(one):
+            elif one.opcode in _PARTS or is_constraint(one):
                 one = one.operands[0]
             else:
                 return None
@@ -229,7 +252,8 @@ class WholeProgram:
         return bool(self._lines.origin_in(one).line)
 
 
-def _is_constraint(one: HloInstruction) -> bool:
+def is_constraint(one: HloInstruction) -> bool:
+    """Whether an instruction only says how its operand is sharded."""
     return one.opcode == "custom-call" and one.custom_call_target == _CONSTRAINT
 
 
