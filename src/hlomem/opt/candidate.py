@@ -168,12 +168,12 @@ class Candidate(Struct, frozen=True, dict=True, eq=False, kw_only=True):
 
     @property
     def price(self) -> int:
-        """What it costs more than the given program: time where speeds are known, or operations."""
+        """The cost above the given program's: time where speeds are known, or operations."""
         return self.time if self.has_clock else self.flops
 
     @property
     def prices(self) -> tuple[int, ...]:
-        """What a byte may be worth, rising."""
+        """The time or operations that a byte may be worth, rising."""
         return TIME_PRICES if self.has_clock else PRICES
 
     @property
