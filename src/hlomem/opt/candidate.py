@@ -14,7 +14,7 @@ from hlomem.hlo.rewrite import Rewriter
 from hlomem.hlo.schedule import running_computations
 from hlomem.opt.checks import Change
 from hlomem.opt.checks.rounding import find_rounding_problems
-from hlomem.opt.constants import CHEAP
+from hlomem.opt.constants import CHEAP, PRICES, TIME_PRICES
 from hlomem.opt.orders.cost import model_time, module_time, program_flops
 from hlomem.opt.orders.planned_orders import in_orders, needed_bytes, other_bytes, temporary_bytes
 from hlomem.opt.orders.speeds import speeds_of
@@ -168,8 +168,13 @@ class Candidate(Struct, frozen=True, dict=True, eq=False, kw_only=True):
 
     @property
     def price(self) -> int:
-        """What it costs more than the given program: time where speeds are known, or operations."""
+        """The cost above the given program's: time where speeds are known, or operations."""
         return self.time if self.has_clock else self.flops
+
+    @property
+    def prices(self) -> tuple[int, ...]:
+        """The time or operations that a byte may be worth, rising."""
+        return TIME_PRICES if self.has_clock else PRICES
 
     @property
     def slowdown(self) -> float:

@@ -141,6 +141,8 @@ PRICES = (4, 16, 64, 128, 256, 1024, 0)
 """Operations and bytes touched that a byte is worth; 0 stands for any number."""
 BUDGETS = (0.9, 0.75, 0.6, 0.5, 0.35, 0.25)
 """Shares of a program's temporaries that a front asks for."""
+TIME_PRICES = (2, 3, 6, 12, 16, 32, 128, 0)
+"""The same where speeds are known: the time, in bytes moved, that a byte is worth."""
 CHEAP = 0.01
 """The share of a program's operations below which nothing cheaper is looked for."""
 MAX_CUTS = 3

@@ -28,7 +28,7 @@ from hlomem.opt.candidate import (
     with_schedule,
 )
 from hlomem.opt.checks import Allowed, Change, find_problems
-from hlomem.opt.constants import MAX_INSIDE_STARTS, MAX_REJECTED, NEAR, PRICES
+from hlomem.opt.constants import MAX_INSIDE_STARTS, MAX_REJECTED, NEAR
 from hlomem.opt.goal import Budget, Effort, Front, Goal, Order, WorkLeft
 from hlomem.opt.orders.planned_orders import temporary_bytes
 from hlomem.opt.remat.inside import lower_inside
@@ -222,7 +222,7 @@ class _Fits:
 
     def _changed(self) -> Iterator[Candidate]:
         seen: set[tuple[int, int]] = set()
-        for price in PRICES:
+        for price in self._start.prices:
             last, goal = self._start, self._goal._replace(price=price)
             for strategy in strategies_for(goal, is_priced=True):
                 if strategy.until_fits and self._cheapest is not None:
@@ -284,7 +284,7 @@ def find_front(start: Candidate, compiler: Compiler = OURS) -> list[Candidate]:
     """The program, in its order and changed for all prices, the cheapest first, as accepted."""
     given = start.given.start()
     with collector_off():
-        changed = [one for price in PRICES for one in propose_priced(start, Front(price))]
+        changed = [one for price in start.prices for one in propose_priced(start, Front(price))]
         changed = [*drop_copies_in_order(start), *map(reordered, changed)]
     found = [given, *([start] if start.orders else []), *changed]
     kept: list[Candidate] = []

@@ -211,7 +211,7 @@ def test_nothing_is_computed_again_where_it_fits() -> None:
 
 def test_a_number_below_what_one_instruction_needs_is_said_to_be_out_of_reach() -> None:
     transform = Transform(
-        "cpu", compiler_options("cpu"), Rules("low"), Limits(0, 50_000, fit=40_000)
+        "cpu", compiler_options("cpu"), Rules("low"), Limits(0, 50_000, MemoryBudget(40_000))
     )
     transform(_proto(WIDE))
     [outcome] = log.report().outcomes
@@ -234,7 +234,7 @@ def test_the_pass_moves_what_cannot_be_computed_again(offload: bool) -> None:
     stages = gpu_chain(is_opaque=True)
     before = temporary_bytes(stages)
     limit = stages.assignment.total_bytes - before + round(0.6 * before)
-    limits = Limits(1, 1000, limit, max_slowdown=1000, offload=offload)
+    limits = Limits(1, 1000, MemoryBudget(limit), max_slowdown=1000, offload=offload)
     log.forget()
     answer = Transform("cuda", stages.options, Rules(), limits, _compiler(stages))(
         _proto(format_module(stages.module))
@@ -254,7 +254,9 @@ def test_what_takes_too_long_is_refused_and_told(is_opaque: bool) -> None:
     before = temporary_bytes(stages)
     limit = stages.assignment.total_bytes - before + round(0.6 * before)
     log.forget()
-    transform = Transform("cuda", stages.options, Rules(), Limits(1, 1000, limit, max_slowdown=1))
+    transform = Transform(
+        "cuda", stages.options, Rules(), Limits(1, 1000, MemoryBudget(limit), max_slowdown=1)
+    )
     transform(_proto(format_module(stages.module)))
     [outcome] = log.report().outcomes
     assert outcome.missing
@@ -273,7 +275,7 @@ def test_moves_of_an_order_that_checkers_reject_are_those_of_xlas(
     stages = gpu_chain(is_opaque=True, is_early=True)
     before = temporary_bytes(stages)
     limit = stages.assignment.total_bytes - before + round(0.6 * before)
-    limits = Limits(1, 1000, limit, max_slowdown=1000)
+    limits = Limits(1, 1000, MemoryBudget(limit), max_slowdown=1000)
     make = Transform("cuda", stages.options, Rules(), limits, _compiler(stages))
     assert make(_proto(format_module(stages.module))) is not None
     assert log.report().outcomes[-1].ordered < before
@@ -303,12 +305,12 @@ NEEDED, ROOM = GIVEN.assignment.total_bytes, temporary_bytes(GIVEN)
 )
 def test_the_pass_reports_what_the_compiler_planned(share: float, kind: str, says: str) -> None:
     log.forget()
-    limits = Limits(0, 50_000, fit=NEEDED - ROOM + int(share * ROOM))
+    limits = Limits(0, 50_000, MemoryBudget(NEEDED - ROOM + int(share * ROOM)))
     asked = _compiler(GIVEN)
     make = Transform("tpu", GIVEN.options, Rules("low"), limits, asked, foresees_orders=True)
     answer = make(_proto(CHAIN))
     [outcome] = log.report().outcomes
-    assert (outcome.kind, outcome.limit) == (kind, limits.fit)
+    assert (outcome.kind, outcome.limit) == (kind, limits.budget.size)
     assert says in outcome.reason
     if answer is None:
         assert outcome.total == NEEDED
@@ -322,7 +324,7 @@ def test_the_pass_keeps_a_program_that_no_compiler_plans() -> None:
         raise HlomemError("no compiler here")
 
     log.forget()
-    limits = Limits(0, 50_000, fit=NEEDED - ROOM // 2)
+    limits = Limits(0, 50_000, MemoryBudget(NEEDED - ROOM // 2))
     make = Transform("tpu", GIVEN.options, Rules("low"), limits, broken, foresees_orders=True)
     assert make(_proto(CHAIN)) is None
     [outcome] = log.report().outcomes

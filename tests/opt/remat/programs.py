@@ -78,7 +78,7 @@ def gpu_chain(
         lines.append(f"%a{number} = {shape} {call[0]}(%a{number - 1}){call[1]}")
         if views:
             lines.append(f"%v{number} = {other} bitcast(%a{number})")
-    lines.append(f"%g{count} = {other if views else shape} {'bitcast' if views else 'copy'}(%p)")
+    lines.append(f"%g{count} = {other if views else shape} {'bitcast' if views else 'negate'}(%p)")
     for number in reversed(range(1, count)):
         kind, read = (other, f"%v{number}") if views else (shape, f"%a{number}")
         lines.append(f"%g{number} = {kind} multiply(%g{number + 1}, {read})")

@@ -70,7 +70,7 @@ class Limits(NamedTuple):
     max_instructions: int
     """Instructions, outside fusions, above which the search would take long."""
     budget: MemoryBudget = NO_BUDGET
-    """What all allocations may take, with recomputation if orders do not suffice."""
+    """Bytes that all allocations may take, with recomputation if orders do not suffice."""
     max_slowdown: float | None = None
     """How many times as long it may take then, as modelled; None leaves it to what is known of the
     machine: where its speeds are not, any time will do."""

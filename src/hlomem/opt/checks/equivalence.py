@@ -89,7 +89,7 @@ def find_meaning_problems(given: HloModule, edited: HloModule, _: Allowed = STRI
 
 
 def _compare_effects(before: _Happened, after: _Happened) -> Iterator[str]:
-    """What happens in the given program, and does not in the same way in the edited one."""
+    """Effects of the given program that are not the same in the edited one."""
     for was, now in zip(before.in_order.values(), after.in_order.values(), strict=True):
         different = (one for one, other in zip_longest(was, now) if one != other)
         for one in different:
@@ -125,7 +125,7 @@ class _Happened(NamedTuple):
     """The effects of a program, by what they touch."""
 
     in_order: dict[_Touched, list[_Key]]
-    """What is seen outside, and what devices do together; one does not wait for the other."""
+    """Effects seen outside, and those of devices together; one does not wait for the other."""
     once: Counter[_Key]
     """Calls that nothing is known of but that no effect was declared: as often as given."""
 
@@ -426,7 +426,7 @@ def _is_free_of_effects(instruction: HloInstruction) -> bool:
 
 
 def _touched_by(instruction: HloInstruction) -> _Touched:
-    """What an instruction with effects, or of which nothing is known, has them on."""
+    """The kind of an instruction's effects, or that nothing is known of them."""
     if has_effect(instruction, frozenset()):
         return "outside"
     return "together" if has_effect(instruction, COLLECTIVE) else "once"

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 _KERNELS = frozenset({"bitcast", "copy", "custom-call", "dynamic-slice", "dynamic-update-slice"})
-"""Opcodes that XLA lets run beside others on a GPU (`stream_attribute_async_wrapper.cc`)."""
+"""Opcodes that XLA lets run while others do on a GPU (`stream_attribute_async_wrapper.cc`)."""
 
 
 class _Transfer(NamedTuple):
@@ -310,11 +310,11 @@ class Costs:
         return known
 
     def price(self, instructions: Iterable[HloInstruction]) -> int:
-        """What instructions cost: modelled time where speeds are known, else operations."""
+        """The cost of instructions: modelled time where speeds are known, else operations."""
         return sum(map(self.flops if self._times is None else self._times.of, instructions))
 
     def weight(self, instruction: HloInstruction) -> int:
-        """What values are compared by: time, or operations and the bytes that are moved."""
+        """The cost that values are compared by: time, or operations and bytes moved."""
         if self._times is not None and self._weighs_time:
             return self._times.of(instruction)
         return self.flops(instruction) + self.bytes_touched(instruction)

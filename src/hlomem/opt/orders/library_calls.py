@@ -20,7 +20,7 @@ _INPUT, _KERNEL, _RESULT = 0, 1, -1
 
 
 class _Roles(NamedTuple):
-    """Which part of a call is what of the convolution it belongs to; -1 is the result."""
+    """The operands of a call that are parts of its convolution; -1 is the result."""
 
     image: int
     kernel: int

@@ -73,7 +73,7 @@ H200 = Speeds(
     few_features=64,  # convolutions with 32 output features
     by_filter=2.2,  # 16 convolutions of 64 to 64 features
     scatter_factor=3,  # rows of 512 numbers added to a table: 5; a graph network: 2
-    host_bandwidth=5.3e10,  # 1 GiB, either way; hidden behind matrix products without a loss
+    host_bandwidth=5.3e10,  # 1 GiB, either way; hidden by matrix products without a loss
 )
 H100 = H200._replace(bandwidth=H200.bandwidth * 3.35 / 4.8)
 _SPEEDS = {"gpu": H200, "gpu-h200": H200, "gpu-h100": H100}

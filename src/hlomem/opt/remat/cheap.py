@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from hlomem.base.gc_pause import collector_off
 from hlomem.opt.candidate import Candidate, edit_of, planned
-from hlomem.opt.constants import MAX_CHOICES, MAX_STEPS, NEXT_PEAK, PRICES
+from hlomem.opt.constants import MAX_CHOICES, MAX_STEPS, NEXT_PEAK
 from hlomem.opt.loops.change import change_loops
 from hlomem.opt.loops.pairs import find_pairs
 from hlomem.opt.orders.cost import Times, costs_of, module_time
@@ -61,7 +61,7 @@ class _Search:
         start = self._start
         if not any(find_pairs(start.plan.module)):
             return None
-        for price in PRICES:
+        for price in start.prices:
             made = change_loops(start, price) or cut(start, price) or cut_inside(start, price)
             if made is None or made.changes[-1].kind != "loops" or self._is_dear(made):
                 break

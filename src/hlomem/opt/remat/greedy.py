@@ -26,7 +26,7 @@ class Choice(NamedTuple):
     levels: list[int]
     """Of the state."""
     price: int
-    """What it costs."""
+    """Its cost."""
 
 
 class _Offer(NamedTuple):
