@@ -85,6 +85,9 @@ def wrap_layers(layers: Iterable[LayerFunction], policy: str = "") -> str:
     option = f", policy=jax.checkpoint_policies.{policy}" if policy else ""
     imports, lines = {}, []
     for layer in layers:
+        if layer.is_lambda:
+            lines.append(f"# jax.checkpoint(…{option}) around {layer.short_name}")
+            continue
         where = f"  # called at {layer.caller}" if layer.caller else ""
         name = layer.short_name.rpartition(".")[2]
         if layer.is_linen:

@@ -27,6 +27,8 @@ _SHARE = 0.1
 """Smallest share of the forward pass's bytes that a layer computes."""
 _NESTED = 0.9
 """The share of a function's bytes below another from which on it is part of that."""
+_ALL, _MOST = 0.98, 0.5
+"""The shares of the forward pass from which on a function holds all layers, or is most of them."""
 _FEW_LINES = 2
 _WHILE = re.compile(r"/while(?=/|$)")
 _NUMBERED = re.compile(r"/[A-Za-z]\w*_?\d+/")
@@ -59,9 +61,15 @@ class LayerFunction(NamedTuple):
 
     @property
     def short_name(self) -> str:
-        """`Block` for `Block.__call__`, `block` for `make.<locals>.block`."""
+        """`Block` for `Block.__call__`, `block` for `make.<locals>.block`; a lambda by its line."""
+        if self.is_lambda:
+            return f"the lambda at {last_parts(self.file)}:{self.line}"
         name = self.name.removesuffix(".__call__")
         return name.rpartition("<locals>.")[2]
+
+    @property
+    def is_lambda(self) -> bool:
+        return self.name.endswith("<lambda>")
 
 
 class Loop(NamedTuple):
@@ -133,7 +141,7 @@ class _Finder:
                 below.setdefault(name, []).append(buffer)
         total = sum(buffer.size for buffer in self._forward)
         found: dict[_Name, LayerFunction] = {}
-        around_single: set[_Name] = set()
+        around_single = self._around_program(below)
         for name, buffers in below.items():
             if sum(buffer.size for buffer in buffers) < _SHARE * total:
                 continue
@@ -143,12 +151,37 @@ class _Finder:
             else:
                 around_single |= self._around(name, buffers)
         found = {name: layer for name, layer in found.items() if name not in around_single}
+        if not self._counted:
+            found = self._without_holders(found, below, total)
         levels: list[list[LayerFunction]] = []
         while found:
             outer = [name for name in found if not self._is_nested(name, below[name], found)]
             outer = outer or list(found)
             levels.append(sorted((found.pop(name) for name in outer), key=lambda one: -one.size))
         return levels
+
+    def _without_holders(
+        self,
+        found: dict[_Name, LayerFunction],
+        below: Mapping[_Name, Sequence[Buffer]],
+        total: int,
+    ) -> dict[_Name, LayerFunction]:
+        """Functions but for those that compute all, if one below them computes most of it."""
+        inner = [name for name, layer in found.items() if layer.size >= _MOST * total]
+        holders = {
+            name
+            for name, layer in found.items()
+            if layer.size >= _ALL * total and not layer.is_in_loop
+            if any(self._is_nested(one, below[one], [name]) for one in inner if one != name)
+        }
+        return {name: layer for name, layer in found.items() if name not in holders}
+
+    def _around_program(self, below: Mapping[_Name, Sequence[Buffer]]) -> set[_Name]:
+        """The function that the program is made of, and its callers: they run once."""
+        module = self._memory.module
+        program = "" if module is None else module.name.removeprefix("jit_")
+        own = [name for name in below if name.function.rpartition(".")[2] == program]
+        return {*own, *(caller for name in own for caller in self._around(name, below[name]))}
 
     def _layer(self, name: _Name, buffers: Sequence[Buffer]) -> LayerFunction | None:
         is_in_loop = any(self._is_in_loop(name, buffer) for buffer in buffers)

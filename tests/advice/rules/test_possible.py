@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hlomem.api.advise import advise
 from tests.advice.trial_goldens import advice_of, advised
 
 if TYPE_CHECKING:
@@ -54,3 +55,24 @@ def test_bf16_is_possible_where_products_are_f32_but_not_on_a_cpu() -> None:
     assert "narrow" not in {each.rule for each in advised("cpu/gpt_donate").advice}
     assert "parameters in f32" in _possible("tpu/gpt_donate", "narrow").title
     assert "narrow" not in {each.rule for each in advised("tpu/gpt_bf16").advice}
+
+
+NAMED = '{op_name="jit(f)/while/body/scatter-add" source_file="/home/wave.py" source_line=17}'
+STACKED = """HloModule m, is_scheduled=true
+
+ENTRY %main (x: f32[4,256,256], i: s32[]) -> f32[64,4,256,256] {
+  %x = f32[4,256,256]{0,2,1:T(8,128)} parameter(0)
+  %i = s32[]{:T(128)} parameter(1)
+  %stack = f32[64,4,256,256]{1,3,2,0:T(8,128)} custom-call(), custom_call_target="AllocateBuffer"
+  %new = f32[4,256,256]{0,2,1:T(8,128)} negate(%x), metadata={NAMED}
+  %row = f32[1,4,256,256]{1,3,2,0:T(8,128)} bitcast(%new)
+  ROOT %r = f32[64,4,256,256]{1,3,2,0:T(8,128)} dynamic-update-slice(%stack, %row, %i, %i, %i, %i)
+}
+"""
+
+
+def test_a_layout_is_traced_to_the_operation_that_asked_for_it() -> None:
+    """Room that is only allocated asks for nothing; a name stays though the opcode is another."""
+    report = advise(STACKED.replace("{NAMED}", NAMED), backend="tpu", chip="v5e")
+    [padding] = [each for each in report.advice if each.rule == "padding"]
+    assert padding.how.startswith("the layout is that of scatter-add at home/wave.py:17: ")

@@ -114,3 +114,8 @@ def test_lines_on_a_terminal_are_styled(
 
 def test_a_moment_behind_the_last_instruction_is_the_end() -> None:
     assert moment_words(7, 7, None, None, None) == "the end, after instruction 7"
+
+
+def test_a_curve_of_damaged_numbers_stays_in_its_cells() -> None:
+    assert curve([-5, 0, 2, 3], 2) == curve([0, 0, 2, 2], 2)
+    assert curve([7], -1) == curve([0], 1)

@@ -28,6 +28,18 @@ _DEMANDING = frozenset(
     {"scatter", "gather", "dot", "convolution", "sort", "custom-call", "reduce-window", "fft"}
 )
 """Opcodes whose operation decides a layout; others take what they are given."""
+_PRIMITIVES = frozenset(
+    {
+        "scatter",
+        "scatter-add",
+        "scatter_add",
+        "gather",
+        "dot_general",
+        "conv_general_dilated",
+        "sort",
+    }
+)
+"""The same by JAX's names, which stay when a compiler writes the operation another way."""
 
 
 def advise_padding(subject: Case) -> Iterator[Advice]:
@@ -42,7 +54,8 @@ def advise_padding(subject: Case) -> Iterator[Advice]:
     if culprit is not None:
         line = Lines(subject.module).origin_in(culprit).line
         where = f" at {last_parts(line)}" if line else ""
-        how = f"the layout is that of {culprit.opcode}{where}: write it another way\n{how}"
+        what = _primitive(culprit) if _is_named(culprit) else culprit.opcode
+        how = f"the layout is that of {what}{where}: write it another way\n{how}"
     yield Advice(
         rule="padding",
         title=f"fill the tiles: {format_bytes(padding.padding_at_peak)} hold nothing at the peak,"
@@ -73,6 +86,15 @@ def _find_culprit(subject: Case, worst: PaddedShape) -> HloInstruction | None:
         layout = instruction.shape.layout if instruction.shape.is_array else None
         first = layout.minor_to_major[:1] if layout is not None else ()
         own = {(instruction.shape.dimensions, lanes) for lanes in first}
-        if instruction.opcode in _DEMANDING and own & wanted:
+        is_asking = instruction.opcode in _DEMANDING and instruction.operands
+        if own & wanted and (is_asking or _is_named(instruction)):
             return instruction
     return None
+
+
+def _primitive(instruction: HloInstruction) -> str:
+    return (instruction.metadata.op_name or "").rpartition("/")[2]
+
+
+def _is_named(instruction: HloInstruction) -> bool:
+    return _primitive(instruction) in _PRIMITIVES

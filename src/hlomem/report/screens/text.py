@@ -51,9 +51,10 @@ def bar(part: int, whole: int, columns: int) -> str:
 
 
 def curve(sizes: Iterable[int], highest: int) -> str:
-    """One cell per size, the highest full."""
+    """One cell per size, the highest full, as is what damaged input has above it."""
     levels = len(_LEVELS) - 1
-    return "".join(_LEVELS[round(levels * size / highest) if highest else 0] for size in sizes)
+    shares = (min(max(size, 0), highest) / highest if highest > 0 else 0.0 for size in sizes)
+    return "".join(_LEVELS[round(levels * share)] for share in shares)
 
 
 def shorten(text: str, columns: int) -> str:
