@@ -2,7 +2,8 @@
 
     .venv-jax/bin/python -m tools.measure_kernels [--only NAME] [--chips v5e v6e v5p] [-o FILE]
 
-Truth is a compile of the whole program, not of the kernel cut out of it, with the limits it has:
+Truth is a compile of the whole program, not of the kernel cut out of it, with the limits it has,
+and without memory-space assignment, so that operands are in HBM, as they are for a kernel alone:
 the bytes in libtpu's notes on generated code, or the size in its refusal. hlomem tells every number
 (`--exact`); its searches, for all that fit and for the largest, are repeated with these.
 """
@@ -69,7 +70,7 @@ SUBJECTS: dict[str, dict[str, list[Any]]] = {
     "of_jax:gmm": {"tile_m": [512], "tile_k": [512, 1024], "tile_n": [512, 2048]},
     "of_jax:tgmm": {"tile_m": [256, 512], "tile_k": [512, 1024]},
     "of_jax:splash_forward": {"block_q": [256, 1024], "block_kv": [512, 1024]},
-    "of_jax:splash_backward": {"block_q": [256, 512], "block_kv": [512, 1024]},
+    "of_jax:splash_backward": {"block_q": [256, 512], "block_kv": [512]},
     "of_jax:paged": {"pages_per_block": [4, 16, 64]},
     "in_programs:layers": {"block": [128, 256, 512]},
 }
@@ -87,7 +88,7 @@ for name, settings in json.loads(sys.argv[2]):
         try:
             with chip_context(target):
                 lowered = make_program(factory, settings, target).lowered
-            refusal = write_dump(lowered, folder).refusal
+            refusal = write_dump(lowered, folder, json.loads(sys.argv[4])).refusal
         except Exception as error:
             refusal = "ERROR " + str(error)[:500]
         for path in glob.glob(folder + "/*after_codegen.txt"):
@@ -101,10 +102,19 @@ for name, settings in json.loads(sys.argv[2]):
 _SIZE = re.compile(r"(?:Scoped allocation with size|Used|\(size=)\s*([\d.]+[KMG]?)")
 
 
-def truths(factory: str, asked: list[tuple[str, dict[str, Any]]]) -> list[tuple[list[int], str]]:
+IN_HBM = dict.fromkeys((f"xla_{chip}_vmem_memory_space_assignment" for chip in ("vf", "gf")), False)
+"""Options that keep the operands of kernels in HBM: one in VMEM needs no window of the kernel's."""
+
+
+def truths(
+    factory: str,
+    asked: list[tuple[str, dict[str, Any]]],
+    options: dict[str, Any] | None = None,
+) -> list[tuple[list[int], str]]:
     """What libtpu says of whole programs, by target and setting: uses, and its refusal."""
+    words = [json.dumps(sys.path), json.dumps(asked), factory, json.dumps(options or {})]
     done = subprocess.run(
-        [sys.executable, "-c", _TRUTH, json.dumps(sys.path), json.dumps(asked), factory],
+        [sys.executable, "-c", _TRUTH, *words],
         capture_output=True,
         text=True,
         check=False,
@@ -158,7 +168,7 @@ def measure(name: str, targets: list[str], cache: Path) -> list[dict[str, Any]]:
     factory, over = f"{_HOME}.{name}", SUBJECTS[name]
     exact = measure_factory(factory, targets=targets, over=over, cache=cache, is_exact=True)
     asked = [(row.target, row.settings) for row in exact.rows]
-    truth = truths(factory, asked)
+    truth = truths(factory, asked, IN_HBM)
     pairs = list(zip(exact.rows, truth, strict=True))
     return [
         _summary(name, target, [pair for pair in pairs if pair[0].target == target], exact)

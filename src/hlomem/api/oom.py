@@ -89,7 +89,8 @@ def describe_kernel_failure(oom: Oom, kernels: Sequence[KernelFacts] = ()) -> st
     facts = _named_kernel(oom.kernel.name, kernels)
     if facts is not None:
         at = f" at {facts.line}" if facts.line else ""
-        lines.append(f"  {facts.name}{at}: {format_bytes(facts.bound)} or more, of which")
+        size = f"{format_bytes(facts.bound)} or more with its operands in HBM"
+        lines.append(f"  {facts.name}{at}: {size}, of which")
         parts = [f"{format_bytes(part.size)} {part.name}" for part in parts_of(facts, None)]
         lines.append(f"    {', '.join(parts)}")
         blocks = sorted(facts.in_vmem("in", "out", "scratch"), key=lambda block: -block.total)

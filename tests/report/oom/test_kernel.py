@@ -93,7 +93,9 @@ def test_the_note_tells_the_blocks_of_a_kernel_that_is_known() -> None:
     facts = KernelFacts(name="soften", line="model.py:7", grid=(32,), blocks=(block,))
     note = describe_kernel_failure(oom, [facts]).splitlines()
     assert note[0].startswith("hlomem: kernel tpu_custom_call.1")
-    assert note[1] == "  soften at model.py:7: 8.00 MiB or more, of which"
+    assert note[1] == (
+        "  soften at model.py:7: 8.00 MiB or more with its operands in HBM, of which"
+    )
     assert note[3] == "    8.00 MiB  args[0] float32[256,4096] in 2 buffers"
     other = KernelFacts(name="other", line="", grid=(), blocks=())
     assert "soften" not in describe_kernel_failure(oom, [facts, other])

@@ -47,6 +47,10 @@ if TYPE_CHECKING:
     from hlomem.jax.compile.messages import Job, KernelRequest
 
 _PACKAGES = ("jax", "jaxlib", "libtpu")
+_OPERANDS = (
+    "with operands in HBM; where a program keeps one in VMEM, its block needs no buffers"
+    " there, and the kernel uses that much less"
+)
 
 
 class Setting(NamedTuple):
@@ -105,6 +109,7 @@ def measure_kernels(job: Job, folder: Path) -> KernelReport:
         cached=work.cached,
         cpu_seconds=round(time.process_time() - began, 2),
         versions={name: found for name in _PACKAGES if (found := version_of(name))},
+        notes=(_OPERANDS,) if any(target.family == "tpu" for target in targets) else (),
     )
 
 
