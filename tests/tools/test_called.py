@@ -28,7 +28,7 @@ CALLERS = [*SETTINGS, *PAGES, *TESTS, *sorted((ROOT / "bench").glob("*.py"))]
 TOOLS = {
     ".".join(path.relative_to(ROOT).with_suffix("").parts): path
     for path in sorted((ROOT / "tools").rglob("*.py"))
-    if path.name != "__init__.py" and not {"scripts", "second"} & set(path.parts)
+    if path.name != "__init__.py" and not {"scripts", "second", "sharded"} & set(path.parts)
 }
 DOCUMENT_OF_CHANGES = ROOT / "docs" / "contributing.md"
 

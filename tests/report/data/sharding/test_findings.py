@@ -1,4 +1,4 @@
-"""Findings on dumps of programs with one planted fault, and on clean ones (tools/sharded/first)."""
+"""Findings on dumps of faulty programs and of clean ones (tools/record_shardings.py)."""
 
 from __future__ import annotations
 
