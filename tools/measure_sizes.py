@@ -35,6 +35,8 @@ FACTORY = "hlomem.stacks.maxtext:train_step"
 BATCH = "per_device_batch_size"
 _PAGE = ROOT / "docs/fit.md"
 _SECONDS = 1500
+_LONGEST = 130
+"""Letters of a refusal that the table shows."""
 
 
 class Config(NamedTuple):
@@ -214,7 +216,9 @@ def _table(record: dict[str, Any]) -> str:
         if row is None:
             continue
         if "problem" in row:
-            lines.append(f"| {config.name} | `{config.target}` | {row['problem']} | | | | | |")
+            said = row["problem"].partition("raised: ")[2] or row["problem"].rpartition("`: ")[2]
+            words = f"{said[:_LONGEST]}…" if len(said) > _LONGEST else said
+            lines.append(f"| {config.name} | `{config.target}` | {words} | | | | | |")
             continue
         sizes = row["sizes"]
         best, after = sizes.get(str(row["largest"])), sizes.get(str(row["refused"]))
