@@ -9,7 +9,7 @@ import pytest
 import hlomem
 from hlomem import hlo
 from hlomem.api.load import find_program
-from hlomem.report.data.donation import build_donation, top_level_name
+from hlomem.report.data.donation import build_donation, hint_of, top_level_name
 from hlomem.report.data.lookup import find_space
 from hlomem.report.data.memory import MemoryView, build_memory
 from tests.places import ROOT
@@ -55,7 +55,11 @@ def test_a_donated_argument_no_result_takes_is_lost() -> None:
     memory = build_memory(hlomem.load(path), hlo.parse(donor))
     donation = build_donation(memory, find_space(memory))
     assert donation.is_declared_known
-    assert {row.name: row.state for row in donation.rows}["a"] == "lost"
+    [lost] = [row for row in donation.rows if row.state == "lost"]
+    assert lost.name == "a"
+    hint = hint_of(donation)
+    assert hint is not None
+    assert (hint.what, hint.size) == ("donated, but no result reuses it: first a", lost.size)
 
 
 def _trial(name: str, function: str) -> MemoryView:
