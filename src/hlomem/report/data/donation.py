@@ -192,7 +192,7 @@ def _position(allocation: Allocation) -> tuple[int, tuple[int, ...]]:
 
 
 def hint_of(donation: Donation) -> Hint | None:
-    """What could be donated, or what was donated in vain, whichever is more."""
+    """Arguments that could be donated, or that are and no result reuses, whichever is more."""
     lost = [row for row in donation.rows if row.state == "lost"]
     lost_size = sum(row.size for row in lost)
     if lost_size > donation.possible_size:
