@@ -9,7 +9,7 @@ import pytest
 import hlomem
 from hlomem import hlo
 from hlomem.api.load import find_program
-from hlomem.report.data.donation import build_donation, top_level_name
+from hlomem.report.data.donation import build_donation, hint_of, top_level_name
 from hlomem.report.data.lookup import find_space
 from hlomem.report.data.memory import MemoryView, build_memory
 from tests.places import ROOT
@@ -56,6 +56,13 @@ def test_a_donated_argument_no_result_takes_is_lost() -> None:
     donation = build_donation(memory, find_space(memory))
     assert donation.is_declared_known
     assert {row.name: row.state for row in donation.rows}["a"] == "lost"
+    all_donated = donor.replace("(0, {}) }", "(0, {}), (1, {}), (2, {}) }")
+    memory = build_memory(hlomem.load(path), hlo.parse(all_donated))
+    lost = build_donation(memory, find_space(memory))
+    hint = hint_of(lost)
+    assert hint is not None
+    assert hint.what == "donated, but no result reuses it: first a"
+    assert hint.size == sum(row.size for row in lost.rows if row.state == "lost")
 
 
 def _trial(name: str, function: str) -> MemoryView:

@@ -192,6 +192,12 @@ def _position(allocation: Allocation) -> tuple[int, tuple[int, ...]]:
 
 
 def hint_of(donation: Donation) -> Hint | None:
+    """Arguments that could be donated, or that are and no result reuses, whichever is more."""
+    lost = [row for row in donation.rows if row.state == "lost"]
+    lost_size = sum(row.size for row in lost)
+    if lost_size > donation.possible_size:
+        what = f"donated, but no result reuses it: first {lost[0].name}"
+        return Hint(size=lost_size, what=what, command="donate")
     if not donation.possible_size:
         return None
     first = next(row for row in donation.rows if row.state == "possible")
