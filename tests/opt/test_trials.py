@@ -17,10 +17,10 @@ from hlomem.opt.candidate import Program, start_text
 from hlomem.opt.goal import MAX_FITS, MAX_ORDERS, Rules
 from hlomem.opt.orders.planned_orders import other_bytes, temporary_bytes
 from hlomem.opt.search import OURS, Compiler, find_order
-from hlomem.opt.trials import Tried, try_fits, try_offloads, try_orders
+from hlomem.opt.trials import Tried, try_cheap, try_fits, try_offloads, try_orders
 from hlomem.pipeline import Stages, in_text_order, start_stages
 from tests.opt.orders.programs import CPU
-from tests.opt.remat.programs import HOST, MEBIBYTE, chain, gpu_chain
+from tests.opt.remat.programs import HOST, MEBIBYTE, chain, gpu_chain, products
 
 SOLVE = (CPU / "g_cholesky_solve" / "module.hlo").read_text(encoding="utf-8")
 VALUE = 4096 * 4
@@ -254,3 +254,35 @@ def test_a_cpu_has_no_other_memory() -> None:
     tried = _offload(MEBIBYTE, _compiler(), like=start_text(GPU.module, options))
     assert tried.best is None
     assert not tried.tried
+
+
+# Values that are cheap.
+
+
+def _try_cheap(plan: Callable[[bytes], int]) -> Tried:
+    start = find_order(_program(products(4), Rules("low")))
+    return try_cheap(start, 0.02, _asking(plan), _size(products(4).encode()))
+
+
+def test_cheap_values_are_recomputed_where_the_compiler_needs_less() -> None:
+    tried = _try_cheap(_size)
+    assert tried.tried == 1
+    assert tried.best is not None
+    assert tried.best.clones
+    assert tried.best.written is not None
+    assert tried.after == _size(tried.best.written.data) < tried.before
+
+
+def test_cheap_values_stay_where_the_compiler_needs_as_much() -> None:
+    before = _size(products(4).encode())
+    tried = _try_cheap(lambda _: round(0.99 * before))
+    assert (tried.best, tried.after) == (None, before)
+
+
+def test_cheap_values_stay_where_no_plan_is_made() -> None:
+    def fails(_: bytes) -> int:
+        raise HlomemError("no plan")
+
+    tried = _try_cheap(fails)
+    assert tried.best is None
+    assert tried.problems == ("no plan",)

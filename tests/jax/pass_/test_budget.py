@@ -104,6 +104,25 @@ def test_a_training_step_fits_half_of_its_temporaries_with_the_same_bits() -> No
     assert all(np.array_equal(one, other) for one, other in zip(expected, found, strict=True))
 
 
+def test_a_share_is_of_what_each_program_needs_now() -> None:
+    step, arguments = _step(3), _arguments(3, 64)
+    plain = _compile(step, arguments, ()).memory_analysis().temp_size_in_bytes
+    with optimize(fit=0.5, platforms="cpu") as optimization:
+        fitted = _compile(step, arguments, ())
+    [outcome] = [one for one in optimization.report().outcomes if one.program == "jit_step"]
+    assert not outcome.missing
+    assert fitted.memory_analysis().temp_size_in_bytes <= plain // 2
+
+
+def test_nothing_is_recomputed_of_parts_that_are_left_out() -> None:
+    step, arguments = _step(3), _arguments(3, 64)
+    with optimize(fit=0.5, platforms="cpu", without="jit(step)") as optimization:
+        _compile(step, arguments, ())
+    [outcome] = [one for one in optimization.report().outcomes if one.program == "jit_step"]
+    assert outcome.missing
+    assert not outcome.flops
+
+
 def test_an_edit_that_is_written_wrongly_never_reaches_xla(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
