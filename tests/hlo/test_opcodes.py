@@ -43,9 +43,8 @@ OWN_TABLES = {
     Path("hlo/resize.py"): "what a new size means for the attributes of each opcode that has some",
     Path("view/families.py"): "the judge goes by these families: it must not rest on the planner's",
     Path("opt/checks/order.py"): "judges the search, and must not rest on what it judges",
-    Path(
-        "opt/orders/cost.py"
-    ): "what reads or writes a part of a buffer, and what moves elements and computes nothing",
+    Path("opt/orders/cost.py"): "what runs while others do, and what moves elements alone",
+    Path("opt/orders/traffic.py"): "what reads or writes a part of a buffer",
     Path(
         "opt/orders/effects.py"
     ): "what the world outside sees and what takes no time: order alone",
