@@ -81,14 +81,16 @@ def _sizes(planned: PlannedProgram) -> tuple[int, int]:
 def _advice(before: PlannedProgram, after: PlannedProgram, limit: int, lower: int) -> Advice:
     was, is_now = (format_bytes(vmem_planned(one)) for one in (before, after))
     more = format_bytes(limit - lower)
+    got = before.memory.space.size - after.memory.space.size
+    cost = f"{_COST}; {format_bytes(-got)} more of HBM" if got < 0 else _COST
     words = f"lower {LIMIT_FLAG} from {limit // 1024} to {lower // 1024}: {more} more of VMEM for"
     return Advice(
         rule=RULE,
         title=f"{words} memory-space assignment, which plans {is_now} instead of {was}",
-        got=before.memory.space.size - after.memory.space.size,
+        got=got,
         method="compiled",
         confidence="high",
-        cost=_COST,
+        cost=cost,
         how=f'{_VARIABLE}="--{LIMIT_FLAG}={lower // 1024}"',
         link=LINK,
     )

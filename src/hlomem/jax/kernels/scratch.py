@@ -1,9 +1,9 @@
-"""Whether a kernel's scratch has to be in memory.
+"""Scratch of kernels that has to be in memory, and scratch that libtpu may drop.
 
 libtpu drops scratch that is never read, and forwards what one step of the grid writes to what the
 same step reads. What is read before it is certainly written holds values of an earlier step, and
-what is copied to or from has to be somewhere. A condition on a dimension of the grid that has one
-step only is none: then nothing is certain.
+what is copied to or from has to be somewhere. A condition on a dimension of the grid with a
+single step always holds: then nothing is certain.
 """
 
 from __future__ import annotations
