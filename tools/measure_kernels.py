@@ -6,6 +6,9 @@ Truth is a compile of the whole program, not of the kernel cut out of it, with t
 and without memory-space assignment, so that operands are in HBM, as they are for a kernel alone:
 the bytes in libtpu's notes on generated code, or the size in its refusal. hlomem tells every number
 (`--exact`); its searches, for all that fit and for the largest, are repeated with these.
+
+The kernels: tools/programs/kernels/rows.py, tools/programs/kernels/dense.py,
+tools/programs/kernels/attention.py, tools/programs/kernels/of_jax.py.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ def _named(path: Path) -> set[str]:
     named = [re.split("[./]", name) for name in re.findall(r"\btools(?:[./]\w+)+", _text(path))]
     for home, names in re.findall(r"\bfrom (tools[\w.]*) import (\([^)]*|[^\n]*)", _text(path)):
         named += [[*home.split("."), name] for name in re.findall(r"\w+", names)]
-    prefixes = {".".join(parts[:count]) for parts in named for count in (2, 3)}
+    prefixes = {".".join(parts[:count]) for parts in named for count in (2, 3, 4)}
     return prefixes & TOOLS.keys()
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from hlomem.api.load import max_input, read_bytes
 from hlomem.api.protos import programs_in
-from hlomem.base.errors import InputError
+from hlomem.base.errors import InputError, OtherKindError
 from hlomem.base.source import visible
 from hlomem.job.array_lines import ArrayLines
 from hlomem.job.events import read_calls
@@ -67,5 +67,5 @@ def profile_in(path: str | Path) -> Path | str:
         return path
     found = sorted(file for pattern in _PROFILES for file in folder.rglob(pattern))
     if not found:
-        raise InputError(f"{visible(str(path))}: no profile (*.xplane.pb) in this folder")
+        raise OtherKindError(f"{visible(str(path))}: no profile (*.xplane.pb) in this folder")
     return max(found, key=lambda file: (file.stat().st_mtime, str(file)))

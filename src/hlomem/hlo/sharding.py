@@ -14,17 +14,19 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from hlomem.base.patterns import lazy_pattern
+from hlomem.base.patterns import lazy_pattern, repeated
 
 if TYPE_CHECKING:
     import re
     from collections.abc import Iterable, Iterator, Sequence
 
 _MESH = lazy_pattern(
-    r"(?:mesh|#sdy\.mesh)?[<\[]{1,2}((?:['\"][^'\"\n]{1,200}+['\"]=\d{1,9}+,? ?+)*+)\]"
+    r"(?:mesh|#sdy\.mesh)?[<\[]{1,2}("
+    + repeated(r"['\"][^'\"\n]{1,200}+['\"]=\d{1,9}+,? ?+")
+    + r")\]"
 )
 _AXIS_SIZE = lazy_pattern(r"['\"]([^'\"\n]{1,200}+)['\"]=(\d{1,9})")
-_DIMENSIONS = lazy_pattern(r"\[((?:\{[^{}\n]*+\}(?:p\d++)?,? ?+)*+)\]")
+_DIMENSIONS = lazy_pattern(r"\[(" + repeated(r"\{[^{}\n]*+\}(?:p\d++)?,? ?+") + r")\]")
 _BRACES = lazy_pattern(r"\{([^{}\n]*+)\}")
 _AXIS = lazy_pattern(r"['\"]([^'\"\n]{1,200}+)['\"](?::\((\d{1,9})\)(\d{1,9}))?")
 _NAMED_MESH = lazy_pattern(r"@(?:\"([^\"\n]++)\"|([\w.$-]++))")
@@ -32,7 +34,7 @@ _MESHES = lazy_pattern(
     r"(?:\"([^\"\n]++)\"|([\w.$-]++)) ?+= ?+#sdy\.mesh<(\[[^\]\n]*+\])"
     r"(?:, device_ids=\[[^\]]*+\])?>"
 )
-_TILES = lazy_pattern(r"devices=\[([\d,]++)\](?:<=\[([\d,]++)\](?:T\(([\d,]++)\))?|((?:\d++,?)++))")
+_TILES = lazy_pattern(r"devices=\[([\d,]++)\](?:<=\[([\d,]++)\](?:T\(([\d,]++)\))?|(\d[\d,]*+))")
 _SUBGROUPS = lazy_pattern(r"last_tile_dims=\{([\w, ]*+)\}")
 _MAX_DEVICES = 1 << 16
 """Devices up to which an order is compared with a mesh's."""

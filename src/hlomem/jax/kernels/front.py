@@ -24,6 +24,7 @@ from hlomem.jax.compile.programs import jitted_with
 from hlomem.jax.kernels.chips import kernel_target
 from hlomem.jax.kernels.cutting import CutKernel, cut_kernels
 from hlomem.jax.known_plans import default_cache
+from hlomem.jax.target_kinds import TpuTarget
 from hlomem.report.data.kernels import KernelReport
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def kernel_memory(
     name = getattr(function, "__name__", type(function).__name__)
     if not kernels:
         raise CommandError(f"`{name}` calls no Pallas kernel")
-    if any(chip.family != "tpu" for chip in chips):
+    if not all(isinstance(chip, TpuTarget) for chip in chips):
         raise CommandError("only kernels for TPUs are measured here: `hlomem kernel` takes GPUs")
     most = max(chip.machine.chip.vmem_bytes for chip in chips if chip.machine.chip)
     with TemporaryDirectory(prefix="hlomem-") as folder:

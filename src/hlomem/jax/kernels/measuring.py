@@ -35,7 +35,7 @@ from hlomem.jax.kernels.chips import (
     lowered_for,
 )
 from hlomem.jax.kernels.cutting import CutKernel, cut_kernels
-from hlomem.jax.target_kinds import Target, version_of
+from hlomem.jax.target_kinds import Target, TpuTarget, version_of
 from hlomem.kernels.blocks import KernelFacts
 from hlomem.kernels.search import BlockSearch, Limited
 from hlomem.report.data.kernels import KernelReport, KernelRow, KernelUse, LargestBlocks, kernel_use
@@ -109,7 +109,7 @@ def measure_kernels(job: Job, folder: Path) -> KernelReport:
         cached=work.cached,
         cpu_seconds=round(time.process_time() - began, 2),
         versions={name: found for name in _PACKAGES if (found := version_of(name))},
-        notes=(_OPERANDS,) if any(target.family == "tpu" for target in targets) else (),
+        notes=(_OPERANDS,) if any(isinstance(target, TpuTarget) for target in targets) else (),
     )
 
 
@@ -211,7 +211,7 @@ def _exported(file: str, facts: bytes) -> Subject:
 def _search(
     work: _Work, target: Target, settings: list[Setting], request: KernelRequest
 ) -> BlockSearch:
-    is_bounded = target.family == "tpu"
+    is_bounded = isinstance(target, TpuTarget)
     search = BlockSearch(
         [
             [
@@ -262,7 +262,7 @@ def _row(
     facts: KernelFacts, target: Target, use: KnownUse | None, seconds: float | None
 ) -> KernelUse:
     limit, own = limit_of(facts, target), facts_on(facts, target)
-    space = "vmem" if target.family == "tpu" else SHARED_MEMORY
+    space = "vmem" if isinstance(target, TpuTarget) else SHARED_MEMORY
     if use is None:
         return kernel_use(own, limit, space=space)
     return kernel_use(

@@ -54,8 +54,8 @@ def draw_shard(report: ShardReport, width: int) -> list[Line]:
 
 def _draw_finding(finding: ShardingFinding, width: int) -> list[Line]:
     saved = finding.promised if finding.got is None else finding.got
-    is_open = finding.got is None
-    said = "would save, by the plan alone," if is_open else "saved, when it was compiled,"
+    is_promise = finding.got is None
+    said = "would save, by the plan alone," if is_promise else "saved, when it was compiled,"
     lines: list[Line] = [
         [(f"  {format_bytes(saved):>10}  ", "bold"), (WORDS[finding.kind], "yellow")]
     ]
