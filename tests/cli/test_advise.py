@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import re
+import zlib
 from pathlib import Path
 
 from tests.cli.conftest import Run
+from tests.places import ROOT
 
 
 def test_one_screen_of_a_dump_with_its_module(run: Run, goldens: Path) -> None:
@@ -36,3 +40,13 @@ def test_a_module_is_planned(run: Run, goldens: Path) -> None:
 def test_an_unknown_module_is_refused_with_its_place(run: Run, tmp_path: Path) -> None:
     (tmp_path / "module.hlo").write_text("HloModule m\n\nENTRY %e (a: f32[2]) -> f32[2] {\n")
     assert run("advise", tmp_path / "module.hlo").code == 3
+
+
+def test_a_page_has_the_advice_of_the_command(run: Run, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    assert run("advise", ROOT / "examples/oom/before", "--html", page).code == 0
+    data = re.search(r'id="data">([^<]*)<', page.read_text())
+    assert data is not None
+    assert b"donate params, opt_state (4 arrays)" in zlib.decompress(base64.b64decode(data[1]))
+    again = run("advise", ROOT / "examples/oom/before", "--html", page)
+    assert (again.code, "exists; give --force" in again.err) == (2, True)

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from hlomem.report.data.advice import AdviceReport
+    from hlomem.report.data.memory import MemoryView
 
 MAX_SECONDS = 1800.0
 """How long one compile may take."""
@@ -54,6 +55,7 @@ def advise(
     cache: str | Path | None = None,
     timeout: float | None = MAX_SECONDS,
     on_progress: Callable[[str], None] = lambda _: None,
+    on_plan: Callable[[MemoryView], None] = lambda _: None,
     **keywords: Any,
 ) -> AdviceReport:
     """Changes that save memory on a target, each compiled, with the bytes it saved.
@@ -61,7 +63,7 @@ def advise(
     `subject` is a factory of `hlomem compile` by name, or a function of a module, jitted or not,
     followed by its arguments, arrays or `jax.ShapeDtypeStruct`s. `fit` is a memory, bytes,
     `"200 MiB"` or a chip: the cheapest set of changes that fits it is looked for. `cache` is where
-    plans are kept.
+    plans are kept, `on_plan` gets the plan of the program as it is.
     """
     limit = _limit(fit)
     aim = parse_target(target or _target_of(limit)).name
@@ -72,14 +74,14 @@ def advise(
         job = Job(
             factory=subject, target=aim, settings=dict(settings or {}), imports=tuple(imports)
         )
-        return advise_job(job, limit, folder, timeout, on_progress)
+        return advise_job(job, limit, folder, timeout, on_progress, on_plan=on_plan)
     spec = spec_of(getattr(subject, "__wrapped__", subject))
     with kept_arguments(arguments, keywords) as file:
         own = {"function": spec, "arguments": str(file)}
         job = Job(factory=FACTORY, target=aim, settings=own, imports=tuple(imports))
         if jit:
             job = replace(job, jit=dict(jit))
-        return advise_job(job, limit, folder, timeout, on_progress, source=spec)
+        return advise_job(job, limit, folder, timeout, on_progress, on_plan=on_plan, source=spec)
 
 
 def _limit(fit: int | str | None) -> Capacity | None:
@@ -104,6 +106,7 @@ def advise_job(
     timeout: float | None = MAX_SECONDS,
     on_progress: Callable[[str], None] = lambda _: None,
     *,
+    on_plan: Callable[[MemoryView], None] = lambda _: None,
     source: str = "",
 ) -> AdviceReport:
     """The same of a job; `source` names the function in whose file to look for jax.jit."""
@@ -115,6 +118,7 @@ def advise_job(
         on_progress=lambda doing: on_progress(f"{doing} {words}"),
     )
     memory = planned.memory.memory
+    on_plan(memory)
     report = advise_on(memory, space=planned.memory.space.name)
     trials = Trials(
         job,

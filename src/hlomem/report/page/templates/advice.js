@@ -5,7 +5,7 @@ import { $, copyText, element } from "./dom.js";
 import { formatBytes, percent, spaceLabel } from "./formats.js";
 import { report, space } from "./state.js";
 
-/** @import { Advice, AdviceReport, Hint } from "./data.d.ts" */
+/** @import { Advice, AdviceReport, FittingSet, Hint } from "./data.d.ts" */
 
 const NOTHING = "Nothing was found that would save more than 1 %.";
 const UNTRIED = "Upper bounds: no change was tried for this page; hlomem advise tries them.";
@@ -15,6 +15,7 @@ export function drawAdvice() {
   const hints = space().hints;
   $("advice-note").textContent = advice ? summary(advice) : hints.length ? UNTRIED : NOTHING;
   $("advice").replaceChildren(
+    ...(advice?.together ? [drawTogether(advice.together, advice.size)] : []),
     ...(advice ? advice.advice.map((row) => drawCard(row, advice.size)) : hints.map(drawHint)),
   );
 }
@@ -26,6 +27,28 @@ function summary({ advice: rows, notes, space: name }) {
   const of = tried(first) ? ` of ${spaceLabel(name)}` : "";
   const saved = `${first.title}: ${range(first)}${of}.`;
   return [saved, ...notes.map((note) => `Note: ${note}.`)].join(" ");
+}
+
+/**
+ * The changes that were compiled together, as one card.
+ * @param {FittingSet} set
+ * @param {number} whole
+ */
+function drawTogether(set, whole) {
+  const limit = set.limit === null ? "" : ` ${set.limit_name || formatBytes(set.limit)}`;
+  const verdict =
+    set.limit === null ? "needs" : set.fits ? `fits${limit}:` : `does not fit${limit}:`;
+  const card = element("article", null, { class: "card" });
+  card.append(
+    element("h3", set.titles.join("; ") || "no change"),
+    element(
+      "p",
+      `${verdict} ${formatBytes(set.size)}, ${formatBytes(whole - set.size)} less, compiled`,
+    ),
+    ...(set.cost ? [element("p", `costs: ${set.cost}`, { class: "hint" })] : []),
+    ...(set.how ? [drawCode(set.how)] : []),
+  );
+  return card;
 }
 
 /** @param {Advice} advice */
@@ -55,7 +78,7 @@ function drawCard(advice, whole) {
   card.append(
     element("h3", advice.title),
     ...(tried(advice) ? [bar] : []),
-    element("p", `${range(advice)}${method}`),
+    element("p", `${range(advice)}${advice.got === null ? method : ", compiled"}`),
     element("p", `costs: ${advice.cost}`, { class: "hint" }),
     drawCode(advice.how),
   );

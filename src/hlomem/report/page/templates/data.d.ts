@@ -318,6 +318,7 @@ export interface Place {
   column: number;
   end_line: number;
   end_column: number;
+  is_constraint: boolean;
 }
 
 export interface Reason {
