@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from hlomem.jax.compile.parent import PlannedProgram
     from hlomem.jax.trials.source_edits import Edit
-    from hlomem.report.data.sharding.finding import ShardingFinding
+    from hlomem.report.data.sharding.finding import Place, ShardingFinding
 
 MAX_SECONDS = 1800.0
 """How long one compile may take."""
@@ -142,9 +142,19 @@ def subject_of(planned: PlannedProgram, log: str = "") -> Subject:
         explained.space,
         facts.argument_lines,
         partitioner_warnings(f"{log}\n{planned.output}"),
-        facts.jit_line or None,
+        _result_line(facts.jit_line) or None,
         facts.donated,
     )
+
+
+def _result_line(jit_line: str) -> str:
+    """The line of `out_shardings` in a call of jax.jit, or else that of the call."""
+    name, _, number = jit_line.rpartition(":")
+    try:
+        file = SourceFile(name) if name else None
+    except CommandError:
+        file = None
+    return jit_line if file is None else f"{name}:{file.keyword_line(int(number), 'out_shardings')}"
 
 
 def _tried(trials: Trials, finding: ShardingFinding, planned: PlannedProgram) -> ShardingFinding:
@@ -178,8 +188,9 @@ def _changes(finding: ShardingFinding, planned: PlannedProgram) -> Iterator[Chan
                 arguments=tuple(arguments.items()),
                 results=tuple(wanted.results.items()),
             )
-    for spec in (wanted.constraint, *wanted.alternatives):
-        edits, has_mesh = _constrained(finding, spec) if spec else ([], False)
+    for specs in ((wanted.constraint,), wanted.through, *[(one,) for one in wanted.alternatives]):
+        is_before = specs is wanted.through
+        edits, has_mesh = _constrained(wanted.place, specs, is_before=is_before)
         if edits:
             yield Change("shard", title, "", _LINK, edits=tuple(edits), has_mesh=has_mesh)
     if wanted.drops_gathered:
@@ -187,23 +198,30 @@ def _changes(finding: ShardingFinding, planned: PlannedProgram) -> Iterator[Chan
         yield from wrap_layers_by(memory, calls, (DROPS_GATHERED, DROPPING_POLICY))
 
 
-def _constrained(finding: ShardingFinding, wanted: str) -> tuple[list[Edit], bool]:
-    """The edits that put a constraint on the value of a finding, and whether a mesh is set for it.
+def _constrained(
+    place: Place | None, specs: Sequence[str], *, is_before: bool = False
+) -> tuple[list[Edit], bool]:
+    """The edits that put constraints on the value at a place, and whether a mesh is set for them.
 
-    Where no mesh is known by name at the line, the constraint is by P alone, under jax.set_mesh.
+    Where no mesh is known by name at the line, a constraint is by P alone, under jax.set_mesh.
+    With `is_before` the value is given these shardings before the one it has.
     """
-    place = finding.change.place
-    if place is None:
+    if place is None or not any(specs):
         return [], False
     try:
         file = SourceFile(place.file)
     except CommandError:
         return [], False
     mesh = file.mesh_at(place.line)
-    spec, imports = file.name_of("jax.sharding.PartitionSpec")
-    sharding = f"{spec}{wanted.removeprefix('P')}"
+    name, imports = file.name_of("jax.sharding.PartitionSpec")
+    shardings = [f"{name}{spec.removeprefix('P')}" for spec in specs]
     if mesh:
         named, more = file.name_of("jax.sharding.NamedSharding")
-        sharding, imports = f"{named}({mesh}, {sharding})", [*imports, *more]
-    edit = file.constrain(place, sharding)
+        shardings = [f"{named}({mesh}, {one})" for one in shardings]
+        imports = [*imports, *more]
+    edit = (
+        file.constrain_before(place, shardings)
+        if is_before
+        else file.constrain(place, shardings[0])
+    )
     return ([], False) if edit is None else ([*file.name_of("jax")[1], *imports, edit], not mesh)

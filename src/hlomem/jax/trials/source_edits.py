@@ -229,6 +229,28 @@ class SourceFile:
         text = f"{jax}.lax.{CONSTRAINT}({constrained}, {sharding})"
         return Edit(self.file, start, end, text)
 
+    def constrain_before(self, place: Place, shardings: Sequence[str]) -> Edit | None:
+        """The value that a constraint at a place is put on, under others first."""
+        node = self._expression(place)
+        if not isinstance(node, ast.Call) or not place.is_constraint or not node.args:
+            return None
+        jax, _ = self.name_of("jax")
+        text = self.source_of(node.args[0])
+        for sharding in shardings:
+            text = f"{jax}.lax.{CONSTRAINT}({text}, {sharding})"
+        return Edit(self.file, *self._range(node.args[0]), text)
+
+    def keyword_line(self, line: int, name: str) -> int:
+        """The line of a keyword of a call that begins at a line; that line if there is none."""
+        found = [
+            keyword.value.lineno
+            for node in ast.walk(self._tree)
+            if isinstance(node, ast.Call) and node.lineno == line
+            for keyword in node.keywords
+            if keyword.arg == name
+        ]
+        return next(iter(found), line)
+
     def _expression(self, place: Place) -> ast.expr | None:
         """The expression that begins and ends at a place, or the largest on its line."""
         found = [
