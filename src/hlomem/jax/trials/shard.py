@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from hlomem.jax.compile.parent import PlannedProgram
     from hlomem.jax.trials.source_edits import Edit
-    from hlomem.report.data.sharding.finding import Place, ShardingFinding
+    from hlomem.report.data.sharding.finding import Place, ShardingChange, ShardingFinding
 
 MAX_SECONDS = 1800.0
 """How long one compile may take."""
@@ -167,12 +167,15 @@ def _tried(trials: Trials, finding: ShardingFinding, planned: PlannedProgram) ->
         return replace(finding, note=f"not compiled: {problem}")
     best = min(compiled, key=lambda one: one.size)
     got = trials.base.plan.size - best.size
-    if best.edits:
-        return replace(finding, got=got, how=best.how())
     [chosen] = best.changes
-    change = replace(finding.change, arguments=dict(chosen.arguments), other_arguments={})
-    how = code_of(change.arguments, change.results)
-    return replace(finding, got=got, how=how, change=change)
+    change = replace(
+        finding.change,
+        arguments=dict(chosen.arguments),
+        other_arguments={},
+        results=dict(chosen.results),
+    )
+    how = [code_of(change.arguments, change.results), best.how() if best.edits else ""]
+    return replace(finding, got=got, how="\n".join([part for part in how if part]), change=change)
 
 
 def _changes(finding: ShardingFinding, planned: PlannedProgram) -> Iterator[Change]:
@@ -180,14 +183,11 @@ def _changes(finding: ShardingFinding, planned: PlannedProgram) -> Iterator[Chan
     title = f"the shardings of {finding.names[0] if finding.names else finding.kind}"
     for arguments in (wanted.arguments, wanted.other_arguments):
         if arguments or (wanted.results and arguments is wanted.arguments):
-            yield Change(
-                "shard",
-                title,
-                "",
-                _LINK,
-                arguments=tuple(arguments.items()),
-                results=tuple(wanted.results.items()),
-            )
+            change = Change("shard", title, "", _LINK, arguments=tuple(arguments.items()))
+            yield change._replace(results=tuple(_results(wanted, arguments).items()))
+            if pinned := _unpinned(wanted, next(iter(arguments.values()), "")):
+                results = tuple(_results(wanted, arguments).items())
+                yield change._replace(results=results, edits=tuple(pinned))
     for specs in ((wanted.constraint,), wanted.through, *[(one,) for one in wanted.alternatives]):
         is_before = specs is wanted.through
         edits, has_mesh = _constrained(wanted.place, specs, is_before=is_before)
@@ -196,6 +196,18 @@ def _changes(finding: ShardingFinding, planned: PlannedProgram) -> Iterator[Chan
     if wanted.drops_gathered:
         memory, calls = planned.memory.memory, planned.facts.calls
         yield from wrap_layers_by(memory, calls, (DROPS_GATHERED, DROPPING_POLICY))
+
+
+def _results(wanted: ShardingChange, arguments: Mapping[str, str]) -> dict[str, str]:
+    """The shardings of results, which follow their arguments into other ones."""
+    moved = {spec: arguments[name] for name, spec in wanted.arguments.items() if name in arguments}
+    return {name: moved.get(spec, spec) for name, spec in wanted.results.items()}
+
+
+def _unpinned(wanted: ShardingChange, spec: str) -> list[Edit]:
+    """The edits that bring constraints on an argument's values into its new sharding."""
+    edits = [_constrained(place, (spec,)) for place in wanted.pins if spec]
+    return list(dict.fromkeys([edit for some, has_mesh in edits if not has_mesh for edit in some]))
 
 
 def _constrained(

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from hlomem.base.quantities import ValueId
     from hlomem.hlo.sharding import Axis, Sharding
     from hlomem.report.data.buffers import Buffer
-    from hlomem.report.data.sharding.finding import FindingKind
+    from hlomem.report.data.sharding.finding import FindingKind, Place
     from hlomem.report.data.sharding.layouts import Layout
     from hlomem.report.data.sharding.subject import Subject
 
@@ -90,7 +90,8 @@ def _wishes(subject: Subject) -> Iterator[Wish]:
             continue
         wanted = split_further(sharding, layout.whole)
         if wanted is not None:
-            other = split_further(sharding, layout.whole, is_spread=True)
+            often = subject.layouts.written
+            other = split_further(sharding, layout.whole, is_spread=True, written=often)
             yield Wish("replicated", name, buffer, layout, wanted, other=other)
 
 
@@ -146,8 +147,20 @@ def _finding(subject: Subject, kind: FindingKind, wishes: list[Wish]) -> Shardin
             arguments=specs,
             other_arguments={} if others == specs else others,
             results=fixed,
+            pins=tuple(_pins(subject, wishes[0])),
         ),
     )
+
+
+def _pins(subject: Subject, wish: Wish) -> Iterator[Place]:
+    """Constraints that keep the values of an argument's shape as whole as it is now."""
+    found: dict[Place, None] = {}
+    for constraint in subject.whole.constraints if subject.whole else ():
+        is_same = constraint.value.dimensions == wish.layout.whole
+        if is_same and constraint.sharding.replication > wish.wanted.replication:
+            place = subject.place(constraint.value)
+            found.update({place: None} if place is not None else {})
+    yield from found
 
 
 def follow(subject: Subject, wish: Wish) -> Iterator[Held]:

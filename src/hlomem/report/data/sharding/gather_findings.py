@@ -17,14 +17,14 @@ from hlomem.report.data.sharding.values import WORTH
 from hlomem.view.shapes import parse_shape_or_none
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from hlomem.hlo.ir import HloInstruction
     from hlomem.hlo.sharding import Axis, Sharding
     from hlomem.report.data.buffers import Buffer
     from hlomem.report.data.sharding.layouts import Layout
     from hlomem.report.data.sharding.subject import Subject
-    from hlomem.report.data.sharding.whole_program import WholeValue
+    from hlomem.report.data.sharding.whole_program import Constraint, WholeValue
 
 _SMALL = 0.001
 _BY_HAND = "/all_gather"
@@ -54,6 +54,7 @@ def find_kept_gathers(subject: Subject) -> Iterator[ShardingFinding]:
     lives = {one.buffer.id: one.steps for one in kept}
     saved = promise(subject.memory, subject.space, {}, lives) if kept else 0
     if saved < WORTH * subject.space.size:
+        yield from _gathered_at_once(subject, kept)
         return
     step = subject.memory.fullest_step(subject.space.color) or 0
     alive = {part.buffer.id for part in subject.memory.alive(subject.space.color, step)}
@@ -77,6 +78,51 @@ def find_kept_gathers(subject: Subject) -> Iterator[ShardingFinding]:
         axes=(),
         how="jax.checkpoint around the layers, with a policy that drops what is gathered",
         change=ShardingChange(drops_gathered=True),
+    )
+
+
+def _gathered_at_once(subject: Subject, kept: Sequence[Kept]) -> Iterator[ShardingFinding]:
+    """A constraint that makes whole what loops of both passes read part by part."""
+    names = {one.argument for one in kept}
+    of_number = {
+        its.value.instruction.parameter_number: (name, its)
+        for name, _, its in subject.arguments
+        if its.value is not None and name in names
+    }
+    for constraint in subject.whole.constraints if subject.whole else ():
+        number = subject.whole.argument_of(constraint.value) if subject.whole else None
+        name, its = of_number.get(-1 if number is None else number, ("", None))
+        if its is None or its.sharding is None or its.whole != constraint.value.dimensions:
+            continue
+        found = _at_once(subject, name, its, constraint)
+        if found.promised >= WORTH * subject.space.size:
+            yield found
+            return
+
+
+def _at_once(subject: Subject, name: str, its: Layout, constraint: Constraint) -> ShardingFinding:
+    assert its.sharding is not None
+    dimensions = tuple([size for size in its.whole if size != 1])
+    whole = {
+        buffer.id: (buffer, its.sharding.replication / layout.replication)
+        for buffer, layout in subject.values
+        if layout.whole == dimensions and (layout.replication or 1) > its.sharding.replication
+        if layout.replication is not None
+    }
+    spec = its.sharding.spec()
+    share = {one: left for one, (_, left) in whole.items()}
+    return ShardingFinding(
+        kind="gathered",
+        title=f"{name} is gathered whole, and kept for the backward pass",
+        why=f"the constraint {constraint.sharding.spec()} on {name} {list(its.whole)}, which is"
+        f" {spec}, gathers at once what loops read part by part",
+        size=max([buffer.size for buffer, _ in whole.values()], default=0),
+        promised=promise(subject.memory, subject.space, share),
+        source=subject.whole.line(constraint.value) if subject.whole else None,
+        names=(name,),
+        axes=tuple([axis.name for axis in its.sharding.used]),
+        how=f"with_sharding_constraint(x, NamedSharding(mesh, {spec}))",
+        change=ShardingChange(constraint=spec, place=subject.place(constraint.value)),
     )
 
 
@@ -208,10 +254,11 @@ def _reshard(
     value = next((one for name in names for one in _whole_of(subject, name)), None)
     warning = next((told[name] for name in names if name in told), next(iter(told.values()), ""))
     whole = _whole_constraint(subject, value)
-    value = whole or value
+    far = None if whole else _far_constraint(subject, value)
+    value = whole or far or value
     before = _source_sharding(subject, value)
     kept = "" if before is None else before.spec()
-    value = whole or _constraint_after(value) or value
+    value = whole or far or _constraint_after(value) or value
     asked = subject.whole.sharding_of(value.instruction) if subject.whole and value else None
     line = subject.whole.line(value) if value is not None and subject.whole else buffer.source
     return ShardingFinding(
@@ -243,6 +290,17 @@ def _whole_constraint(subject: Subject, value: WholeValue | None) -> WholeValue 
         is_whole = not constraint.sharding.used
         if is_whole and constraint.value.dimensions == value.dimensions:
             return constraint.value
+    return None
+
+
+def _far_constraint(subject: Subject, value: WholeValue | None) -> WholeValue | None:
+    """A constraint on a value of this shape that is several moves from what it was before."""
+    for constraint in subject.whole.constraints if subject.whole and value else ():
+        assert value is not None
+        if constraint.value.dimensions == value.dimensions:
+            before = _source_sharding(subject, constraint.value)
+            if before is not None and steps_between(before, constraint.sharding):
+                return constraint.value
     return None
 
 

@@ -81,7 +81,7 @@ def _told(subject: Subject, axis: Axis, held: Sequence[Held]) -> Iterator[Shardi
         why=_why(first, axis, constraint, is_idle=axis in idle_axes(subject)),
         size=size,
         promised=saved,
-        source=subject.whole.line(value) if subject.whole and value else first.buffer.source,
+        source=_line(subject, value, is_stack=is_stack) or first.buffer.source,
         names=tuple([found.buffer.name for found in sorted(alive, key=lambda f: -f.buffer.size)]),
         axes=(axis.name,),
         how=f"with_sharding_constraint(x, NamedSharding(mesh, {wanted.spec()}))",
@@ -89,6 +89,13 @@ def _told(subject: Subject, axis: Axis, held: Sequence[Held]) -> Iterator[Shardi
             constraint=wanted.spec(), place=subject.place(value) if value else None
         ),
     )
+
+
+def _line(subject: Subject, value: WholeValue | None, *, is_stack: bool) -> str | None:
+    """The line of a value; of what a loop stacks, the line in the loop's body."""
+    if subject.whole is None or value is None:
+        return None
+    return subject.whole.line_in_body(value) if is_stack else subject.whole.line(value)
 
 
 def _with_pieces(subject: Subject, share: dict[ValueId, float]) -> dict[ValueId, float]:
@@ -144,13 +151,20 @@ def _constraint_without(
     """A constraint of the user that keeps the value whole along an axis."""
     if subject.whole is None or value is None:
         return None
-    whole = value.dimensions
-    for constraint in subject.whole.constraints:
-        is_same = constraint.value.dimensions == whole
-        names = {used.name for used in constraint.sharding.used}
-        if is_same and axis.name not in names and "transpose(" not in constraint.value.op_name:
-            return constraint
-    return None
+    keeping = [
+        constraint
+        for constraint in subject.whole.constraints
+        if axis.name not in {used.name for used in constraint.sharding.used}
+        and "transpose(" not in constraint.value.op_name
+    ]
+    same = [one for one in keeping if one.value.dimensions == value.dimensions]
+    alike = [one for one in keeping if _is_alike(one.value.dimensions, value.dimensions)]
+    return next(iter(same or alike), None)
+
+
+def _is_alike(one: Sequence[int], other: Sequence[int]) -> bool:
+    """Whether shapes differ in their last dimension only, as activations of one batch do."""
+    return len(one) == len(other) > 2 and one[:-1] == other[:-1]
 
 
 def _same_rank(wanted: Sharding, asked: Sharding) -> Sharding:
