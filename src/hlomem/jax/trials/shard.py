@@ -9,6 +9,7 @@ change saved when it was compiled. No file of the user is written.
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +29,7 @@ from hlomem.jax.trials.source_edits import SourceFile
 from hlomem.jax.trials.trying import Trials
 from hlomem.report.data.shard import ShardReport, report_on
 from hlomem.report.data.sharding.argument_findings import code_of
-from hlomem.report.data.sharding.finding import WORDS
+from hlomem.report.data.sharding.finding import WORDS, Place, ShardingChange
 from hlomem.report.data.sharding.gather_findings import partitioner_warnings
 from hlomem.report.data.sharding.subject import Subject
 from hlomem.report.data.sharding.values import WORTH
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
     from hlomem.jax.compile.parent import PlannedProgram
     from hlomem.jax.trials.source_edits import Edit
-    from hlomem.report.data.sharding.finding import Place, ShardingChange, ShardingFinding
+    from hlomem.report.data.sharding.finding import ShardingFinding
 
 MAX_SECONDS = 1800.0
 """How long one compile may take."""
@@ -103,6 +104,7 @@ def shard_job(
     )
     subject = subject_of(planned, log)
     report = replace(report_on(subject), target=job.target)
+    report = replace(report, findings=tuple(_with_unused(report.findings)))
     if not is_tried or not report.findings:
         return report
     trials = Trials(
@@ -116,10 +118,48 @@ def shard_job(
         _tried(trials, finding, planned) if number < _MAX_TRIED else finding
         for number, finding in enumerate(report.findings)
     ]
+    tried = _without_told(tried, WORTH * report.size)
     helpful = [one for one in tried if one.got is None or one.got > WORTH * report.size]
     notes = [_note(one) for one in tried if one not in helpful]
     findings = tuple(sorted(helpful, key=_rank))
     return replace(report, findings=findings, notes=(*report.notes, *notes))
+
+
+def _with_unused(findings: Sequence[ShardingFinding]) -> Iterator[ShardingFinding]:
+    """Findings, and before one on whole values the constraint whose value nobody takes."""
+    told: set[str] = set()
+    for finding in findings:
+        place = finding.change.place
+        is_whole = finding.kind in ("replicated", "stack") and place is not None
+        if place is not None and is_whole and place.file not in told:
+            told.add(place.file)
+            yield from _unused(finding, place.file)
+        yield finding
+
+
+def _unused(finding: ShardingFinding, file: str) -> Iterator[ShardingFinding]:
+    try:
+        calls = SourceFile(file).unused_constraints()
+    except CommandError:
+        return
+    for call in calls[:1]:
+        name = ast.unparse(call.args[0])
+        yield replace(
+            finding,
+            kind="dropped",
+            title=f"a constraint on {name} whose value nobody takes",
+            why=f"with_sharding_constraint returns another value, and {name} stays as it was;"
+            f" {finding.title}",
+            source=f"{file}:{call.lineno}",
+            how=f"{name} = {ast.unparse(call)}",
+            change=ShardingChange(place=Place(file=file, line=call.lineno), is_assigned=True),
+        )
+
+
+def _without_told(tried: Sequence[ShardingFinding], least: float) -> list[ShardingFinding]:
+    """Without findings on the values that a constraint, once it is taken, was seen to split."""
+    names = {one.names for one in tried if one.change.is_assigned and one.got and one.got > least}
+    return [one for one in tried if one.change.is_assigned or one.names not in names]
 
 
 def _note(finding: ShardingFinding) -> str:
@@ -193,6 +233,9 @@ def _changes(finding: ShardingFinding, planned: PlannedProgram) -> Iterator[Chan
         edits, has_mesh = _constrained(wanted.place, specs, is_before=is_before)
         if edits:
             yield Change("shard", title, "", _LINK, edits=tuple(edits), has_mesh=has_mesh)
+    if wanted.is_assigned and wanted.place is not None:
+        edits = SourceFile(wanted.place.file).assign_constraints(wanted.place.line)
+        yield Change("shard", title, "", _LINK, edits=tuple(edits))
     if wanted.drops_gathered:
         memory, calls = planned.memory.memory, planned.facts.calls
         yield from wrap_layers_by(memory, calls, (DROPS_GATHERED, DROPPING_POLICY))

@@ -240,6 +240,24 @@ class SourceFile:
             text = f"{jax}.lax.{CONSTRAINT}({text}, {sharding})"
         return Edit(self.file, *self._range(node.args[0]), text)
 
+    def unused_constraints(self) -> list[ast.Call]:
+        """Constraints on a name, written as statements: nobody takes their values."""
+        return [
+            node.value
+            for node in ast.walk(self._tree)
+            if isinstance(node, ast.Expr)
+            and isinstance(node.value, ast.Call)
+            and ast.unparse(node.value.func).endswith(CONSTRAINT)
+            and node.value.args
+            and isinstance(node.value.args[0], ast.Name)
+        ]
+
+    def assign_constraints(self, line: int) -> list[Edit]:
+        """The constraints of a line whose values nobody takes, given their names."""
+        calls = [call for call in self.unused_constraints() if call.lineno == line]
+        starts = [(self._range(call)[0], self.source_of(call.args[0])) for call in calls]
+        return [Edit(self.file, start, start, f"{name} = ") for start, name in starts]
+
     def keyword_line(self, line: int, name: str) -> int:
         """The line of a keyword of a call that begins at a line; that line if there is none."""
         found = [
