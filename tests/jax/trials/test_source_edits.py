@@ -191,7 +191,7 @@ def _applied(edits: list[Edit]) -> str:
     return text
 
 
-def test_a_constraint_that_nobody_takes_is_given_its_name(constrained: SourceFile) -> None:
+def test_a_constraint_that_is_not_used_is_assigned(constrained: SourceFile) -> None:
     [call] = constrained.unused_constraints()
     assert call.lineno == 6
     edits = constrained.assign_constraints(6)

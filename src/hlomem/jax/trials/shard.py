@@ -126,7 +126,7 @@ def shard_job(
 
 
 def _with_unused(findings: Sequence[ShardingFinding]) -> Iterator[ShardingFinding]:
-    """Findings, and before one on whole values the constraint whose value nobody takes."""
+    """Findings, and before one on whole values the constraint whose value is not used."""
     told: set[str] = set()
     for finding in findings:
         place = finding.change.place
@@ -147,7 +147,7 @@ def _unused(finding: ShardingFinding, file: str) -> Iterator[ShardingFinding]:
         yield replace(
             finding,
             kind="dropped",
-            title=f"a constraint on {name} whose value nobody takes",
+            title=f"a constraint on {name} whose value is not used",
             why=f"with_sharding_constraint returns another value, and {name} stays as it was;"
             f" {finding.title}",
             source=f"{file}:{call.lineno}",
@@ -157,7 +157,7 @@ def _unused(finding: ShardingFinding, file: str) -> Iterator[ShardingFinding]:
 
 
 def _without_told(tried: Sequence[ShardingFinding], least: float) -> list[ShardingFinding]:
-    """Without findings on the values that a constraint, once it is taken, was seen to split."""
+    """Without findings on the values that a constraint, once it is used, was seen to split."""
     names = {one.names for one in tried if one.change.is_assigned and one.got and one.got > least}
     return [one for one in tried if one.change.is_assigned or one.names not in names]
 

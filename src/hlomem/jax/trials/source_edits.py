@@ -241,7 +241,7 @@ class SourceFile:
         return Edit(self.file, *self._range(node.args[0]), text)
 
     def unused_constraints(self) -> list[ast.Call]:
-        """Constraints on a name, written as statements: nobody takes their values."""
+        """Constraints on a name, written as statements: their values are not used."""
         return [
             node.value
             for node in ast.walk(self._tree)
@@ -253,7 +253,7 @@ class SourceFile:
         ]
 
     def assign_constraints(self, line: int) -> list[Edit]:
-        """The constraints of a line whose values nobody takes, given their names."""
+        """The constraints of a line whose values are not used, assigned to their names."""
         calls = [call for call in self.unused_constraints() if call.lineno == line]
         starts = [(self._range(call)[0], self.source_of(call.args[0])) for call in calls]
         return [Edit(self.file, start, start, f"{name} = ") for start, name in starts]

@@ -56,7 +56,7 @@ class ShardingChange(Record, frozen=True, kw_only=True):
     pins: tuple[Place, ...] = ()
     """Constraints that hold the first argument to the sharding it has now."""
     is_assigned: bool = False
-    """Whether the constraint at `place`, whose value nobody takes, is to be given its name."""
+    """Whether the constraint at `place`, whose value is not used, is to be assigned to its name."""
     drops_gathered: bool = False
     """Whether layers are to be recomputed by a policy that drops gathered weights."""
 
