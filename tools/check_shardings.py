@@ -144,11 +144,12 @@ def check_arguments(truth: Truth | str, report: ShardReport) -> str:
 
 
 def compile_change(program: Program, finding: ShardingFinding) -> Truth | str:
-    """A whole compile of what a finding says to write: its diff applied, or its shardings given."""
+    """A whole compile of what a finding says to write: its diff applied, its shardings given."""
+    change = finding.change
+    changed = {"arguments": change.arguments, "result_shardings": change.results}
+    changed = msgspec.to_builtins(changed)
     if "--- a/" not in finding.how:
-        change = finding.change
-        changed = {"arguments": change.arguments, "result_shardings": change.results}
-        return compile_whole(program.factory, program.target, msgspec.to_builtins(changed))
+        return compile_whole(program.factory, program.target, changed)
     with TemporaryDirectory() as home:
         copy = Path(home) / program.file.name
         shutil.copy(program.file, copy)
@@ -162,7 +163,7 @@ def compile_change(program: Program, finding: ShardingFinding) -> Truth | str:
         )
         if done.returncode:
             return "BROKEN PATCH"
-        return compile_whole(f"{copy}:make_faulty", program.target)
+        return compile_whole(f"{copy}:make_faulty", program.target, changed)
 
 
 def is_near(promised: int, got: int | None) -> bool:

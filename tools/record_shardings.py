@@ -1,6 +1,6 @@
 """Compiles programs of a set and keeps XLA's dumps of them, for tests of shardings.
 
-    python -m tools.record_shardings [--fixed] tools/sharded/first/NAME.py...
+    python -m tools.record_shardings [--fixed] tools/sharded/SET/NAME.py...
 
 Each becomes tests/goldens/sharded/NAME: the module before and after optimizations, the plan and the
 compiler's log, gzipped as XLA wrote them, but for the folder that the program lies in, which reads
@@ -51,7 +51,7 @@ def record(file: Path, *, is_fixed: bool = False) -> Path:
     if isinstance(truth, str):
         raise SystemExit(truth)
     origin = {
-        "program": f"tools/sharded/first/{file.name}",
+        "program": f"tools/sharded/{program.file.parent.name}/{file.name}",
         "target": program.target,
         "versions": planned.facts.versions,
         "written_by": "XLA",

@@ -9,6 +9,7 @@ import pytest
 
 from hlomem.base.errors import CommandError
 from hlomem.jax.trials.source_edits import Edit, SourceFile, apply, draw_diff
+from hlomem.report.data.sharding.finding import Place
 
 TEXT = '''"""A model."""
 
@@ -160,3 +161,54 @@ def test_a_file_that_is_no_python_is_refused(tmp_path: Path) -> None:
     (tmp_path / "no.py").write_text("def (")
     with pytest.raises(CommandError, match="cannot be read as Python"):
         SourceFile(str(tmp_path / "no.py"))
+
+
+CONSTRAINED = """import jax
+from jax.lax import with_sharding_constraint
+
+
+def f(a, s, t):
+    with_sharding_constraint(a, s)
+    b = with_sharding_constraint(a + 1, t)
+    return b
+
+
+jitted = jax.jit(
+    f,
+    out_shardings=None,
+)
+"""
+
+
+@pytest.fixture
+def constrained(tmp_path: Path) -> SourceFile:
+    (tmp_path / "constrained.py").write_text(CONSTRAINED)
+    return SourceFile(str(tmp_path / "constrained.py"))
+
+
+def _applied(edits: list[Edit]) -> str:
+    [text] = (apply(edits) or {}).values()
+    return text
+
+
+def test_a_constraint_that_is_not_used_is_assigned(constrained: SourceFile) -> None:
+    [call] = constrained.unused_constraints()
+    assert call.lineno == 6
+    edits = constrained.assign_constraints(6)
+    assert "    a = with_sharding_constraint(a, s)\n" in _applied(edits)
+    assert constrained.assign_constraints(7) == []
+
+
+def test_a_value_takes_other_shardings_before_its_constraint(constrained: SourceFile) -> None:
+    place = Place(file="", line=7, column=8, end_line=7, end_column=42, is_constraint=True)
+    edit = constrained.constrain_before(place, ["x", "y"])
+    assert edit is not None
+    inner = "jax.lax.with_sharding_constraint(a + 1, x)"
+    outer = f"with_sharding_constraint(jax.lax.with_sharding_constraint({inner}, y), t)"
+    assert f"    b = {outer}\n" in _applied([edit])
+    assert constrained.constrain_before(Place(file="", line=8, column=11), ["x"]) is None
+
+
+def test_the_line_of_a_keyword(constrained: SourceFile) -> None:
+    assert constrained.keyword_line(11, "out_shardings") == 13
+    assert constrained.keyword_line(11, "in_shardings") == 11

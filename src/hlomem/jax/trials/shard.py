@@ -9,6 +9,7 @@ change saved when it was compiled. No file of the user is written.
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +29,7 @@ from hlomem.jax.trials.source_edits import SourceFile
 from hlomem.jax.trials.trying import Trials
 from hlomem.report.data.shard import ShardReport, report_on
 from hlomem.report.data.sharding.argument_findings import code_of
-from hlomem.report.data.sharding.finding import WORDS
+from hlomem.report.data.sharding.finding import WORDS, Place, ShardingChange
 from hlomem.report.data.sharding.gather_findings import partitioner_warnings
 from hlomem.report.data.sharding.subject import Subject
 from hlomem.report.data.sharding.values import WORTH
@@ -103,6 +104,7 @@ def shard_job(
     )
     subject = subject_of(planned, log)
     report = replace(report_on(subject), target=job.target)
+    report = replace(report, findings=tuple(_with_unused(report.findings)))
     if not is_tried or not report.findings:
         return report
     trials = Trials(
@@ -116,10 +118,48 @@ def shard_job(
         _tried(trials, finding, planned) if number < _MAX_TRIED else finding
         for number, finding in enumerate(report.findings)
     ]
+    tried = _without_told(tried, WORTH * report.size)
     helpful = [one for one in tried if one.got is None or one.got > WORTH * report.size]
     notes = [_note(one) for one in tried if one not in helpful]
     findings = tuple(sorted(helpful, key=_rank))
     return replace(report, findings=findings, notes=(*report.notes, *notes))
+
+
+def _with_unused(findings: Sequence[ShardingFinding]) -> Iterator[ShardingFinding]:
+    """Findings, and before one on whole values the constraint whose value is not used."""
+    told: set[str] = set()
+    for finding in findings:
+        place = finding.change.place
+        is_whole = finding.kind in ("replicated", "stack") and place is not None
+        if place is not None and is_whole and place.file not in told:
+            told.add(place.file)
+            yield from _unused(finding, place.file)
+        yield finding
+
+
+def _unused(finding: ShardingFinding, file: str) -> Iterator[ShardingFinding]:
+    try:
+        calls = SourceFile(file).unused_constraints()
+    except CommandError:
+        return
+    for call in calls[:1]:
+        name = ast.unparse(call.args[0])
+        yield replace(
+            finding,
+            kind="dropped",
+            title=f"a constraint on {name} whose value is not used",
+            why=f"with_sharding_constraint returns another value, and {name} stays as it was;"
+            f" {finding.title}",
+            source=f"{file}:{call.lineno}",
+            how=f"{name} = {ast.unparse(call)}",
+            change=ShardingChange(place=Place(file=file, line=call.lineno), is_assigned=True),
+        )
+
+
+def _without_told(tried: Sequence[ShardingFinding], least: float) -> list[ShardingFinding]:
+    """Without findings on the values that a constraint, once it is used, was seen to split."""
+    names = {one.names for one in tried if one.change.is_assigned and one.got and one.got > least}
+    return [one for one in tried if one.change.is_assigned or one.names not in names]
 
 
 def _note(finding: ShardingFinding) -> str:
@@ -142,9 +182,19 @@ def subject_of(planned: PlannedProgram, log: str = "") -> Subject:
         explained.space,
         facts.argument_lines,
         partitioner_warnings(f"{log}\n{planned.output}"),
-        facts.jit_line or None,
+        _result_line(facts.jit_line) or None,
         facts.donated,
     )
+
+
+def _result_line(jit_line: str) -> str:
+    """The line of `out_shardings` in a call of jax.jit, or else that of the call."""
+    name, _, number = jit_line.rpartition(":")
+    try:
+        file = SourceFile(name) if name else None
+    except CommandError:
+        file = None
+    return jit_line if file is None else f"{name}:{file.keyword_line(int(number), 'out_shardings')}"
 
 
 def _tried(trials: Trials, finding: ShardingFinding, planned: PlannedProgram) -> ShardingFinding:
@@ -157,12 +207,15 @@ def _tried(trials: Trials, finding: ShardingFinding, planned: PlannedProgram) ->
         return replace(finding, note=f"not compiled: {problem}")
     best = min(compiled, key=lambda one: one.size)
     got = trials.base.plan.size - best.size
-    if best.edits:
-        return replace(finding, got=got, how=best.how())
     [chosen] = best.changes
-    change = replace(finding.change, arguments=dict(chosen.arguments), other_arguments={})
-    how = code_of(change.arguments, change.results)
-    return replace(finding, got=got, how=how, change=change)
+    change = replace(
+        finding.change,
+        arguments=dict(chosen.arguments),
+        other_arguments={},
+        results=dict(chosen.results),
+    )
+    how = [code_of(change.arguments, change.results), best.how() if best.edits else ""]
+    return replace(finding, got=got, how="\n".join([part for part in how if part]), change=change)
 
 
 def _changes(finding: ShardingFinding, planned: PlannedProgram) -> Iterator[Change]:
@@ -170,40 +223,60 @@ def _changes(finding: ShardingFinding, planned: PlannedProgram) -> Iterator[Chan
     title = f"the shardings of {finding.names[0] if finding.names else finding.kind}"
     for arguments in (wanted.arguments, wanted.other_arguments):
         if arguments or (wanted.results and arguments is wanted.arguments):
-            yield Change(
-                "shard",
-                title,
-                "",
-                _LINK,
-                arguments=tuple(arguments.items()),
-                results=tuple(wanted.results.items()),
-            )
-    for spec in (wanted.constraint, *wanted.alternatives):
-        edits, has_mesh = _constrained(finding, spec) if spec else ([], False)
+            change = Change("shard", title, "", _LINK, arguments=tuple(arguments.items()))
+            yield change._replace(results=tuple(_results(wanted, arguments).items()))
+            if pinned := _unpinned(wanted, next(iter(arguments.values()), "")):
+                results = tuple(_results(wanted, arguments).items())
+                yield change._replace(results=results, edits=tuple(pinned))
+    for specs in ((wanted.constraint,), wanted.through, *[(one,) for one in wanted.alternatives]):
+        is_before = specs is wanted.through
+        edits, has_mesh = _constrained(wanted.place, specs, is_before=is_before)
         if edits:
             yield Change("shard", title, "", _LINK, edits=tuple(edits), has_mesh=has_mesh)
+    if wanted.is_assigned and wanted.place is not None:
+        edits = SourceFile(wanted.place.file).assign_constraints(wanted.place.line)
+        yield Change("shard", title, "", _LINK, edits=tuple(edits))
     if wanted.drops_gathered:
         memory, calls = planned.memory.memory, planned.facts.calls
         yield from wrap_layers_by(memory, calls, (DROPS_GATHERED, DROPPING_POLICY))
 
 
-def _constrained(finding: ShardingFinding, wanted: str) -> tuple[list[Edit], bool]:
-    """The edits that put a constraint on the value of a finding, and whether a mesh is set for it.
+def _results(wanted: ShardingChange, arguments: Mapping[str, str]) -> dict[str, str]:
+    """The shardings of results, which follow their arguments into other ones."""
+    moved = {spec: arguments[name] for name, spec in wanted.arguments.items() if name in arguments}
+    return {name: moved.get(spec, spec) for name, spec in wanted.results.items()}
 
-    Where no mesh is known by name at the line, the constraint is by P alone, under jax.set_mesh.
+
+def _unpinned(wanted: ShardingChange, spec: str) -> list[Edit]:
+    """The edits that bring constraints on an argument's values into its new sharding."""
+    edits = [_constrained(place, (spec,)) for place in wanted.pins if spec]
+    return list(dict.fromkeys([edit for some, has_mesh in edits if not has_mesh for edit in some]))
+
+
+def _constrained(
+    place: Place | None, specs: Sequence[str], *, is_before: bool = False
+) -> tuple[list[Edit], bool]:
+    """The edits that put constraints on the value at a place, and whether a mesh is set for them.
+
+    Where no mesh is known by name at the line, a constraint is by P alone, under jax.set_mesh.
+    With `is_before` the value is given these shardings before the one it has.
     """
-    place = finding.change.place
-    if place is None:
+    if place is None or not any(specs):
         return [], False
     try:
         file = SourceFile(place.file)
     except CommandError:
         return [], False
     mesh = file.mesh_at(place.line)
-    spec, imports = file.name_of("jax.sharding.PartitionSpec")
-    sharding = f"{spec}{wanted.removeprefix('P')}"
+    name, imports = file.name_of("jax.sharding.PartitionSpec")
+    shardings = [f"{name}{spec.removeprefix('P')}" for spec in specs]
     if mesh:
         named, more = file.name_of("jax.sharding.NamedSharding")
-        sharding, imports = f"{named}({mesh}, {sharding})", [*imports, *more]
-    edit = file.constrain(place, sharding)
+        shardings = [f"{named}({mesh}, {one})" for one in shardings]
+        imports = [*imports, *more]
+    edit = (
+        file.constrain_before(place, shardings)
+        if is_before
+        else file.constrain(place, shardings[0])
+    )
     return ([], False) if edit is None else ([*file.name_of("jax")[1], *imports, edit], not mesh)

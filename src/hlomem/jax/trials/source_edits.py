@@ -229,6 +229,46 @@ class SourceFile:
         text = f"{jax}.lax.{CONSTRAINT}({constrained}, {sharding})"
         return Edit(self.file, start, end, text)
 
+    def constrain_before(self, place: Place, shardings: Sequence[str]) -> Edit | None:
+        """The value that a constraint at a place is put on, under others first."""
+        node = self._expression(place)
+        if not isinstance(node, ast.Call) or not place.is_constraint or not node.args:
+            return None
+        jax, _ = self.name_of("jax")
+        text = self.source_of(node.args[0])
+        for sharding in shardings:
+            text = f"{jax}.lax.{CONSTRAINT}({text}, {sharding})"
+        return Edit(self.file, *self._range(node.args[0]), text)
+
+    def unused_constraints(self) -> list[ast.Call]:
+        """Constraints on a name, written as statements: their values are not used."""
+        return [
+            node.value
+            for node in ast.walk(self._tree)
+            if isinstance(node, ast.Expr)
+            and isinstance(node.value, ast.Call)
+            and ast.unparse(node.value.func).endswith(CONSTRAINT)
+            and node.value.args
+            and isinstance(node.value.args[0], ast.Name)
+        ]
+
+    def assign_constraints(self, line: int) -> list[Edit]:
+        """The constraints of a line whose values are not used, assigned to their names."""
+        calls = [call for call in self.unused_constraints() if call.lineno == line]
+        starts = [(self._range(call)[0], self.source_of(call.args[0])) for call in calls]
+        return [Edit(self.file, start, start, f"{name} = ") for start, name in starts]
+
+    def keyword_line(self, line: int, name: str) -> int:
+        """The line of a keyword of a call that begins at a line; that line if there is none."""
+        found = [
+            keyword.value.lineno
+            for node in ast.walk(self._tree)
+            if isinstance(node, ast.Call) and node.lineno == line
+            for keyword in node.keywords
+            if keyword.arg == name
+        ]
+        return next(iter(found), line)
+
     def _expression(self, place: Place) -> ast.expr | None:
         """The expression that begins and ends at a place, or the largest on its line."""
         found = [

@@ -8,7 +8,9 @@ from functools import cache
 import pytest
 
 import hlomem
+from hlomem.hlo.sharding import Axis, Mesh, Sharding
 from hlomem.report.data.shard import ShardReport, hint_of
+from hlomem.report.data.sharding.gather_findings import steps_between
 from tests.places import GOLDENS
 
 SHARDED = GOLDENS / "sharded"
@@ -38,6 +40,14 @@ def test_arguments_have_the_bytes_and_shards_that_jax_says(name: str) -> None:
         ("replicated_embedding", "replicated", "replicated_embedding.py:20"),
         ("reshard_concatenated", "reshard", "reshard_concatenated.py:23"),
         ("stack_of_outputs", "stack", "stack_of_outputs.py:26"),
+        # Results that others' memory went to; written without sight of the rules, as those below.
+        ("don_train_state", "donated", "don_train_state.py:29"),
+        # Gathered at once by a constraint, read part by part by loops of both passes.
+        ("gath_whole_stack", "gathered", "gath_whole_stack.py:18"),
+        # The second of two constraints of one name, through a helper.
+        ("reshard_batch_to_grid", "reshard", "reshard_batch_to_grid.py:20"),
+        # No array is split at all; computed by a helper of the loop's body.
+        ("stack_wave_adjoint", "stack", "stack_wave_adjoint.py:21"),
     ],
 )
 def test_the_fault_is_named_first_with_its_line(name: str, kind: str, line: str) -> None:
@@ -59,6 +69,52 @@ def test_a_parameter_tells_its_optimizer_state_how_to_be_split() -> None:
     # Both are four times as large as they need be, and their results lie beside them.
     assert finding.promised == finding.size == 256 << 20
     assert "params['down']" in finding.title
+
+
+def test_results_follow_the_argument_of_their_place_and_type() -> None:
+    first = _report("opt_half_sharded_lm").findings[0]
+    # Results 0 to 4 are the weights, of the same whole shapes; 6 is split as its parameter.
+    assert set(first.change.results) == {"result 5", "result 7", "result 8", "result 9"}
+
+
+def test_a_lost_donation_tells_all_results_of_a_line() -> None:
+    [finding] = _report("don_train_state").findings
+    names = [f"result {number}" for number in range(4)]
+    assert finding.change.results == dict.fromkeys(names, "P('a', 'b')")
+    assert finding.change.constraint == "P('a', 'b')"
+
+
+def test_a_cache_is_tried_as_the_heads_are_split_elsewhere_and_with_its_constraint() -> None:
+    change = _report("rep_kv_cache_model_axis").findings[0].change
+    assert change.other_arguments == {"cache": "P(None, None, 'data', None, 'model')"}
+    assert [(place.line, place.is_constraint) for place in change.pins] == [(37, True)]
+
+
+def test_a_reshard_goes_one_axis_at_a_time() -> None:
+    change = _report("reshard_batch_to_grid").findings[0].change
+    assert change.through == ("P(('x', 'y'))", "P('x', None, 'y')")
+
+
+X, Y = Axis("x", 2), Axis("y", 4)
+
+
+@pytest.mark.parametrize(
+    ("before", "asked", "steps"),
+    [
+        (((X,), ()), ((), (X,)), ()),  # one all-to-all
+        (((X, Y), (), ()), ((), (X,), (Y,)), ("P(('x', 'y'))", "P('x', None, 'y')")),
+        (((), (X,), (Y,)), ((X, Y), (), ()), ("P(None, 'x', 'y')", "P('x', None, 'y')")),
+        (((X,), (Y,)), ((Y,), (X,)), ()),  # neither can go first
+        (((X, Y), ()), ((), (Y,)), ()),  # not the same axes
+    ],
+)
+def test_steps_between_shardings(
+    before: tuple[tuple[Axis, ...], ...],
+    asked: tuple[tuple[Axis, ...], ...],
+    steps: tuple[str, ...],
+) -> None:
+    mesh = Mesh((X, Y))
+    assert steps_between(Sharding(mesh, before), Sharding(mesh, asked)) == steps
 
 
 def test_a_dropped_constraint_says_why() -> None:

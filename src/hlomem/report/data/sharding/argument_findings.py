@@ -9,6 +9,7 @@ from hlomem.base.sizes import format_bytes
 from hlomem.report.data import roles
 from hlomem.report.data.sharding.finding import ShardingChange, ShardingFinding
 from hlomem.report.data.sharding.promise import promise
+from hlomem.report.data.sharding.subject import top_of
 from hlomem.report.data.sharding.values import (
     WORTH,
     Held,
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from hlomem.base.quantities import ValueId
     from hlomem.hlo.sharding import Axis, Sharding
     from hlomem.report.data.buffers import Buffer
-    from hlomem.report.data.sharding.finding import FindingKind
+    from hlomem.report.data.sharding.finding import FindingKind, Place
     from hlomem.report.data.sharding.layouts import Layout
     from hlomem.report.data.sharding.subject import Subject
 
@@ -69,7 +70,7 @@ def find_in_arguments(subject: Subject) -> Iterator[ShardingFinding]:
     """Findings on arguments, and on results that are not sharded like theirs."""
     groups: dict[tuple[FindingKind, str], list[Wish]] = defaultdict(list)
     for wish in _wishes(subject):
-        groups[wish.kind, _top(wish.name)].append(wish)
+        groups[wish.kind, top_of(wish.name)].append(wish)
     for (kind, _), wishes in groups.items():
         if sum(wish.saves for wish in wishes) >= WORTH * subject.space.size:
             yield _finding(subject, kind, wishes)
@@ -89,7 +90,8 @@ def _wishes(subject: Subject) -> Iterator[Wish]:
             continue
         wanted = split_further(sharding, layout.whole)
         if wanted is not None:
-            other = split_further(sharding, layout.whole, is_spread=True)
+            often = subject.layouts.written
+            other = split_further(sharding, layout.whole, is_spread=True, written=often)
             yield Wish("replicated", name, buffer, layout, wanted, other=other)
 
 
@@ -115,10 +117,6 @@ def _shared_end(one: str, other: str) -> int:
     while count < min(len(one), len(other)) and one[-1 - count] == other[-1 - count]:
         count += 1
     return count
-
-
-def _top(name: str) -> str:
-    return name.partition("[")[0].partition(".")[0]
 
 
 def _finding(subject: Subject, kind: FindingKind, wishes: list[Wish]) -> ShardingFinding:
@@ -149,8 +147,20 @@ def _finding(subject: Subject, kind: FindingKind, wishes: list[Wish]) -> Shardin
             arguments=specs,
             other_arguments={} if others == specs else others,
             results=fixed,
+            pins=tuple(_pins(subject, wishes[0])),
         ),
     )
+
+
+def _pins(subject: Subject, wish: Wish) -> Iterator[Place]:
+    """Constraints that keep the values of an argument's shape as whole as it is now."""
+    found: dict[Place, None] = {}
+    for constraint in subject.whole.constraints if subject.whole else ():
+        is_same = constraint.value.dimensions == wish.layout.whole
+        if is_same and constraint.sharding.replication > wish.wanted.replication:
+            place = subject.place(constraint.value)
+            found.update({place: None} if place is not None else {})
+    yield from found
 
 
 def follow(subject: Subject, wish: Wish) -> Iterator[Held]:
@@ -235,43 +245,62 @@ def find_lost_donations(
 ) -> Iterator[ShardingFinding]:
     """Donated arguments whose result, of the same whole shape, is sharded differently."""
     told = {name for finding in known for name in finding.names}
-    for name, buffer, layout in subject.lost_donations:
-        if name in told:
-            continue
-        for result, its_buffer, its in subject.results:
+    groups: dict[tuple[str | None, str], list[Lost]] = defaultdict(list)
+    for name, _, layout in subject.lost_donations:
+        for result, its_buffer, its in subject.results if name not in told else ():
             if (
-                its.whole != layout.whole
-                or its.local == layout.local
-                or layout.sharding is None
-                or its.sharding is None
-                or not subject.is_update(name, result)
-                or its_buffer.size < WORTH * subject.space.size
+                its.whole == layout.whole
+                and its.local != layout.local
+                and layout.sharding is not None
+                and its.sharding is not None
+                and subject.is_update(name, result)
             ):
-                continue
-            yield _lost(subject, (name, buffer, layout), (result, its_buffer, its))
-            break
+                lost = Lost(name, layout.sharding, result, its_buffer, its)
+                groups[subject.result_line(result), top_of(name)].append(lost)
+                break
+    for group in groups.values():
+        if sum(lost.buffer.size for lost in group) >= WORTH * subject.space.size:
+            yield _lost(subject, sorted(group, key=lambda lost: -lost.buffer.size))
 
 
-def _lost(
-    subject: Subject, given: tuple[str, Buffer, Layout], returned: tuple[str, Buffer, Layout]
-) -> ShardingFinding:
-    name, _, layout = given
-    result, its_buffer, its = returned
-    assert layout.sharding is not None
-    assert its.sharding is not None
-    now, wanted = its.sharding.spec(), layout.sharding.spec()
+class Lost(NamedTuple):
+    """A donated argument, and its result that is sharded differently."""
+
+    argument: str
+    wanted: Sharding
+    """The sharding of the argument."""
+    result: str
+    buffer: Buffer
+    layout: Layout
+
+
+def _lost(subject: Subject, group: Sequence[Lost]) -> ShardingFinding:
+    first = group[0]
+    assert first.layout.sharding is not None
+    now, wanted = first.layout.sharding.spec(), first.wanted.spec()
+    given = list(first.wanted.shard(first.layout.whole))
+    specs = {lost.result: lost.wanted.spec() for lost in group}
+    share: dict[ValueId, float] = {}
+    for lost in group:
+        share |= _none_left(subject, lost.buffer, lost.layout)
+    is_constrained = subject.constraint_of_result(first.result) is not None
+    more = f", and {plural(len(group) - 1, 'other')}" if len(group) > 1 else ""
     return ShardingFinding(
         kind="donated",
-        title=f"{name} is donated as {wanted}, {result} is returned as {now}",
+        title=f"{first.argument} is donated as {wanted}, {first.result} is returned as {now}{more}",
         why="a result takes the memory of a donated argument only if both have the same shape on"
-        f" a device: {list(layout.local)} and {list(its.local)}",
-        size=its_buffer.size,
-        promised=promise(subject.memory, subject.space, _none_left(subject, its_buffer, its)),
-        source=subject.result_line(result),
-        names=(name, result),
-        axes=tuple([axis.name for axis in layout.sharding.used]),
-        how=f"out_shardings:\n{result}: NamedSharding(mesh, {wanted})",
-        change=ShardingChange(results={result: wanted}),
+        f" a device: {given} and {list(first.layout.local)}",
+        size=sum(lost.buffer.size for lost in group),
+        promised=promise(subject.memory, subject.space, share),
+        source=subject.result_line(first.result),
+        names=tuple([name for lost in group for name in (lost.argument, lost.result)]),
+        axes=tuple([axis.name for axis in first.wanted.used]),
+        how=code_of({}, specs),
+        change=ShardingChange(
+            results=specs,
+            constraint=wanted if is_constrained else "",
+            place=subject.place_of_result(first.result) if is_constrained else None,
+        ),
     )
 
 

@@ -229,8 +229,9 @@ def _taker(one: HloInstruction) -> HloInstruction | None:
 
 
 def _slices(one: HloInstruction) -> bool:
-    parts = one.called_computations[0].instructions if one.opcode == "fusion" else [one]
-    return any(part.opcode == "dynamic-slice" for part in parts)
+    if one.opcode == "fusion":
+        return any(_slices(part) for part in one.called_computations[0].instructions)
+    return one.opcode == "dynamic-slice"
 
 
 def _reads_partition(one: HloInstruction, hops: int) -> bool:

@@ -50,7 +50,13 @@ class ShardingChange(Record, frozen=True, kw_only=True):
     """The sharding of the value at `place`, for `with_sharding_constraint`."""
     alternatives: tuple[str, ...] = ()
     """Other shardings of that value, of which one may save more."""
+    through: tuple[str, ...] = ()
+    """Shardings that the value at `place` could take on its way to its constraint, in order."""
     place: Place | None = None
+    pins: tuple[Place, ...] = ()
+    """Constraints that hold the first argument to the sharding it has now."""
+    is_assigned: bool = False
+    """Whether the constraint at `place`, whose value is not used, is to be assigned to its name."""
     drops_gathered: bool = False
     """Whether layers are to be recomputed by a policy that drops gathered weights."""
 

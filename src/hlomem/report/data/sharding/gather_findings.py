@@ -17,21 +17,25 @@ from hlomem.report.data.sharding.values import WORTH
 from hlomem.view.shapes import parse_shape_or_none
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from hlomem.hlo.ir import HloInstruction
+    from hlomem.hlo.sharding import Axis, Sharding
     from hlomem.report.data.buffers import Buffer
     from hlomem.report.data.sharding.layouts import Layout
     from hlomem.report.data.sharding.subject import Subject
-    from hlomem.report.data.sharding.whole_program import WholeValue
+    from hlomem.report.data.sharding.whole_program import Constraint, WholeValue
 
 _SMALL = 0.001
+_BY_HAND = "/all_gather"
+"""JAX's name of a gather that the user wrote, in a `shard_map`."""
 _WARNING = "Involuntary full rematerialization"
 _OPERATION = lazy_pattern(r"HLO operation:? %?([\w.-]++) = ([^\n]*+)")
 _NAME = lazy_pattern(r'op_name="((?:[^"\\\n]|\\.)*+)"')
 _FROM_TO = lazy_pattern(r"from sharding (\{[^\n]*?\}) to (\{[^\n]*?\}) (?:efficiently|without)")
 _MAX_HOPS = 16
-_FEW_HOPS = 3
+_FEW_HOPS = 8
+_ONE_MOVE = 2
 
 
 class Kept(NamedTuple):
@@ -50,6 +54,7 @@ def find_kept_gathers(subject: Subject) -> Iterator[ShardingFinding]:
     lives = {one.buffer.id: one.steps for one in kept}
     saved = promise(subject.memory, subject.space, {}, lives) if kept else 0
     if saved < WORTH * subject.space.size:
+        yield from _gathered_at_once(subject, kept)
         return
     step = subject.memory.fullest_step(subject.space.color) or 0
     alive = {part.buffer.id for part in subject.memory.alive(subject.space.color, step)}
@@ -76,6 +81,51 @@ def find_kept_gathers(subject: Subject) -> Iterator[ShardingFinding]:
     )
 
 
+def _gathered_at_once(subject: Subject, kept: Sequence[Kept]) -> Iterator[ShardingFinding]:
+    """A constraint that makes whole what loops of both passes read part by part."""
+    names = {one.argument for one in kept}
+    of_number = {
+        its.value.instruction.parameter_number: (name, its)
+        for name, _, its in subject.arguments
+        if its.value is not None and name in names
+    }
+    for constraint in subject.whole.constraints if subject.whole else ():
+        number = subject.whole.argument_of(constraint.value) if subject.whole else None
+        name, its = of_number.get(-1 if number is None else number, ("", None))
+        if its is None or its.sharding is None or its.whole != constraint.value.dimensions:
+            continue
+        found = _at_once(subject, name, its, constraint)
+        if found.promised >= WORTH * subject.space.size:
+            yield found
+            return
+
+
+def _at_once(subject: Subject, name: str, its: Layout, constraint: Constraint) -> ShardingFinding:
+    assert its.sharding is not None
+    dimensions = tuple([size for size in its.whole if size != 1])
+    whole = {
+        buffer.id: (buffer, its.sharding.replication / layout.replication)
+        for buffer, layout in subject.values
+        if layout.whole == dimensions and (layout.replication or 1) > its.sharding.replication
+        if layout.replication is not None
+    }
+    spec = its.sharding.spec()
+    share = {one: left for one, (_, left) in whole.items()}
+    return ShardingFinding(
+        kind="gathered",
+        title=f"{name} is gathered whole, and kept for the backward pass",
+        why=f"the constraint {constraint.sharding.spec()} on {name} {list(its.whole)}, which is"
+        f" {spec}, gathers at once what loops read part by part",
+        size=max([buffer.size for buffer, _ in whole.values()], default=0),
+        promised=promise(subject.memory, subject.space, share),
+        source=subject.whole.line(constraint.value) if subject.whole else None,
+        names=(name,),
+        axes=tuple([axis.name for axis in its.sharding.used]),
+        how=f"with_sharding_constraint(x, NamedSharding(mesh, {spec}))",
+        change=ShardingChange(constraint=spec, place=subject.place(constraint.value)),
+    )
+
+
 def _kept(subject: Subject) -> Iterator[Kept]:
     """Gathered values that the backward pass reads, and when they are read."""
     memory, turn = subject.memory, _last_forward(subject)
@@ -88,10 +138,14 @@ def _kept(subject: Subject) -> Iterator[Kept]:
         if one is None or one.opcode in ("parameter", "while", "get-tuple-element", "tuple"):
             continue
         argument = find_gathered(memory, one)
-        if argument is None or argument.role == roles.INPUTS or not _is_more(buffer, argument):
+        if argument is not None:
+            if argument.role == roles.INPUTS or not _is_more(buffer, argument):
+                continue
+        elif not (buffer.op_name or "").endswith(_BY_HAND):
             continue
         if (steps := _read_at(subject, buffer, turn)) is not None:
-            yield Kept(buffer, argument.parameter or argument.name, steps, buffer.source)
+            name = buffer.name if argument is None else argument.parameter or argument.name
+            yield Kept(buffer, name, steps, buffer.source)
 
 
 def _stacked(subject: Subject) -> Iterator[Kept]:
@@ -200,9 +254,12 @@ def _reshard(
     value = next((one for name in names for one in _whole_of(subject, name)), None)
     warning = next((told[name] for name in names if name in told), next(iter(told.values()), ""))
     whole = _whole_constraint(subject, value)
-    value = whole or value
-    kept = _source_sharding(subject, value)
-    value = whole or _constraint_after(value) or value
+    far = None if whole else _far_constraint(subject, value)
+    value = whole or far or value
+    before = _source_sharding(subject, value)
+    kept = "" if before is None else before.spec()
+    value = whole or far or _constraint_after(value) or value
+    asked = subject.whole.sharding_of(value.instruction) if subject.whole and value else None
     line = subject.whole.line(value) if value is not None and subject.whole else buffer.source
     return ShardingFinding(
         kind="reshard",
@@ -217,7 +274,11 @@ def _reshard(
         how=f"with_sharding_constraint(x, NamedSharding(mesh, {kept}))"
         if kept
         else "ask for a sharding that splits the same dimension as before",
-        change=ShardingChange(constraint=kept, place=subject.place(value) if value else None),
+        change=ShardingChange(
+            constraint=kept,
+            through=() if before is None or asked is None else steps_between(before, asked),
+            place=subject.place(value) if value else None,
+        ),
         warning=warning.strip(),
     )
 
@@ -229,6 +290,17 @@ def _whole_constraint(subject: Subject, value: WholeValue | None) -> WholeValue 
         is_whole = not constraint.sharding.used
         if is_whole and constraint.value.dimensions == value.dimensions:
             return constraint.value
+    return None
+
+
+def _far_constraint(subject: Subject, value: WholeValue | None) -> WholeValue | None:
+    """A constraint on a value of this shape that is several moves from what it was before."""
+    for constraint in subject.whole.constraints if subject.whole and value else ():
+        assert value is not None
+        if constraint.value.dimensions == value.dimensions:
+            before = _source_sharding(subject, constraint.value)
+            if before is not None and steps_between(before, constraint.sharding):
+                return constraint.value
     return None
 
 
@@ -248,15 +320,45 @@ def _whole_of(subject: Subject, name: str) -> list[WholeValue]:
     return subject.whole.by_name.get(name, [])[:1] if subject.whole is not None and name else []
 
 
-def _source_sharding(subject: Subject, value: WholeValue | None) -> str:
+def steps_between(before: Sharding, asked: Sharding) -> tuple[str, ...]:
+    """Shardings from one to another that each move one axis, as an all-to-all can; the last not.
+
+    An axis can move that is the last on its dimension, to where those before it are already.
+    """
+    rank = max(len(before.dimensions), len(asked.dimensions))
+    rows = [_row(before, at) for at in range(rank)]
+    steps = [before.spec()]
+    for _ in before.used:
+        moves = [
+            (at, to)
+            for at in range(rank)
+            for to in range(rank)
+            if at != to
+            and rows[at]
+            and _row(asked, to)[: len(rows[to]) + 1] == (*rows[to], rows[at][-1])
+        ]
+        if not moves:
+            break
+        at, to = moves[0]
+        rows[to], rows[at] = (*rows[to], rows[at][-1]), rows[at][:-1]
+        steps.append(type(before)(before.mesh, tuple(rows)).spec())
+    is_there = steps[-1] == asked.spec()
+    return tuple(steps[:-1]) if is_there and len(steps) > _ONE_MOVE else ()
+
+
+def _row(sharding: Sharding, at: int) -> tuple[Axis, ...]:
+    return sharding.dimensions[at] if at < len(sharding.dimensions) else ()
+
+
+def _source_sharding(subject: Subject, value: WholeValue | None) -> Sharding | None:
     """The sharding that the value's first operand has, where one is written."""
     if value is None or subject.whole is None:
-        return ""
+        return None
     pending, hops = list(value.instruction.operands), 0
     while pending and hops < _MAX_HOPS:
         one, hops = pending.pop(0), hops + 1
         sharding = subject.whole.sharding_of(one)
         if sharding is not None and len(one.shape.dimensions) == len(value.dimensions):
-            return sharding.spec()
+            return sharding
         pending += list(one.operands)[:2]
-    return ""
+    return None

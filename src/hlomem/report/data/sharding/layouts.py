@@ -125,10 +125,10 @@ class Layouts:
         """A sharding that makes the one shape of the other; axes in the order of the mesh."""
         if self.mesh is None or len(whole) != len(local):
             return None
-        return _explain(self.mesh, tuple(whole), tuple(local), self._written)
+        return _explain(self.mesh, tuple(whole), tuple(local), self.written)
 
     @cached_property
-    def _written(self) -> dict[tuple[int, str], int]:
+    def written(self) -> dict[tuple[int, str], int]:
         """How often an axis splits a dimension of some size where shardings are written."""
         counts: dict[tuple[int, str], int] = {}
         if self.whole is None:

@@ -134,14 +134,16 @@ class Subject:
         found: dict[str, str] = {}
         taken: set[str] = set()
         state = [one for one in self.arguments if one[1].role != roles.INPUTS]
-        of_shape: dict[tuple[int, ...], list[str]] = {}
-        for result, _, layout in self.results:
-            of_shape.setdefault(layout.whole, []).append(result)
-        for is_exact in (True, False):
-            for name, _, layout in state:
-                tail = _tail(name)
-                for result in of_shape.get(layout.whole, ()) if name not in found else ():
+        state.sort(key=_number)
+        of_shape: dict[tuple[int, ...], list[tuple[str, str]]] = {}
+        for result, buffer, layout in self.results:
+            of_shape.setdefault(layout.whole, []).append((result, _element(buffer)))
+        for is_exact, is_typed in ((True, True), (True, False), (False, False)):
+            for name, buffer, layout in state:
+                tail, element = _tail(name), _element(buffer)
+                for result, its in of_shape.get(layout.whole, ()) if name not in found else ():
                     is_same = not is_exact or (tail != "" and tail == _tail(result))
+                    is_same = is_same and (not is_typed or element == its)
                     if is_same and result not in taken:
                         found[name] = result
                         taken.add(result)
@@ -168,7 +170,10 @@ class Subject:
             return []
         rows = build_donation(self.memory, self.space).rows
         used = {row.name for row in rows if row.state == "used"}
-        return [one for one in self.arguments if self.is_donated(one[0]) and one[0] not in used]
+        donated = [one for one in self.arguments if self.is_donated(one[0])]
+        sizes = {buffer.size for name, buffer, _ in donated if name not in used}
+        # Where XLA gives an argument's memory to another's result, that one's is lost instead.
+        return [one for one in donated if one[0] not in used or one[1].size in sizes]
 
     def is_input(self, name: str, buffer: Buffer) -> bool:
         """Whether an argument is data: by its name, or unnamed and without a new version."""
@@ -202,17 +207,20 @@ class Subject:
     # Lines.
 
     def line_of_arguments(self, sizes: Mapping[str, float]) -> str | None:
-        """The line that makes some arguments, weighted, and no other; None if unknown."""
-        others = {
-            line
-            for name, lines in self._argument_lines.items()
-            if name not in sizes
-            for line in lines
-        }
+        """The line that makes some arguments, weighted, and no other; None if unknown.
+
+        Where it makes others of the same tree, too, one that makes no other tree.
+        """
+        others, other_trees = set[str](), set[str]()
+        trees = {top_of(name) for name in sizes}
+        for name, made_at in self._argument_lines.items():
+            others.update(made_at if name not in sizes else ())
+            other_trees.update(made_at if top_of(name) not in trees else ())
         weights: dict[str, float] = {}
         for name, size in sizes.items():
             lines = self._argument_lines.get(name, ())
-            own = [line for line in lines if line not in others] or lines
+            own = [line for line in lines if line not in others]
+            own = own or [line for line in lines if line not in other_trees] or list(lines)
             if own:
                 weights[own[0]] = weights.get(own[0], 0.0) + size
         return max(weights, key=lambda line: weights[line], default=None)
@@ -271,6 +279,20 @@ class Subject:
             end_column=frame.end_column,
             is_constraint=is_constraint(value.instruction),
         )
+
+
+def _number(argument: tuple[str, Buffer, Layout]) -> int:
+    value = argument[2].value
+    return value.instruction.parameter_number if value is not None else 0
+
+
+def _element(buffer: Buffer) -> str:
+    return buffer.shape.partition("[")[0]
+
+
+def top_of(path: str) -> str:
+    """The first name of a path: `params` of `params['w']`."""
+    return path.partition("[")[0].partition(".")[0]
 
 
 def _tail(path: str) -> str:

@@ -29,7 +29,7 @@ _LARGE = 5
 
 def find_whole_values(subject: Subject) -> Iterator[ShardingFinding]:
     """Values that depend on inputs and are the same along an axis that splits the inputs."""
-    for axis in input_axes(subject):
+    for axis in [*input_axes(subject), *idle_axes(subject)]:
         held = list(values_along(subject, axis))
         # What is only gathered may be needed whole.
         computed = [found for found in held if found.buffer.role != roles.COLLECTIVES]
@@ -44,6 +44,17 @@ def input_axes(subject: Subject) -> list[Axis]:
         if subject.is_input(name, buffer) and layout.sharding is not None:
             found.update(dict.fromkeys(layout.sharding.used))
     return [axis for axis in found if axis.size > 1 and not axis.part]
+
+
+def idle_axes(subject: Subject) -> list[Axis]:
+    """The axes of the mesh that split nothing that the program is given, returns or constrains."""
+    shardings = [layout.sharding for _, _, layout in (*subject.arguments, *subject.results)]
+    if subject.whole is not None:
+        shardings += [constraint.sharding for constraint in subject.whole.constraints]
+    used = {axis.name for one in shardings if one is not None for axis in one.used}
+    mesh = subject.layouts.mesh
+    axes = mesh.axes if mesh is not None else ()
+    return [axis for axis in axes if axis.size > 1 and axis.name not in used]
 
 
 def _told(subject: Subject, axis: Axis, held: Sequence[Held]) -> Iterator[ShardingFinding]:
@@ -67,10 +78,10 @@ def _told(subject: Subject, axis: Axis, held: Sequence[Held]) -> Iterator[Shardi
     yield ShardingFinding(
         kind="stack" if is_stack else "replicated",
         title=f"{what} of {format_bytes(size)} on each device are the same along {axis.name}",
-        why=_why(first, axis, constraint),
+        why=_why(first, axis, constraint, is_idle=axis in idle_axes(subject)),
         size=size,
         promised=saved,
-        source=subject.whole.line(value) if subject.whole and value else first.buffer.source,
+        source=_line(subject, value, is_stack=is_stack) or first.buffer.source,
         names=tuple([found.buffer.name for found in sorted(alive, key=lambda f: -f.buffer.size)]),
         axes=(axis.name,),
         how=f"with_sharding_constraint(x, NamedSharding(mesh, {wanted.spec()}))",
@@ -78,6 +89,13 @@ def _told(subject: Subject, axis: Axis, held: Sequence[Held]) -> Iterator[Shardi
             constraint=wanted.spec(), place=subject.place(value) if value else None
         ),
     )
+
+
+def _line(subject: Subject, value: WholeValue | None, *, is_stack: bool) -> str | None:
+    """The line of a value; of what a loop stacks, the line in the loop's body."""
+    if subject.whole is None or value is None:
+        return None
+    return subject.whole.line_in_body(value) if is_stack else subject.whole.line(value)
 
 
 def _with_pieces(subject: Subject, share: dict[ValueId, float]) -> dict[ValueId, float]:
@@ -133,13 +151,20 @@ def _constraint_without(
     """A constraint of the user that keeps the value whole along an axis."""
     if subject.whole is None or value is None:
         return None
-    whole = value.dimensions
-    for constraint in subject.whole.constraints:
-        is_same = constraint.value.dimensions == whole
-        names = {used.name for used in constraint.sharding.used}
-        if is_same and axis.name not in names and "transpose(" not in constraint.value.op_name:
-            return constraint
-    return None
+    keeping = [
+        constraint
+        for constraint in subject.whole.constraints
+        if axis.name not in {used.name for used in constraint.sharding.used}
+        and "transpose(" not in constraint.value.op_name
+    ]
+    same = [one for one in keeping if one.value.dimensions == value.dimensions]
+    alike = [one for one in keeping if _is_alike(one.value.dimensions, value.dimensions)]
+    return next(iter(same or alike), None)
+
+
+def _is_alike(one: Sequence[int], other: Sequence[int]) -> bool:
+    """Whether shapes differ in their last dimension only, as activations of one batch do."""
+    return len(one) == len(other) > 2 and one[:-1] == other[:-1]
 
 
 def _same_rank(wanted: Sharding, asked: Sharding) -> Sharding:
@@ -148,11 +173,11 @@ def _same_rank(wanted: Sharding, asked: Sharding) -> Sharding:
     )
 
 
-def _why(first: Held, axis: Axis, constraint: Constraint | None) -> str:
+def _why(first: Held, axis: Axis, constraint: Constraint | None, *, is_idle: bool) -> str:
     assert first.layout.sharding is not None
     words = (
         f"{first.buffer.name} {list(first.layout.whole)} is {first.layout.sharding.spec()};"
-        f" inputs are split along {axis.name} ({axis.size})"
+        f" {'no array is' if is_idle else 'inputs are'} split along {axis.name} ({axis.size})"
     )
     if constraint is not None:
         return f"{words}; the constraint {constraint.sharding.spec()} keeps it whole"

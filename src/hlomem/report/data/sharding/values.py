@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from hlomem.report.data import roles
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from hlomem.hlo.ir import HloInstruction
     from hlomem.hlo.sharding import Axis, Sharding
@@ -35,12 +35,18 @@ class Held(NamedTuple):
 
 
 def split_further(
-    sharding: Sharding, whole: Sequence[int], *, is_spread: bool = False
+    sharding: Sharding,
+    whole: Sequence[int],
+    *,
+    is_spread: bool = False,
+    written: Mapping[tuple[int, str], int] | None = None,
 ) -> Sharding | None:
     """The sharding with all free axes that divide a dimension; None if there are none.
 
-    The longest dimension on a device is split; with `is_spread` one that is still whole, if any.
+    The longest dimension on a device is split; with `is_spread` one that is still whole, if any,
+    and the one whose size an axis splits most often elsewhere, by how often that is `written`.
     """
+    often = written or {}
     found = sharding
     for axis in sorted(sharding.free, key=lambda axis: -axis.size):
         local = found.shard(whole)
@@ -51,7 +57,8 @@ def split_further(
         ]
         if fitting:
             whole_first = [at for at in fitting if found.split_of(at) == 1] if is_spread else []
-            best = max(whole_first or fitting, key=lambda at: (local[at], at == 0))
+            counts = {at: often.get((whole[at], axis.name), 0) for at in fitting}
+            best = max(whole_first or fitting, key=lambda at: (counts[at], local[at], at == 0))
             found = found.with_axis(best, axis)
     return None if found is sharding else found
 
