@@ -86,7 +86,7 @@ def test_the_limit_of_a_target_is_what_its_chip_has(
     done.assert_outcomes(passed=1, failed=1)
     done.stdout.fnmatch_lines(
         [
-            "hlomem: needs 74.58 GiB of HBM on tpu-v5e:1x1, the limit is 15.75 GiB: over by 58.83 GiB*",
+            "hlomem: needs 74.58 GiB of HBM on tpu-v5e:1x1, the limit is 15.75 GiB: over by*",
             "*100.0%  test_target.py:11",
         ]
     )
