@@ -197,7 +197,10 @@ def make_store(path: str) -> Store:
     marker = join(path, MARKER)
     if exists(marker):
         return open_store(path)
-    if exists(path) and not exists(marker) and any(map(_is_foreign, list_files(path))):
+    is_used = exists(path) and any(map(_is_foreign, list_files(path)))
+    if exists(marker):  # asked again: another scan may have made it while files were listed
+        return open_store(path)
+    if is_used:
         raise CommandError(f"{visible(path)} is not a store and not empty; give a new folder")
     write_file(marker, [msgspec.json.encode({"kind": _KIND, "schema": SCHEMA})])
     return Store(path)

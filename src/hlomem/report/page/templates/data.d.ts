@@ -380,7 +380,10 @@ export interface ShardingChange {
   results: Record<string, string>;
   constraint: string;
   alternatives: string[];
+  through: string[];
   place: Place | null;
+  pins: Place[];
+  is_assigned: boolean;
   drops_gathered: boolean;
 }
 
