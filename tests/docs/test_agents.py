@@ -24,6 +24,7 @@ CALLS = {
     "job": [str(JOBS / "serve.xplane.pb.gz"), "--pool", "6GiB"],
     "leaks": [str(JOBS / "restore.saved.prof"), str(JOBS / "restore.both.prof")],
     "improve": [str(next((ROOT / "examples/train_step").glob("*_optimizations.txt")))],
+    "shard": [str(GOLDENS / "sharded/stack_of_outputs")],
     "verify": [BEFORE],
 }
 _ROW = re.compile(r"^\| `(\w+)` \| `(\w+)` \| ([^|]+) \|", re.MULTILINE)
@@ -46,7 +47,7 @@ def test_fields_are_those_of_the_page(
 
 
 def test_the_rest_of_the_table_is_tested_where_it_compiles() -> None:
-    assert set(TABLE) - set(CALLS) == {"compile", "fit"}  # tests/jax
+    assert set(TABLE) - set(CALLS) == {"compile", "fit", "kernel"}  # tests/jax
 
 
 def test_the_index_for_models_has_every_page(tmp_path: Path) -> None:

@@ -73,6 +73,12 @@ def _is_device(path: str) -> bool:
     return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
 
 
+def refuse_existing(path: str | os.PathLike[str] | None, *, force: bool) -> None:
+    """Raise before long work if its output file is there and may not be overwritten."""
+    if path is not None and not force and os.path.exists(path):
+        raise _exists_error(str(path))
+
+
 def _exists_error(path: str) -> CommandError:
     return CommandError(f"{visible(path)} exists; give --force to overwrite it")
 

@@ -11,7 +11,7 @@ import click
 from hlomem.api.advise import advise_on
 from hlomem.api.load import load_program
 from hlomem.api.opening import open_memory
-from hlomem.base.atomic_files import write_files
+from hlomem.base.atomic_files import refuse_existing, write_files
 from hlomem.base.errors import EXIT_FINDING, EXIT_OK, CommandError
 from hlomem.base.source import visible
 from hlomem.cli.arguments import with_options
@@ -71,8 +71,7 @@ def command(
     again; the rest is named as possible, without bytes. Without its HLO module, the program of a
     DUMP is rebuilt first.
     """
-    if html is not None and html.exists() and not force:
-        raise CommandError(f"{visible(str(html))} exists; give --force to overwrite it")
+    refuse_existing(html, force=force)
     page = None if html is None else partial(_write_page, html, force=force)
     backend, chip, space = (shown.pop(name) for name in ("backend", "chip", "space"))
     if target or settings or fit or is_factory(path):

@@ -9,7 +9,7 @@ from typing import Any
 import click
 import msgspec
 
-from hlomem.base.atomic_files import write_files
+from hlomem.base.atomic_files import refuse_existing, write_files
 from hlomem.base.errors import EXIT_FINDING, EXIT_OK, CommandError
 from hlomem.base.source import visible
 from hlomem.cli.arguments import with_options
@@ -90,8 +90,7 @@ def _check_outputs(output: Path | None, html: Path | None, *, force: bool) -> No
             raise CommandError(f"{visible(str(output))} is not a folder")
         if any(output.iterdir()):
             raise CommandError(f"{visible(str(output))} has files; give --force to add to them")
-    if html is not None and html.exists() and not force:
-        raise CommandError(f"{visible(str(html))} exists; give --force to overwrite it")
+    refuse_existing(html, force=force)
 
 
 def _exceeds(planned: PlannedProgram, summary: Summary) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hlomem.base.atomic_files import write_files
+from hlomem.base.atomic_files import refuse_existing, write_files
 from hlomem.base.errors import EXIT_FINDING, EXIT_OK, CommandError
 from hlomem.base.source import visible
 from hlomem.cli.arguments import with_options
@@ -78,8 +78,7 @@ def command(
     if a row does not fit or is not proven. See docs/fit.md.
     """
     for file in (html, csv):
-        if file is not None and file.exists() and not force:
-            raise CommandError(f"{visible(str(file))} exists; give --force to overwrite it")
+        refuse_existing(file, force=force)
     name, rows = _parse_over(over, growing)
     with progress() as draw:
         report = fit(

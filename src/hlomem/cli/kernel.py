@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hlomem.base.atomic_files import write_files
+from hlomem.base.atomic_files import refuse_existing, write_files
 from hlomem.base.errors import EXIT_FINDING, EXIT_OK, CommandError
-from hlomem.base.source import visible
 from hlomem.cli.arguments import with_options
 from hlomem.cli.factory import FACTORY, SETTINGS, parse_settings, parse_values
 from hlomem.cli.options import REPORT
@@ -73,8 +72,7 @@ def command(
     compiled, nor one whose answer follows from larger blocks that fit or smaller ones that do not.
     The exit code is 1 if a kernel, or every setting of a target, does not fit. See docs/kernels.md.
     """
-    if html is not None and html.exists() and not force:
-        raise CommandError(f"{visible(str(html))} exists; give --force to overwrite it")
+    refuse_existing(html, force=force)
     if (largest or exact) and not over:
         raise CommandError("--largest and --exact choose among settings: give --over NAME=A,B")
     if shrink and over:

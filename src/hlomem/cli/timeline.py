@@ -8,9 +8,7 @@ from typing import Any
 import click
 
 from hlomem.api.job_inputs import open_timeline
-from hlomem.base.atomic_files import write_files
-from hlomem.base.errors import CommandError
-from hlomem.base.source import visible
+from hlomem.base.atomic_files import refuse_existing, write_files
 from hlomem.cli.arguments import with_options
 from hlomem.cli.options import REPORT
 from hlomem.cli.screen import write
@@ -44,8 +42,7 @@ def command(
     allocation of XLA's BFC allocator on GPUs is in it; each is joined to the program and the
     allocation of its plan, to an array from the host, to the autotuner or to a library.
     """
-    if html is not None and html.exists() and not force:
-        raise CommandError(f"{visible(str(html))} exists; give --force to overwrite it")
+    refuse_existing(html, force=force)
     builder = open_timeline(profile, arrays)
     timeline = builder.build(allocator, at)
     if html is not None:
