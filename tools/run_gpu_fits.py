@@ -1,20 +1,24 @@
 """Runs training steps on a GPU plain, with `optimize()` and fitted to half: bytes, time, results.
 
     python -m tools.run_gpu_fits PROGRAMS.py FILE [--seconds 580] [--gpt2 270] [--only NAME …]
-                                 [--min-bytes 200000000] [--share 0.5]
+                                 [--min-bytes 200000000] [--share 0.5] [--jobs 10]
+                                 [--modules FOLDER]
 
 PROGRAMS.py has a dictionary `PROGRAMS`: by name a function that returns a function, its arguments
 (shapes) and the options of `jax.jit`, with the attributes `tags`, `multi`, `x64`, `needs` and
 `backends`. Those for one GPU are looked at, those with `xl` or a word of training among their tags
-first; what has fewer temporaries than `--min-bytes`, or no gradient, is passed over. FILE is
-written after each program; one that fails or hangs is named there with its error, and the next
-begins in a new process. `--gpt2 SECONDS` of the time go to one GPT-2 step at six budgets, beside
-PyTorch's (`tools/gpt2_budgets.py`); 0 leaves it out.
+first; what has fewer temporaries than `--min-bytes`, or no gradient, is passed over. `--jobs`
+processes compile, each its share of the programs; once all have ended, or most of the time is
+over, the programs are run, one process after another, with nothing else on the GPU. FILE is
+written after each program; one that fails or hangs is named there with its error. `--modules` keeps
+the modules as XLA schedules them, for `tools.search_modules`. `--gpt2 SECONDS` of the time go to
+one GPT-2 step at six budgets, beside PyTorch's (`tools/gpt2_budgets.py`); 0 leaves it out.
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
 import importlib.util
 import json
 import os
@@ -22,6 +26,7 @@ import statistics
 import subprocess
 import sys
 import time
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from queue import Empty, Queue
@@ -33,8 +38,10 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 RUNS = 9
-MAX_SECONDS = 75.0
+MAX_SECONDS = 200.0
 """That one program may take before its process is ended."""
+RUN_SHARE = 0.4
+"""Of the time, for the runs after the compiles."""
 _MAX_WORD = 64
 _MARK = "@@"
 _SQUARES = frozenset({"acc", "nu", "sq", "v", "var"})
@@ -146,8 +153,8 @@ def limit_of(compiled: Any, share: float) -> int:
     return int(rest + share * sizes.temp_size_in_bytes)
 
 
-def compile_plain(jitted: Any, arguments: Any, jax: Any) -> tuple[Any, float]:
-    """The program as XLA orders it, and its modelled time in seconds."""
+def compile_plain(jitted: Any, arguments: Any, file: Path | None, jax: Any) -> tuple[Any, float]:
+    """The program as XLA orders it, and its modelled time in seconds; the module is kept."""
     hook: Any = import_module("hlomem.jax.pass_.hook")
     cost: Any = import_module("hlomem.opt.orders.cost")
     registry: Any = import_module("hlomem.machines.registry")
@@ -161,20 +168,26 @@ def compile_plain(jitted: Any, arguments: Any, jax: Any) -> tuple[Any, float]:
         plain = jitted.lower(*arguments).compile()
     finally:
         hook.clear_pass(extension, "hlomem-seen", platform)
-    module = proto.read_module(max(seen, key=len, default=b""))
+    handed = max(seen, key=len, default=b"")
+    if file is not None:
+        file.write_bytes(gzip.compress(handed))
+    module = proto.read_module(handed)
     modelled = cost.module_time(module, registry.find_machine("gpu", "h200"))
     return plain, modelled / speeds.H200.bandwidth
 
 
-def measure(name: str, build: Any, least: int, share: float) -> Row:
-    """One program, every way."""
+def compile_all(
+    name: str, build: Any, given: argparse.Namespace
+) -> tuple[Row, Callable[[], Row] | None]:
+    """One program, every way, and what runs them; None for one that is passed over."""
     jax: Any = import_module("jax")
     function, shapes, options = build()
-    if made_bytes(jax.make_jaxpr(function)(*shapes).jaxpr) < least:
-        return {"name": name, "skipped": "small"}
+    if made_bytes(jax.make_jaxpr(function)(*shapes).jaxpr) < given.min_bytes:
+        return {"name": name, "skipped": "small"}, None
     jitted = jax.jit(function, **options)
+    file = given.modules and given.modules / f"{name}.pb.gz"
     start = time.perf_counter()
-    plain, modelled = compile_plain(jitted, shapes, jax)
+    plain, modelled = compile_plain(jitted, shapes, file, jax)
     before = plain.memory_analysis().temp_size_in_bytes
     said: Row = {
         "name": name,
@@ -182,15 +195,16 @@ def measure(name: str, build: Any, least: int, share: float) -> Row:
         "compile": time.perf_counter() - start,
         "modelled": modelled,
     }
-    if before < least:
-        return {**said, "skipped": "small"}
+    if before < given.min_bytes:
+        return {**said, "skipped": "small"}, None
     if _GRADIENT not in plain.as_text():
-        return {**said, "skipped": "no gradient"}
+        return {**said, "skipped": "no gradient"}, None
     ways = {"plain": plain}
-    limits = {"optimize": None, "half": limit_of(plain, share)}
+    limits = {"optimize": None, "half": limit_of(plain, given.share)}
     for way, limit in limits.items():
         said[way] = _compile(way, limit, jitted, shapes, ways, jax)
-    return said | _run_all(said, ways, shapes, options.get("donate_argnums", ()), jax)
+    donated = options.get("donate_argnums", ())
+    return said, partial(_run_all, said, ways, shapes, donated, jax)
 
 
 def _compile(
@@ -237,19 +251,40 @@ def _run_all(said: Row, ways: dict[str, Any], shapes: Any, donated: Any, jax: An
     for way in ("optimize", "half"):
         said[way]["ratio"] = statistics.median(times[way]) / usual
         said[way]["least_ratio"] = min(times[way]) / min(times["plain"])
-    return {"own_gap": own, "seconds": usual, "least": min(times["plain"])}
+    return {**said, "own_gap": own, "seconds": usual, "least": min(times["plain"])}
 
 
-def work(path: Path, names: Sequence[str], least: int, share: float) -> None:
-    """Measure programs and print a line for each."""
-    programs = load(path)
-    for name in names:
-        print(f"{_MARK}{json.dumps({'begun': name})}", flush=True)
-        try:
-            row = measure(name, programs[name], least, share)
-        except Exception as error:  # noqa: BLE001 - the next may work
-            row = {"name": name, "error": f"{type(error).__name__}: {error}"[:2000]}
+def work(given: argparse.Namespace) -> None:
+    """Compile programs while there is time, wait for a word, run them; a line for each."""
+    programs = load(given.programs)
+    ready: list[tuple[str, Callable[[], Row]]] = []
+
+    def say(row: Row) -> None:
         print(f"{_MARK}{json.dumps(row, default=str)}", flush=True)
+
+    def attempt(name: str, step: Callable[[], Any]) -> Any:
+        say({"begun": name})
+        try:
+            return step()
+        except Exception as error:  # noqa: BLE001 - the next may work
+            say({"name": name, "error": f"{type(error).__name__}: {error}"[:2000]})
+            return None
+
+    for name in given.work:
+        if time.time() > given.until:
+            say({"name": name, "error": "no time was left to compile it"})
+            continue
+        made = attempt(name, partial(compile_all, name, programs[name], given))
+        if made is not None and made[1] is None:
+            say(made[0])
+        elif made is not None:
+            ready.append((name, made[1]))
+    say({"ready": [name for name, _ in ready]})
+    sys.stdin.readline()
+    for name, run_it in ready:
+        row = attempt(name, run_it)
+        if row is not None:
+            say(row)
     os._exit(0)
 
 
@@ -262,7 +297,11 @@ class Child:
     def __init__(self, command: Sequence[str]) -> None:
         quiet = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "TF_CPP_MIN_LOG_LEVEL": "3"}
         self._process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, text=True, env={**os.environ, **quiet}
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **quiet},
         )
         self._lines: Queue[str | None] = Queue()
         Thread(target=self._read, daemon=True).start()
@@ -283,9 +322,90 @@ class Child:
         found: Row | None = None if line is None else json.loads(line)
         return found
 
+    def go_on(self) -> None:
+        """Say that it may run what it compiled."""
+        assert self._process.stdin is not None
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+
     def end(self) -> None:
         self._process.kill()
         self._process.wait()
+
+
+class Compiling:
+    """A share of the programs: compiled by a child that then waits, and run by it."""
+
+    def __init__(
+        self, names: Sequence[str], start: Callable[[Sequence[str]], Child], until: float
+    ) -> None:
+        self._left = list(names)
+        self._start = start
+        self._until = until
+        self._child: Child | None = None
+        self.rows: list[Row] = []
+        """Of those that failed or were passed over."""
+
+    def compile(self) -> None:
+        """Until a child is ready; one that dies or hangs is replaced, without what ended it."""
+        while self._left:
+            child, begun = self._start(self._left), self._left[0]
+            try:
+                while (row := child.next(MAX_SECONDS)) is not None:
+                    begun = row.get("begun", begun)
+                    if "name" in row:
+                        self._drop(row)
+                    if "ready" in row:
+                        self._child = child
+                        return
+            except TimeoutError:
+                pass
+            child.end()
+            self._drop({"name": begun, "error": "its process ended, or took too long"})
+            if time.time() > self._until:
+                return
+
+    def _drop(self, row: Row) -> None:
+        self.rows.append(row)
+        self._left.remove(row["name"])
+
+    def run(self) -> Iterator[Row]:
+        """Rows of what was compiled, each or its failure."""
+        child = self._child
+        if child is None:
+            return
+        child.go_on()
+        try:
+            while (row := child.next(MAX_SECONDS)) is not None:
+                if "name" in row:
+                    self._left.remove(row["name"])
+                    yield row
+        except TimeoutError:
+            pass
+        finally:
+            child.end()
+        yield from [{"name": name, "error": "its process ended"} for name in self._left]
+
+
+def iter_run(
+    names: Sequence[str], command: Sequence[str], jobs: int, until: float
+) -> Iterator[Row]:
+    """Rows of programs: compiled by several processes at once, then run one after another."""
+    last = time.time() + (1 - RUN_SHARE) * (until - time.monotonic())
+    given = [*command[:-1], "--until", str(last), command[-1]]
+    shares = [
+        Compiling(names[place::jobs], lambda left: Child([*given, *left]), last)
+        for place in range(min(jobs, len(names)))
+    ]
+    threads = [Thread(target=share.compile, daemon=True) for share in shares]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for share in shares:
+        yield from share.rows
+    for share in shares:
+        yield from share.run()
 
 
 def iter_rows(
@@ -391,14 +511,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", nargs="*", default=[])
     parser.add_argument("--min-bytes", type=int, default=200_000_000)
     parser.add_argument("--share", type=float, default=0.5)
+    parser.add_argument("--modules", type=Path)
+    parser.add_argument("--jobs", type=int, default=10)
+    parser.add_argument("--until", type=float, default=0.0, help=argparse.SUPPRESS)
     parser.add_argument("--work", nargs="*", default=None, help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     if given.work is not None:
-        work(given.programs, given.work, given.min_bytes, given.share)
+        work(given)
     begun = time.monotonic()
     said: Row = {"rows": [], "gpt2": []}
     here = [sys.executable, "-m", "tools.run_gpu_fits", str(given.programs), str(given.file)]
-    here += ["--min-bytes", str(given.min_bytes), "--share", str(given.share), "--work"]
+    here += ["--min-bytes", str(given.min_bytes), "--share", str(given.share)]
+    if given.modules is not None:
+        given.modules.mkdir(parents=True, exist_ok=True)
+        here += ["--modules", str(given.modules)]
+    here += ["--work"]
 
     def keep(kind: str, row: Row) -> None:
         said[kind].append(row)
@@ -410,7 +537,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     names = given.only or _names(given.programs)
     print(f"{len(names)} programs", file=sys.stderr, flush=True)
     until = begun + given.seconds - given.gpt2
-    for row in iter_rows(names, lambda left: Child([*here, *left]), until):
+    for row in iter_run(names, here, given.jobs, until):
         keep("rows", row)
     if given.gpt2:
         command = [sys.executable, "-m", "tools.gpt2_budgets"]
