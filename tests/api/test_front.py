@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from hlomem.api.front import find_fit, find_points, with_front
+from hlomem.api.front import find_points, with_front
 from hlomem.api.improve import BetterOrder, build_report
-from hlomem.opt.candidate import Program, choose_cheapest
+from hlomem.opt.candidate import Program, choose_cheapest, start_text
 from hlomem.opt.goal import Rules
+from hlomem.opt.orders.planned_orders import temporary_bytes
 from hlomem.opt.search import OURS, find_fits, find_order
 from tests.opt.remat.scanned import SCANNED, scanned_stages
 
@@ -45,10 +46,25 @@ def test_for_a_number_the_point_is_there_that_the_pass_would_take() -> None:
     plain = find_points(found)
     smallest = min(plain, key=lambda its: its.total)
     limit = (smallest.total + found.ordered.total) // 2
-    [fitted] = find_fit(found.ordered, limit)
+    [fitted] = [its for its in find_points(found, limit) if "for this budget" in its.name]
     assert fitted.total <= limit
     made = choose_cheapest(find_fits(found.ordered, limit), limit)
     assert made is not None
     assert (fitted.temporaries, fitted.flops) == (made.temporaries, made.flops)
-    assert fitted.name in {its.name for its in find_points(found, limit)}
-    assert find_fit(found.ordered, found.ordered.total) == []
+    enough = find_points(found, found.ordered.total)
+    assert not any("for this budget" in its.name for its in enough)
+
+
+def test_budgets_are_met_by_the_plans_of_the_compiler() -> None:
+    found = _found()
+    more = 4096
+
+    def plan(data: bytes) -> int:
+        stages = start_text(OURS.read(data), found.stages.options)
+        return temporary_bytes(stages) + more
+
+    before = found.ordered.given.start().temporaries + more
+    asked = find_points(found, None, OURS._replace(plan=plan), before, shares=(0.75, 0.5))
+    for share in (0.75, 0.5):
+        [its] = [its for its in asked if its.name.endswith(f", for {share:.0%}")]
+        assert more < its.temporaries <= share * before

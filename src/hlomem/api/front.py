@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
@@ -10,6 +10,7 @@ from hlomem.opt.orders.planned_orders import other_bytes
 from hlomem.opt.remat.floor import find_floor
 from hlomem.opt.remat.origins import find_kept, find_origins, find_tensors
 from hlomem.opt.search import OURS, Compiler, find_fits, find_front, settle
+from hlomem.opt.trials import try_fits
 from hlomem.report.data.code_advice import advise_code
 from hlomem.report.data.front import FrontPoint, PointKind, sort_front
 from hlomem.report.screens.text import plural
@@ -33,37 +34,50 @@ def find_points(
     *,
     shares: Sequence[float] = (),
 ) -> tuple[FrontPoint, ...]:
-    """All points, cheapest first; with a compiler, those on the front, by its plans.
+    """All points, cheapest first, by the compiler's plans if it has any; else all on the front.
 
-    Without a compiler, the points that fit `limit` and shares of the temporaries are among them.
-    `before` is the compiler's plan of the given program.
+    Those that fit `limit` and shares of the temporaries are among them, where any does. `before` is
+    the compiler's plan of the given program.
     """
     points = [_planned(one, compiler, before) for one in find_front(found.ordered, compiler)]
-    if compiler.plan is None:
-        made = found.recomputed
-        points += [] if made is None else [_recomputed(made, made.read_back, ", almost free")]
-        points += [] if limit is None else find_fit(found.ordered, limit)
-        for share in shares:
-            points += _find_share(found.ordered, share)
+    made, start = found.recomputed, found.ordered
+    if made is not None:
+        point = _recomputed(made, made.read_back, ", almost free")
+        points.append(_sized(point, made, compiler))
+    at_first = before or start.given.start().temporaries
+    fewest = min([point.temporaries for point in points if point.kind == "ordered"], default=0)
+    ask = _Ask(start, compiler, fewest or at_first)
+    points += [] if limit is None else ask.fit(limit)
+    for share in shares:
+        points += ask.share(share, at_first)
     return sort_front(points)
 
 
-def find_fit(ordered: Candidate, limit: int, why: str = ", for this budget") -> list[FrontPoint]:
-    """The point of `hlomem.jax.optimize(fit=…)`; empty if reordering is enough."""
-    if ordered.total <= limit:
-        return []
-    made, _ = settle(find_fits(ordered, limit), OURS, limit, tries=1)
-    return [] if made is None else [_recomputed(made, made.module, why)]
+class _Ask(NamedTuple):
+    """What is asked of a program for budgets."""
 
+    start: Candidate
+    compiler: Compiler
+    before: int
+    """Bytes of temporaries that the compiler plans for it."""
 
-def _find_share(ordered: Candidate, share: float) -> list[FrontPoint]:
-    """The point for a share of the temporaries; empty where nothing can be so small."""
-    stages = ordered.given.stages
-    room = int(share * ordered.given.start().temporaries)
-    if find_floor(stages).size > room:
-        return []
-    found = find_fit(ordered, other_bytes(stages) + room, f", for {share:.0%}")
-    return [point for point in found if point.temporaries <= room]
+    def fit(self, limit: int, why: str = ", for this budget") -> list[FrontPoint]:
+        """The point of `hlomem.jax.optimize(fit=…)`; empty if reordering is enough."""
+        if other_bytes(self.start.given.stages) + self.before <= limit:
+            return []
+        if self.compiler.plan is None:
+            made, _ = settle(find_fits(self.start, limit), OURS, limit, tries=1)
+        else:
+            made = try_fits(self.start, limit, self.compiler, self.before).best
+        return [] if made is None else [_recomputed(made, made.read_back, why)]
+
+    def share(self, share: float, at_first: int) -> list[FrontPoint]:
+        """The point for a share of the temporaries; empty where nothing can be so small."""
+        stages, room = self.start.given.stages, int(share * at_first)
+        if find_floor(stages).size > room:
+            return []
+        found = self.fit(other_bytes(stages) + room, f", for {share:.0%}")
+        return [point for point in found if point.temporaries <= room]
 
 
 def with_front(
@@ -91,9 +105,19 @@ def _planned(candidate: Candidate, compiler: Compiler, before: int) -> FrontPoin
         point = _point(candidate, ORDERED, "ordered")
     else:
         point = _point(candidate, GIVEN, "given")
+    if point.kind == "given" and compiler.plan is not None:
+        return _with_size(point, before)
+    return _sized(point, candidate, compiler)
+
+
+def _sized(point: FrontPoint, candidate: Candidate, compiler: Compiler) -> FrontPoint:
+    """A point with the bytes that the compiler plans, if it does."""
     if compiler.plan is None:
         return point
-    size = before if point.kind == "given" else compiler.plan(compiler.write(candidate))
+    return _with_size(point, compiler.plan(compiler.write(candidate)))
+
+
+def _with_size(point: FrontPoint, size: int) -> FrontPoint:
     return replace(point, temporaries=size, total=point.total - point.temporaries + size)
 
 

@@ -82,7 +82,7 @@ def front(
 
     `factory` is one of `hlomem compile`, by name or itself, if a child can import it. `fit` is the
     memory that all allocations may take: bytes, `"200 MiB"`, a chip, or 0.5 for half of the
-    temporaries. `budgets` are more such shares to find programs for, on CPU. In the report,
+    temporaries. `budgets` are more such shares to find programs for. In the report,
     `.front` has the points, `.advice` what to type. `timeout` is what each compile may take.
     """
     job = Job(factory=spec_of(factory), target=target, settings=dict(settings or {}))
