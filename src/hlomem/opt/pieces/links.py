@@ -174,9 +174,11 @@ def _same_sizes(instruction: HloInstruction) -> Iterator[Link]:
     whole = instruction.operands[0].shape
     if instruction.opcode == "dynamic-update-slice":
         whole = instruction.operands[1].shape
-    untouched = set(instruction.integers("dimensions"))
+    touched = set(instruction.integers("dimensions"))
+    padding = instruction.attributes.get("padding", "").split("x")
     for one, size in enumerate(instruction.shape.dimensions):
-        if size == whole.dimensions[one] and one not in untouched:
+        is_padded = padding != [""] and padding[one] not in ("0_0", "0_0_0")
+        if size == whole.dimensions[one] and one not in touched and not is_padded:
             ranks = [operand.shape.rank for operand in instruction.operands]
             yield Link(tuple([one if rank else None for rank in ranks]), (one,))
 
@@ -186,13 +188,6 @@ def _slice(instruction: HloInstruction) -> Iterator[Link]:
     for one, size in enumerate(instruction.shape.dimensions):
         if size == sizes[one]:
             yield Link((one,), (one,))
-
-
-def _sort(instruction: HloInstruction) -> Iterator[Link]:
-    count = len(instruction.operands)
-    for one in range(instruction.operands[0].shape.rank):
-        if one not in instruction.integers("dimensions"):
-            yield Link((one,) * count, (one,) * count)
 
 
 # Opcodes that compute.
@@ -229,11 +224,11 @@ def identity_of(opcode: str, shape: Shape) -> str | None:
 
 def _window(instruction: HloInstruction) -> Iterator[Link]:
     window = dict(part.split("=", 1) for part in instruction.attributes["window"][1:-1].split())
-    sizes = window.get("size", "").split("x")
-    source = instruction.operands[0].shape
-    for one, size in enumerate(instruction.shape.dimensions):
-        is_alone = len(sizes) == source.rank and sizes[one] == "1"
-        if is_alone and size == source.dimensions[one] and len(instruction.operands) == 2:
+    if len(instruction.operands) != 2 or window.keys() - {"size", "stride", "pad"}:
+        return
+    for one in range(instruction.shape.rank):
+        parts = [window[name].split("x")[one] for name in sorted(window)]
+        if set(parts) <= {"1", "0_0"}:
             yield Link((one, None), (one,))
 
 
@@ -395,6 +390,5 @@ _RULES: Mapping[str, Callable[[HloInstruction], Iterator[Link]]] = {
     "reshape": _reshape,
     "reverse": _same_sizes,
     "slice": _slice,
-    "sort": _sort,
     "transpose": _transpose,
 }
