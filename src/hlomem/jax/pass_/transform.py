@@ -178,7 +178,7 @@ class Transform:
         rest = other_bytes(found.given.stages)
         floor = find_floor(found.given.stages)
         answer: Answer | None = None
-        if rest + floor.size <= limit:
+        if rest + floor.size <= limit or not self._rules.exact:
             answer = self._change(found, outcome, limit)
             if not answer.outcome.missing:
                 return answer

@@ -16,7 +16,7 @@ from hlomem.hlo.shape import ElementType, Shape, default_layout, tuple_shape
 from hlomem.opt.loops.fusion_edit import LoopDraft
 from hlomem.opt.pieces.fused import FusedPieces
 from hlomem.opt.pieces.links import SLICED, Share, identity_of
-from hlomem.opt.pieces.shapes import braced, piece_attributes, piece_of
+from hlomem.opt.pieces.shapes import braced, piece_attributes, piece_of, summed_in
 
 if TYPE_CHECKING:
     from hlomem.hlo.ir import HloComputation, HloInstruction, HloModule
@@ -74,11 +74,18 @@ class _Editor:
             called=[body, condition],
         )
         first = 1 + len(self._inputs)
-        taken = {
-            value: self._draft.element_of(self._parent, value.name, loop, value.shape, first + one)
-            for one, value in enumerate(self._results)
-        }
-        self._replace([*self._new, initial, loop, *taken.values()], taken)
+        taken: dict[HloInstruction, HloInstruction] = {}
+        after: list[HloInstruction] = []
+        for index, value in enumerate(self._results, first):
+            made = self._draft.element_of(
+                self._parent, value.name, loop, shape.elements[index], index
+            )
+            after.append(made)
+            if made.shape.element_type is not value.shape.element_type:
+                wrap, name = self._draft.wrap, value.name
+                after.append(wrap(self._parent, name, value.shape, "convert", [made]))
+            taken[value] = after[-1]
+        self._replace([*self._new, initial, loop, *after], taken)
         self._draft.drop_uncalled()
         return self._draft.finish()
 
@@ -104,7 +111,8 @@ class _Editor:
 
     def _start(self, value: HloInstruction) -> HloInstruction:
         """What a result is before the first piece."""
-        cut, shape = self._region.cut[value], value.shape
+        cut = self._region.cut[value]
+        shape = summed_in(value.shape, cut)
         number = identity_of(cut.opcode, shape) if isinstance(cut, Share) else "0"
         if number is None:
             raise EditError(f"{value.name} has no number to begin with")
@@ -145,12 +153,26 @@ class _Editor:
         cut, piece = self._region.cut[value], self._made[value]
         wrap, name = self._draft.wrap, value.name
         if isinstance(cut, Share):
+            if piece.shape.element_type is not element.shape.element_type:
+                return self._put(self._add_wide(name, element, piece))
             return self._put(wrap(self._parent, name, value.shape, cut.opcode, [element, piece]))
         assert cut is not None
         places: list[HloInstruction | int] = [0] * value.shape.rank
         places[cut] = self._offset(piece.shape.dimensions[cut])
         operands = [element, piece, *places]
         return self._put(wrap(self._parent, name, value.shape, "dynamic-update-slice", operands))
+
+    def _add_wide(
+        self, name: str, element: HloInstruction, piece: HloInstruction
+    ) -> HloInstruction:
+        """A fusion that adds a narrow share to a wider sum."""
+        total = self._draft.wrap(self._parent, name, element.shape, "add", [element, piece])
+        body = self._draft.body(total.called_computations[0])
+        share = next(one for one in body.instructions if one.payload == "1")
+        wide = body.make(self._draft.new("convert"), element.shape, "convert", [share])
+        body.put_after([share], wide)
+        body.root.operands = (body.root.operands[0], wide)
+        return total
 
     def _offset(self, size: int) -> HloInstruction:
         """Where the piece begins, if all have a size."""

@@ -50,8 +50,6 @@ ELEMENTWISE = frozenset(_ELEMENTWISE.split())
 SHARED_BY = frozenset({"add", "maximum", "minimum"})
 SLICED = frozenset({"constant", "iota"})
 """Opcodes of what has no operands, and is made whole and sliced."""
-_NARROW = frozenset({"bf16", "f16"})
-"""Types in which a sum of sums would lose too much."""
 
 
 def links_of(instruction: HloInstruction, scope: Scope) -> Iterator[Link]:
@@ -91,16 +89,10 @@ def combiner_of(computation: HloComputation) -> str | None:
 
 
 def _shared(instruction: HloInstruction, opcode: str | None) -> tuple[Cut, ...] | None:
-    """The result of an instruction as shares, unless they would be too coarse to add."""
-    kind = array_of(instruction).element_type.text
-    if opcode is None or (opcode == "add" and kind in _NARROW):
+    """The result of an instruction as shares."""
+    if opcode is None:
         return None
     return (Share(opcode), *[None] * (len(instruction.shape.elements) - 1))
-
-
-def array_of(instruction: HloInstruction) -> Shape:
-    """The result of an instruction, without the workspace of a library call."""
-    return instruction.shape.elements[0] if instruction.shape.is_tuple else instruction.shape
 
 
 # Opcodes that move elements.

@@ -8,8 +8,9 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from hlomem.base.errors import EditError
-from hlomem.hlo.shape import Shape
-from hlomem.opt.pieces.links import gemm_config
+from hlomem.hlo.shape import ElementType, Shape
+from hlomem.hlo.shape_edits import with_element_type
+from hlomem.opt.pieces.links import Share, gemm_config
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,6 +22,8 @@ _RANGE = re.compile(r"\[(\d+):(\d+)(?::(\d+))?\]")
 _CONFIG = "backend_config"
 _BY_DEFAULT = {"__cublas$gemm": "-1", "__cublas$lt$matmul": "0"}
 """The algorithm that a library has for any sizes: what was tuned is tuned for others."""
+_NARROW = frozenset({"bf16", "f16"})
+"""Types in which a sum of sums would lose too much."""
 
 
 def piece_of(shape: Shape, cut: Cut, pieces: int) -> Shape:
@@ -32,6 +35,12 @@ def piece_of(shape: Shape, cut: Cut, pieces: int) -> Shape:
         raise EditError(f"{shape.text_without_layout} has no {pieces} pieces")
     sizes[cut] //= pieces
     return Shape(shape.element_type, tuple(sizes), shape.dynamic, shape.layout)
+
+
+def summed_in(shape: Shape, cut: Cut) -> Shape:
+    """The shape in which a result is put together: sums of narrow floats in a wider type."""
+    is_narrow = shape.element_type.text in _NARROW and cut == Share("add")
+    return with_element_type(shape, ElementType.F32) if is_narrow else shape
 
 
 def braced(numbers: Sequence[int]) -> str:
