@@ -14,7 +14,7 @@ from hlomem.opt.constants import (
     MAX_PIECE_PLANS,
     MAX_PIECE_REGIONS,
     MAX_PIECE_SEEDS,
-    MAX_PIECES,
+    NEARLY_ALL,
 )
 from hlomem.opt.orders.cost import program_flops
 from hlomem.opt.pieces.editor import compute_in_pieces
@@ -53,6 +53,10 @@ class _Choice(NamedTuple):
     def saved(self, pieces: int) -> int:
         return self.gain - self.gain // pieces - self.loss
 
+    @property
+    def most_saved(self) -> int:
+        return max(map(self.saved, _divisors(self.region)[-1:]), default=0)
+
 
 def _with_region(candidate: Candidate, limit: int, failed: set[str]) -> Candidate | None:
     """The program with the region in pieces that helps most at its peak; None where none does."""
@@ -60,7 +64,7 @@ def _with_region(candidate: Candidate, limit: int, failed: set[str]) -> Candidat
     missing = candidate.temporaries - room_for(stages, limit)
     plans = MAX_PIECE_PLANS
     for choice in _choices(stages, candidate.temporaries, failed):
-        name = min(one.name for one in choice.region.solved)
+        name = _name_of(choice.region)
         best: Candidate | None = None
         for pieces in _numbers(choice, missing):
             made = _planned(candidate, choice.region, pieces) if plans > 0 else None
@@ -77,13 +81,17 @@ def _with_region(candidate: Candidate, limit: int, failed: set[str]) -> Candidat
 
 
 def _numbers(choice: _Choice, missing: int) -> list[int]:
-    """Numbers of pieces to try: the least that may do, and more."""
-    most = choice.region.pieces
-    known = [one for one in range(2, min(most, MAX_PIECES) + 1) if most % one == 0]
-    enough = [one for one in known if choice.saved(one) >= missing]
-    first = enough[0] if enough else known[-1] if known else 0
-    doubled = [one for one in known if one >= first and one % first == 0]
-    return [one for one in doubled if (one // first).bit_count() == 1] if first else []
+    """Numbers of pieces to try: the least that may do, else that leaves little, and more."""
+    known = _divisors(choice.region)
+    wanted = min(missing, round(NEARLY_ALL * choice.saved(known[-1])))
+    first = next(one for one in known if choice.saved(one) >= wanted)
+    return [one for one in known if one % first == 0 and (one // first).bit_count() == 1]
+
+
+def _divisors(region: Region) -> list[int]:
+    """The numbers of equal pieces that a region has, rising."""
+    most = min(region.pieces, region.most)
+    return [one for one in range(2, most + 1) if region.pieces % one == 0]
 
 
 def _planned(candidate: Candidate, region: Region, pieces: int) -> Candidate | None:
@@ -124,13 +132,16 @@ def _choices(stages: Stages, temporaries: int, failed: set[str]) -> Iterator[_Ch
             gain = sum(size for one, size in sizes.items() if one in internal)
             added = [one for one in region.results if one not in sizes]
             choice = _Choice(region, gain, sum(size_of(one.shape) for one in added))
-            is_known = min(one.name for one in region.solved) in failed
-            if region.pieces > 1 and choice.saved(min(region.pieces, MAX_PIECES)) > 0:
-                if not is_known:
-                    found[frozenset(region.solved)] = choice
-    yield from sorted(
-        found.values(), key=lambda one: -one.saved(min(one.region.pieces, MAX_PIECES))
-    )
+            is_good = choice.most_saved > 0
+            if is_good and _name_of(region) not in failed:
+                found[frozenset(region.solved)] = choice
+    yield from sorted(found.values(), key=lambda one: -one.most_saved)
+
+
+def _name_of(region: Region) -> str:
+    """A name for a region that is the same in the next program."""
+    first = min(region.solved, key=lambda one: one.index)
+    return f"{first.name} along {region.solved[first].link.results}"
 
 
 def _alive_at_peak(stages: Stages) -> list[HloInstruction]:

@@ -203,7 +203,7 @@ class _Editor:
         leaves = list(one.shape.elements) if one.shape.is_tuple else [one.shape]
         shapes = [piece_of(*pair, self._pieces) for pair in zip(leaves, results, strict=True)]
         made.shape = tuple_shape(shapes) if one.shape.is_tuple else shapes[0]
-        made.operands = tuple(operands)
+        made.operands, made.control_predecessors = tuple(operands), ()
         if one.opcode == "fusion":
             callee, sizes = self._fused.copy(one, solved)
             made.called_computations = (callee,)
@@ -263,7 +263,7 @@ class _Editor:
     ) -> None:
         """Let the loop run instead of the region, where its first instruction did."""
         draft, parent = self._draft, self._parent
-        gone = {draft.instruction(one) for one in (*self._region.solved, *self._region.cut)}
+        gone = {draft.instruction(one) for one in self._region.moved}
         value_of = {draft.instruction(value): made for value, made in taken.items()}
         places = [place for place, one in enumerate(parent.instructions) if one in gone]
         before, after = parent.instructions[: places[0]], parent.instructions[places[-1] + 1 :]
@@ -278,8 +278,34 @@ class _Editor:
             else:
                 before.append(one)
         parent.instructions = [*before, *new, *follows, *after]
+        [loop] = [one for one in new if one.opcode == "while"]
         for one in (*follows, *after):
             if not gone.isdisjoint(one.operands):
                 one.operands = tuple([value_of.get(part, part) for part in one.operands])
             if not gone.isdisjoint(one.control_predecessors):
-                raise EditError(f"{one.name} waits for what is computed in pieces")
+                waits = [loop if part in gone else part for part in one.control_predecessors]
+                one.control_predecessors = tuple(dict.fromkeys(waits))
+                relink(one)
+        self._delay_again()
+        waits = [part for one in gone for part in one.control_predecessors if part not in gone]
+        loop.control_predecessors = tuple(sorted(dict.fromkeys(waits), key=lambda one: one.index))
+        relink(loop)
+
+    def _delay_again(self) -> None:
+        """Let what also runs in the loop run right before the first that reads it, if any does."""
+        draft, parent = self._draft, self._parent
+        for one in sorted(self._region.again, key=lambda one: -one.index):
+            arrays = self._region.arrays_of(one)
+            moved = list(dict.fromkeys(map(draft.instruction, (one, *arrays))))
+            if any(part.control_predecessors for part in moved):
+                continue
+            rest = [part for part in parent.instructions if part not in moved]
+            if any(not {*moved}.isdisjoint(part.control_predecessors) for part in rest):
+                continue
+            reads = (
+                place for place, part in enumerate(rest) if not {*moved}.isdisjoint(part.operands)
+            )
+            place = next(reads, None)
+            parent.instructions = rest
+            if place is not None:
+                parent.instructions[place:place] = moved

@@ -55,7 +55,7 @@ SLICED = frozenset({"constant", "iota"})
 def links_of(instruction: HloInstruction, scope: Scope) -> Iterator[Link]:
     """All links of an instruction other than a fusion, for dimensions of more than one element."""
     opcode = instruction.opcode
-    if instruction.control_predecessors or not _is_plain(instruction):
+    if not _is_plain(instruction):
         return
     if opcode in ELEMENTWISE:
         rank = instruction.shape.rank

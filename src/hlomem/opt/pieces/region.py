@@ -1,7 +1,8 @@
 """A region of one computation whose instructions can run in pieces, along a dimension they share.
 
 It grows from one large value to the makers and users of all large values in it. What lies between
-two of its instructions belongs to it, too, so that one loop can take the place of all.
+two of its instructions belongs to it, too, so that one loop can take the place of all. A large
+value from before something that cannot be part of it is computed once more, in pieces.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ from collections import defaultdict
 from math import gcd
 from typing import TYPE_CHECKING
 
+from hlomem.opt.constants import MAX_PIECES
 from hlomem.opt.orders.bound import reachable
 from hlomem.opt.pieces.indices import Scope
 from hlomem.opt.pieces.links import SLICED, Cut, Share
+from hlomem.opt.pieces.shapes import most_pieces
 from hlomem.opt.pieces.solve import Solved, solve
 
 if TYPE_CHECKING:
@@ -33,7 +36,10 @@ class Reach:
         nodes = computation.instructions
         self.nodes = nodes
         self.node_of = {one: node for node, one in enumerate(nodes)}
-        before = [[self.node_of[one] for one in node.operands] for node in nodes]
+        before = [
+            [self.node_of[one] for one in (*node.operands, *node.control_predecessors)]
+            for node in nodes
+        ]
         after: list[list[int]] = [[] for _ in nodes]
         for node, operands in enumerate(before):
             for operand in operands:
@@ -56,13 +62,20 @@ class Region:
         """By instruction of the region how it is computed; without elements of tuples."""
         self.cut: dict[HloInstruction, Cut] = {}
         """By array of the region how it is cut."""
+        self.again: set[HloInstruction] = set()
+        """Instructions of the region that run outside of it, too."""
         self.demands: dict[HloInstruction, set[int | None]] = defaultdict(set)
         """By array that the region reads, its own too: how it needs it."""
 
     # Instructions.
 
-    def include(self, instruction: HloInstruction, result: int | None = None) -> bool:
-        """Take an instruction into the region, if it can be computed in pieces with the others."""
+    def include(
+        self, instruction: HloInstruction, result: int | None = None, *, again: bool = False
+    ) -> bool:
+        """Take an instruction into the region, if it can be computed in pieces with the others.
+
+        With `again` it is not moved there, but computed once more.
+        """
         wanted = {} if result is None else {0: result}
         if instruction.opcode == _ELEMENT:
             wanted = {} if result is None else {instruction.tuple_index: result}
@@ -70,7 +83,8 @@ class Region:
         known = self.solved.get(instruction)
         if known is not None:
             return all(known.link.results[number] == cut for number, cut in wanted.items())
-        if self._banned >> self._reach.node_of[instruction] & 1 or instruction.is_root:
+        is_banned = bool(self._banned >> self._reach.node_of[instruction] & 1)
+        if is_banned is not again or instruction.is_root:
             return False
         cuts = {
             number: cut
@@ -81,7 +95,10 @@ class Region:
             return False
         whole = {number: cut for number, cut in cuts.items() if isinstance(cut, int)}
         solved = solve(instruction, whole, wanted, Scope())
-        return solved is not None and self._take(instruction, solved)
+        if solved is None or not self._take(instruction, solved):
+            return False
+        self.again |= {instruction} if again else set()
+        return True
 
     def _take(self, instruction: HloInstruction, solved: Solved) -> bool:
         made = dict(self._arrays(instruction, solved))
@@ -122,20 +139,45 @@ class Region:
                 continue
             between = self._between()
             if not between:
+                self._leave_outside()
                 return None
             for instruction in between:
                 if instruction not in self.cut and not self.include(instruction):
                     return instruction
 
+    def _leave_outside(self) -> None:
+        """Let large values that others need, too, be computed once more for these."""
+        is_new = True
+        while is_new:
+            is_new = False
+            moved = set(self.moved)
+            for value in self.results:
+                [maker] = value.operands if value.opcode == _ELEMENT else [value]
+                if maker in self.again or not self.is_large(value):
+                    continue
+                needed = [one for one in maker.operands if one in moved]
+                is_made = all(isinstance(self.cut[one], int) for one in self.arrays_of(maker))
+                if is_made and not any(self.is_large(one) for one in needed):
+                    self.again.add(maker)
+                    is_new = True
+
     def _take_neighbours(self, instruction: HloInstruction) -> None:
         link = self.solved[instruction].link
         for operand, cut in zip(instruction.operands, link.operands, strict=True):
             if cut is not None and operand not in self.cut and self.is_large(operand):
-                self.include(operand, cut)
+                self.include(operand, cut) or self.include(operand, cut, again=True)
+        if instruction in self.again:
+            return
         for value in self.arrays_of(instruction):
             if isinstance(self.cut[value], int) and self.is_large(value):
                 for user in value.users:
                     self.include(user)
+
+    @property
+    def moved(self) -> list[HloInstruction]:
+        """Instructions that the loop takes the place of."""
+        made = [one for one in self.solved if one not in self.again]
+        return list(dict.fromkeys([*made, *(one for each in made for one in self.arrays_of(each))]))
 
     def arrays_of(self, instruction: HloInstruction) -> list[HloInstruction]:
         """The arrays that an instruction of the region makes."""
@@ -144,7 +186,7 @@ class Region:
     def _between(self) -> list[HloInstruction]:
         """Instructions that read what the region makes, and that it needs, in their order."""
         reach, members, above, below = self._reach, 0, 0, 0
-        for instruction in (*self.solved, *self.cut):
+        for instruction in self.moved:
             node = reach.node_of[instruction]
             members |= 1 << node
             above |= reach.above[node]
@@ -169,28 +211,30 @@ class Region:
         return found
 
     @property
+    def most(self) -> int:
+        """The number of pieces that leaves the tiles of all kernels whole."""
+        return min(
+            (most_pieces(one, solved.link) for one, solved in self.solved.items()),
+            default=MAX_PIECES,
+        )
+
+    @property
     def internal(self) -> list[HloInstruction]:
-        """Values that exist in pieces only."""
-        return [
-            one
-            for one, cut in self.cut.items()
-            if isinstance(cut, int)
-            and all(self._is_inside(user) for user in one.users)
-            and not one.is_root
-        ]
+        """Values that exist in pieces only, where they do not run outside, too."""
+        results = set(self.results)
+        return [one for one, cut in self.cut.items() if isinstance(cut, int) and one not in results]
 
     @property
     def results(self) -> list[HloInstruction]:
         """Values that are needed whole, in the order of the computation."""
+        moved = set(self.moved)
         found = [
             one
             for one, cut in self.cut.items()
-            if isinstance(cut, Share) or not all(self._is_inside(user) for user in one.users)
+            if one in moved
+            and (isinstance(cut, Share) or not all(user in moved for user in one.users))
         ]
         return sorted(found, key=lambda one: one.index)
-
-    def _is_inside(self, user: HloInstruction) -> bool:
-        return user in self.solved or user in self.cut
 
     @property
     def inputs(self) -> list[HloInstruction]:
@@ -221,7 +265,7 @@ def find_region(
             return None
         obstacle = region.grow()
         if obstacle is None:
-            return region
+            return region if region.moved else None
         node, start = reach.node_of[obstacle], reach.node_of[value]
         is_before = reach.below[node] >> start & 1
         banned |= (reach.above if is_before else reach.below)[node] | 1 << node

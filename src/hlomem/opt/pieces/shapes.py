@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from hlomem.base.errors import EditError
 from hlomem.hlo.shape import ElementType, Shape
 from hlomem.hlo.shape_edits import with_element_type
+from hlomem.opt.constants import MAX_PIECES
 from hlomem.opt.pieces.links import Share, gemm_config
 
 if TYPE_CHECKING:
@@ -93,17 +94,11 @@ def _gemm_text(call: HloInstruction, link: Link, pieces: int) -> str:
 
 
 def _may_keep(fusion: HloInstruction, shape: Shape) -> bool:
-    """Whether the settings of a fusion are right for a piece of its result.
-
-    `EditError` where they are not, and it cannot do without.
-    """
+    """Whether the settings of a fusion are right for a piece of its result."""
     config = fusion.backend_config
     if not isinstance(config, dict):
         return True
     results = list(shape.elements) if shape.is_tuple else [shape]
-    told: Any = config.get("fusion_backend_config")
-    if isinstance(told, dict):
-        _check_tiles(fusion, told, results)
     partitions = config.get("outer_dimension_partitions")
     if not isinstance(partitions, list):
         return True
@@ -114,13 +109,18 @@ def _may_keep(fusion: HloInstruction, shape: Shape) -> bool:
     )
 
 
-def _check_tiles(fusion: HloInstruction, told: dict[str, Any], results: list[Shape]) -> None:
-    """Raise unless a piece has a tile of a Triton kernel, at least."""
-    kind = str(told.get("kind", ""))
+def most_pieces(one: HloInstruction, link: Link) -> int:
+    """The most pieces that a kernel can compute: each has one of its tiles, at least."""
+    config = one.backend_config if one.opcode == "fusion" else None
+    told: Any = config.get("fusion_backend_config") if isinstance(config, dict) else None
+    if not isinstance(told, dict):
+        return MAX_PIECES
     tiles = told.get("block_level_fusion_config", {}).get("output_tiles", [])
-    if not kind.startswith("__triton") or len(tiles) not in (len(results), 0):
-        raise EditError(f"{fusion.name} is a kernel for its own size")
-    for tile, result in zip(tiles, results, strict=False):
-        sizes = list(map(int, tile.get("sizes", [])))
-        if any(one > size for one, size in zip(sizes, result.dimensions, strict=True)):
-            raise EditError(f"a piece of {fusion.name} is smaller than its tiles")
+    if not str(told.get("kind", "")).startswith("__triton") or len(tiles) != len(link.results):
+        return 1
+    results = one.shape.elements if one.shape.is_tuple else (one.shape,)
+    found = MAX_PIECES
+    for tile, result, cut in zip(tiles, results, link.results, strict=True):
+        if isinstance(cut, int):
+            found = min(found, result.dimensions[cut] // int(tile["sizes"][cut]))
+    return found

@@ -33,7 +33,7 @@ def solve(
 ) -> Solved | None:
     """How an instruction is computed in pieces, some operands and results being cut already."""
     if instruction.opcode == "fusion":
-        if instruction.control_predecessors or instruction.output_to_operand_aliasing:
+        if instruction.output_to_operand_aliasing:
             return None
         return _Fusion(instruction, scope).solve(operands, results)
     for link in links_of(instruction, scope):
@@ -59,6 +59,8 @@ class _Fusion:
         [body] = self._fusion.called_computations
         root = body.root
         roots = root.operands if root.opcode == "tuple" else (root,)
+        if not all(one.shape.is_array for one in roots):
+            return None
         given = [(body.parameters[number], cut) for number, cut in operands.items()]
         given += [(roots[number], cut) for number, cut in results.items()]
         if not all(self._cut(value, cut) for value, cut in given):
