@@ -29,9 +29,8 @@ from hlomem.opt.candidate import (
 )
 from hlomem.opt.checks import Allowed, Change, find_problems
 from hlomem.opt.constants import MAX_INSIDE_STARTS, MAX_REJECTED, NEAR
-from hlomem.opt.goal import Budget, Effort, Front, Goal, Order, WorkLeft
+from hlomem.opt.goal import Budget, Effort, Front, Goal, Order, Pieces, WorkLeft
 from hlomem.opt.orders.planned_orders import temporary_bytes
-from hlomem.opt.pieces.choice import in_pieces
 from hlomem.opt.remat.floor import find_floor
 from hlomem.opt.remat.inside import lower_inside
 from hlomem.opt.strategies import (
@@ -239,7 +238,7 @@ class _Fits:
     def _in_pieces(self) -> Iterator[Candidate]:
         """Regions at the peak computed in pieces; what follows begins with the last program."""
         self._has_pieces = True
-        for made in in_pieces(self._start, self._goal.limit):
+        for made in propose(self._start, Pieces(self._goal.limit)):
             if self._is_dear(made):
                 return
             self._start = made
