@@ -278,6 +278,7 @@ class _Editor:
             else:
                 before.append(one)
         parent.instructions = [*before, *new, *follows, *after]
+        parent.root = value_of.get(parent.root, parent.root)
         [loop] = [one for one in new if one.opcode == "while"]
         for one in (*follows, *after):
             if not gone.isdisjoint(one.operands):
@@ -306,6 +307,8 @@ class _Editor:
                 place for place, part in enumerate(rest) if not {*moved}.isdisjoint(part.operands)
             )
             place = next(reads, None)
+            if parent.root in moved:
+                continue
             parent.instructions = rest
             if place is not None:
                 parent.instructions[place:place] = moved

@@ -84,7 +84,7 @@ class Region:
         if known is not None:
             return all(known.link.results[number] == cut for number, cut in wanted.items())
         is_banned = bool(self._banned >> self._reach.node_of[instruction] & 1)
-        if is_banned is not again or instruction.is_root:
+        if is_banned is not again:
             return False
         cuts = {
             number: cut
@@ -232,7 +232,11 @@ class Region:
             one
             for one, cut in self.cut.items()
             if one in moved
-            and (isinstance(cut, Share) or not all(user in moved for user in one.users))
+            and (
+                isinstance(cut, Share)
+                or one.is_root
+                or not all(user in moved for user in one.users)
+            )
         ]
         return sorted(found, key=lambda one: one.index)
 
