@@ -226,9 +226,13 @@ class _Fits:
             yield from self._single(given)
         if given.orders and self._cheapest is None:
             yield from self._single(given.given.start())
-        if not self._has_pieces and not self._is_cheap:
+        if not self._has_pieces and self._is_worth_pieces(given):
             self._start = given
             yield from self._in_pieces()
+
+    def _is_worth_pieces(self, given: Candidate) -> bool:
+        """Whether nothing fits, or costs a time that pieces may cost less of."""
+        return self._cheapest is None or (given.has_clock and not self._is_cheap)
 
     def _is_floored(self) -> bool:
         """Whether nothing that is recomputed makes it fit."""
