@@ -61,7 +61,7 @@ def _vocabulary() -> tuple[Any, ...]:
 
 
 def _attention() -> tuple[Any, ...]:
-    shapes = {name: (16, 2, 16) for name in "qkv"} | {"o": (2, 16, 16)}
+    shapes = dict.fromkeys("qkv", (16, 2, 16)) | {"o": (2, 16, 16)}
     weights = {name: _normal(*shape, seed=ord(name)) for name, shape in shapes.items()}
     return weights, _normal(4, 192, 16)
 

@@ -17,7 +17,7 @@ added   an element of the state with a share of a term added
 from __future__ import annotations
 
 from itertools import islice, product
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from hlomem.opt.checks.piece_indices import counts_along
 from hlomem.opt.checks.piece_rules import gather_cut, has_attributes, result_cut, scatter_cut
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 class Claim(NamedTuple):
     kind: str
-    about: tuple[object, ...]
+    about: tuple[Any, ...]
 
 
 Claims: TypeAlias = "frozenset[Claim]"
@@ -42,10 +42,7 @@ Known: TypeAlias = "Claims | tuple[Known, ...]"
 Rest: Claims = frozenset()
 _MAX_CHOICES = 64
 """Choices of one claim for each operand that are looked at."""
-_INTEGERS = {
-    "add": lambda one, other: one + other,
-    "subtract": lambda one, other: one - other,
-}
+_SIGNS = {"add": 1, "subtract": -1}
 _HANDED_ON = ("bitcast", "broadcast", "copy", "reshape")
 _SUMS = ("add", "maximum", "minimum")
 
@@ -106,9 +103,9 @@ class Judge:
         opcode = one.opcode
         if kinds == ("count", "count"):
             (slope, begin), (other, more) = about
-            if opcode in _INTEGERS:
-                combine = _INTEGERS[opcode]
-                yield Claim("count", (combine(slope, other), combine(begin, more)))
+            if opcode in _SIGNS:
+                sign = _SIGNS[opcode]
+                yield Claim("count", (slope + sign * other, begin + sign * more))
             elif opcode == "multiply" and 0 in (slope, other):
                 yield Claim("count", (slope * more + other * begin, begin * more))
             elif opcode == "compare" and slope == other == 0:
@@ -144,10 +141,10 @@ class Judge:
         state, update, *places = operands
         for part in _of_kind(update, "part"):
             term, cut = part.about
-            shape = self._terms.terms[int(str(term))].shape
+            shape = self._terms.terms[term].shape
             if cut is None or not _is_array(one.shape, shape):
                 continue
-            if self._is_at(places, one.operands[1].shape, int(str(cut))):
+            if self._is_at(places, one.operands[1].shape, cut):
                 yield from (Claim("written", (*at.about, term)) for at in _of_kind(state, "state"))
 
     def _sliced(self, one: HloInstruction, operands: list[Claims]) -> Iterator[Claim]:
@@ -156,11 +153,11 @@ class Judge:
             term, cut = part.about
             if cut is not None:
                 continue
-            shape = self._terms.terms[int(str(term))].shape
+            shape = self._terms.terms[term].shape
             for place in range(shape.rank):
                 is_part = self._is_part(one.shape, shape, place)
                 if is_part and self._is_at(places, one.shape, place):
-                    yield Part(int(str(term)), place)
+                    yield Part(term, place)
 
     def _is_at(self, places: list[Claims], part: Shape, cut: int) -> bool:
         """Whether something begins where the i-th part does."""
@@ -193,7 +190,7 @@ class Judge:
     def _moved(self, one: HloInstruction, claims: Claims) -> Iterator[Claim]:
         """A share whose elements are moved is a share of what is moved so."""
         for share in _of_kind(claims, "share"):
-            for number, _ in self._terms.made_of(one.opcode, (int(str(share.about[0])),)):
+            for number, _ in self._terms.made_of(one.opcode, (share.about[0],)):
                 made = self._terms.terms[number]
                 assert made.instruction is not None
                 is_same = has_attributes(one, made.instruction, [None], 1)
@@ -218,7 +215,7 @@ class Judge:
             [claim for claim in claims if claim.kind in ("part", "local")] for claims in operands
         ]
         for claims in islice(product(*usable), _MAX_CHOICES):
-            terms = tuple([int(str(claim.about[0])) for claim in claims])
+            terms = tuple([claim.about[0] for claim in claims])
             cuts = [claim.about[1] for claim in claims]
             is_whole = all(cut is None for cut in cuts)
             if is_whole:
@@ -241,7 +238,7 @@ class Judge:
         is_whole: bool,
     ) -> Cut:
         """How what an instruction computes is a part of what another of the program does."""
-        cuts = [None if claim.about[1] is None else int(str(claim.about[1])) for claim in claims]
+        cuts = [claim.about[1] for claim in claims]
         if made is None or not has_attributes(one, made, cuts, self._pieces):
             return None
         if self._terms.bodies(one) != self._terms.bodies(made):
@@ -253,7 +250,7 @@ class Judge:
             return None
         if is_whole:
             return _spread(one, made) if made.opcode == "broadcast" else None
-        terms = [int(str(claim.about[0])) for claim in claims]
+        terms = [claim.about[0] for claim in claims]
         return result_cut(made, cuts, [self._terms.number_in(term) for term in terms])
 
     def _indexed(
@@ -264,7 +261,7 @@ class Judge:
             return None
         local: tuple[int, int] | None = None
         if claims[1].kind == "local":
-            term, rows, vector, column, begin = map(int, map(str, claims[1].about))
+            term, rows, vector, column, begin = claims[1].about
             source = made.operands[0].shape
             target = made.integers(
                 "start_index_map" if made.opcode == "gather" else "scatter_dims_to_operand_dims"
@@ -276,7 +273,7 @@ class Judge:
             local = vector, column
         if made.opcode == "gather":
             return gather_cut(made, cuts, local)
-        filled = self._terms.number_in(int(str(claims[0].about[0])))
+        filled = self._terms.number_in(claims[0].about[0])
         return scatter_cut(made, cuts, local, filled)
 
 

@@ -11,7 +11,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hlomem.opt.checks.edit import Classes, check_header, text_of
-from hlomem.opt.checks.order import STRICT, Allowed, find_effect_problems
+from hlomem.opt.checks.order import (
+    COLLECTIVE,
+    STRICT,
+    Allowed,
+    find_effect_problems,
+    has_effect,
+)
 from hlomem.opt.checks.piece_claims import Claim, Claims, Judge, Part, Rest
 from hlomem.opt.checks.piece_rules import identity_of
 from hlomem.opt.checks.piece_terms import Terms
@@ -129,20 +135,8 @@ def _compare(old: HloComputation, new: HloComputation, loop: HloInstruction) -> 
 
 
 def _lasting(values: Mapping[HloInstruction, Value]) -> dict[str, Value]:
-    """By name the instructions that run others, or may not run twice."""
-    return {
-        one.name: value
-        for one, value in values.items()
-        if one.opcode in _LASTING or "custom_call_has_side_effect" in one.attributes
-    }
-
-
-_LASTING = frozenset(
-    """
-    all-gather all-reduce all-to-all async-start call collective-broadcast collective-permute
-    conditional infeed outfeed recv reduce-scatter rng rng-bit-generator send
-    """.split()
-)
+    """By name what is seen outside of the program."""
+    return {one.name: value for one, value in values.items() if has_effect(one, COLLECTIVE)}
 
 
 def _run(
@@ -181,7 +175,7 @@ class _Loop:
         returned = judge.run(self._body, [elements])
         if not isinstance(returned, tuple):
             raise _Wrong(f"{self._loop.name} returns no tuple")
-        return tuple([self._after(number, claims, judge) for number, claims in enumerate(returned)])
+        return tuple([self._after(number, claims) for number, claims in enumerate(returned)])
 
     def _find_kept(self) -> set[int]:
         """The elements that the body hands on as they are."""
@@ -234,7 +228,7 @@ class _Loop:
         known = config.get("known_trip_count") if isinstance(config, dict) else None
         return known is None or (isinstance(known, dict) and known.get("n") == str(passes))
 
-    def _after(self, number: int, claims: object, judge: Judge) -> Value:
+    def _after(self, number: int, claims: object) -> Value:
         """An element after the last pass; a counter is nothing that anyone may read."""
         first, shape = self._initial[number], self._loop.shape.elements[number]
         if number in self._kept:
@@ -244,12 +238,12 @@ class _Loop:
             return self._terms.parameter(shape, ("counter of", self._loop.name))
         for claim in sorted(found, key=repr):
             if claim.kind == "written" and claim.about[0] == number:
-                return int(claim.about[1])
+                return claim.about[1]
             if claim.kind == "added" and claim.about[0] == number:
                 _, term, opcode = claim.about
                 begin = self._terms.number_in(first)
-                if begin is None or begin != identity_of(str(opcode), shape):
+                if begin is None or begin != identity_of(opcode, shape):
                     raise _Wrong(f"element {number} of {self._loop.name} begins with {begin}")
-                known = self._terms.terms[int(term)].shape
-                return int(term) if known.text == shape.text else self._terms.wide(int(term), shape)
+                is_same = self._terms.terms[term].shape.text == shape.text
+                return term if is_same else self._terms.wide(term, shape)
         raise _Wrong(f"element {number} of {self._loop.name} is not shown to be one of the program")

@@ -20,6 +20,7 @@ from hlomem.opt.pieces.shapes import braced, piece_attributes, piece_of, summed_
 
 if TYPE_CHECKING:
     from hlomem.hlo.ir import HloComputation, HloInstruction, HloModule
+    from hlomem.hlo.opcodes import Opcode
     from hlomem.opt.pieces.region import Region
 
 SUFFIX = "piece"
@@ -92,7 +93,7 @@ class _Editor:
     # What the loop begins with.
 
     def _make(
-        self, opcode: str, shape: Shape, operands: list[HloInstruction], payload: str = ""
+        self, opcode: Opcode, shape: Shape, operands: list[HloInstruction], payload: str = ""
     ) -> HloInstruction:
         name = self._draft.new(opcode)
         return self._parent.make(name, shape, opcode, operands, payload=payload)

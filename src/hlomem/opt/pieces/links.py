@@ -7,7 +7,7 @@ the shares of all parts come to the whole by an operation.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from hlomem.opt.orders.library_calls import is_library_call
 from hlomem.opt.pieces.indices import counts_along
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from hlomem.hlo.ir import HloComputation, HloInstruction
+    from hlomem.hlo.opcodes import Opcode
     from hlomem.hlo.shape import Shape
     from hlomem.opt.pieces.indices import Scope
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 class Share(NamedTuple):
     """A result of which every piece computes a share."""
 
-    opcode: str
+    opcode: Opcode
     """The operation that all shares come to the whole by."""
 
 
@@ -80,7 +81,7 @@ def _is_plain(instruction: HloInstruction) -> bool:
     )
 
 
-def combiner_of(computation: HloComputation) -> str | None:
+def combiner_of(computation: HloComputation) -> Opcode | None:
     """The operation that a computation of two scalars is; None where it is not one of those."""
     root = computation.root
     if root.opcode not in SHARED_BY or set(root.operands) != set(computation.parameters):
@@ -88,7 +89,7 @@ def combiner_of(computation: HloComputation) -> str | None:
     return root.opcode if len(computation.parameters) == 2 else None
 
 
-def _shared(instruction: HloInstruction, opcode: str | None) -> tuple[Cut, ...] | None:
+def _shared(instruction: HloInstruction, opcode: Opcode | None) -> tuple[Cut, ...] | None:
     """The result of an instruction as shares."""
     if opcode is None:
         return None
@@ -248,7 +249,7 @@ def contraction_of(instruction: HloInstruction) -> Contraction | None:
     return Contraction((numbers[0], numbers[1]), (numbers[2], numbers[3]))
 
 
-def gemm_config(instruction: HloInstruction) -> dict[str, object] | None:
+def gemm_config(instruction: HloInstruction) -> dict[str, Any] | None:
     """What a call of cuBLAS is told; None for other instructions."""
     targets = ("__cublas$gemm", "__cublas$lt$matmul")
     if instruction.custom_call_target not in targets or not is_library_call(instruction):

@@ -64,9 +64,8 @@ def piece_attributes(one: HloInstruction, link: Link, shape: Shape, pieces: int)
         attributes["slice_sizes"] = braced(sizes)
     elif one.opcode == "custom-call":
         attributes[_CONFIG] = _gemm_text(one, link, pieces)
-    elif one.opcode == "fusion" and _CONFIG in attributes:
-        if not _may_keep(one, shape):
-            del attributes[_CONFIG]
+    elif one.opcode == "fusion" and _CONFIG in attributes and not _may_keep(one, shape):
+        del attributes[_CONFIG]
     return attributes
 
 
