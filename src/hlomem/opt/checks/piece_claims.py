@@ -1,4 +1,4 @@
-"""What is known of a value in the i-th pass of a loop over n pieces, as claims that are true.
+"""Claims about values in the i-th pass of a loop over n pieces, each of which is true.
 
 part    the i-th of n equal parts of a term along a dimension; all of it where there is none
 share   what the i-th parts contribute to a term: all passes' come to it by an operation
@@ -51,7 +51,7 @@ def Part(term: int, cut: int | None = None) -> Claim:  # noqa: N802 - reads as t
     return Claim("part", (term, cut))
 
 
-class Judge:
+class Prover:
     def __init__(self, terms: Terms, pieces: int) -> None:
         self._terms = terms
         self._pieces = pieces

@@ -1,4 +1,4 @@
-"""What becomes of operands that are one of n equal parts: the same part of the result, or a share.
+"""Rules for operands that are one of n equal parts: they give that part of the result, or a share.
 
 Each rule says it of the operation as the given program has it: `cuts` has for every operand the
 dimension along which it is cut, None for a whole one. The answer is a dimension of the result, the
@@ -43,7 +43,7 @@ def result_cut(one: HloInstruction, cuts: Cuts, numbers: Sequence[str | None]) -
 
 
 def identity_of(opcode: str, shape: Shape) -> str | None:
-    """What changes nothing if an operation begins with it; None for integers' extremes."""
+    """The number that changes nothing where it comes first; None for integers' extremes."""
     is_float = shape.element_type.text.startswith(("f", "bf"))
     return _IDENTITIES.get(opcode) if is_float or opcode == "add" else None
 

@@ -118,7 +118,7 @@ class Terms:
         return None
 
     def bodies(self, one: HloInstruction) -> tuple[int, ...]:
-        """What the computations do that an instruction applies."""
+        """The classes of the computations that an instruction applies."""
         return tuple(map(self._classes.of_body, one.called_computations))
 
 

@@ -3,7 +3,7 @@
 All but new loops must be as given. Of a new loop the number of passes is counted, and of every
 value in its body it is worked out what it is in the i-th pass: the i-th part, along a dimension, of
 a value of the given program; all of one; or a share of one. A result is right if each pass writes
-its part to the place of that part, or adds its share, beginning with what changes nothing.
+its part where that belongs, or adds its share, beginning with what changes nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hlomem.opt.checks.order import (
     find_effect_problems,
     has_effect,
 )
-from hlomem.opt.checks.piece_claims import Claim, Claims, Judge, Part, Rest
+from hlomem.opt.checks.piece_claims import Claim, Claims, Part, Prover, Rest
 from hlomem.opt.checks.piece_rules import identity_of
 from hlomem.opt.checks.piece_terms import Terms
 
@@ -100,7 +100,7 @@ def _new_loops(old: HloComputation, new: HloComputation) -> list[HloInstruction]
 
 
 def _check_waiting(old: HloComputation, new: HloComputation, loop: HloInstruction) -> list[str]:
-    """Whoever waited for what is in the loop waits for the loop, which waits for what that did."""
+    """Instructions that waited for what is in the loop wait for it, and it for what those did."""
     now = {one.name: one for one in new.instructions}
     problems: list[str] = []
     for one in old.instructions:
@@ -170,9 +170,9 @@ class _Loop:
 
     def run(self) -> Value:
         """The state after the last pass, as values of the given program."""
-        judge = Judge(self._terms, self._count_passes())
+        prover = Prover(self._terms, self._count_passes())
         elements = tuple([self._element(number) for number in range(len(self._initial))])
-        returned = judge.run(self._body, [elements])
+        returned = prover.run(self._body, [elements])
         if not isinstance(returned, tuple):
             raise _Wrong(f"{self._loop.name} returns no tuple")
         return tuple([self._after(number, claims) for number, claims in enumerate(returned)])
@@ -206,7 +206,7 @@ class _Loop:
 
     def _count_passes(self) -> int:
         """How often the body runs, its counters being those of the pass."""
-        judge = Judge(self._terms, 0)
+        prover = Prover(self._terms, 0)
         for passes in range(MAX_PASSES):
             elements = tuple(
                 [
@@ -214,7 +214,7 @@ class _Loop:
                     for number in range(len(self._initial))
                 ]
             )
-            flag = judge.run(self._condition, [elements])
+            flag = prover.run(self._condition, [elements])
             if not isinstance(flag, frozenset) or Claim("flag", (True,)) not in flag:
                 is_known = isinstance(flag, frozenset) and Claim("flag", (False,)) in flag
                 if is_known and passes > 1 and self._is_told(passes):

@@ -111,7 +111,7 @@ class _Editor:
         return whole
 
     def _start(self, value: HloInstruction) -> HloInstruction:
-        """What a result is before the first piece."""
+        """A result before the first piece."""
         cut = self._region.cut[value]
         shape = summed_in(value.shape, cut)
         number = identity_of(cut.opcode, shape) if isinstance(cut, Share) else "0"
@@ -176,7 +176,7 @@ class _Editor:
         return total
 
     def _offset(self, size: int) -> HloInstruction:
-        """Where the piece begins, if all have a size."""
+        """The first place of the piece, if all have a size."""
         if size not in self._offsets:
             counter = self._offsets[1]
             operands: list[HloInstruction | int] = [counter, size]
@@ -220,7 +220,7 @@ class _Editor:
                 self._made[value] = self._put(taken)
 
     def _read(self, operand: HloInstruction, cut: int | None) -> HloInstruction:
-        """What the body has for an operand: a piece of its own, or of a value outside."""
+        """The body's value for an operand: a piece of its own, or of a value outside."""
         if operand in self._region.cut:
             return self._made[operand]
         whole = self._clone(operand) if operand.opcode in SLICED else self._made[operand]

@@ -11,7 +11,7 @@ _SAME_PLACES = frozenset({"bitcast", "copy", "reshape"})
 
 
 class Scope(NamedTuple):
-    """Where an instruction stands: what the parameters of the fusion around it are."""
+    """The fusion around an instruction, which gives its parameters their values."""
 
     fusion: HloInstruction | None = None
     around: Scope | None = None

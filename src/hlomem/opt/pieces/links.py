@@ -1,4 +1,4 @@
-"""Which dimensions of operands and results go together, opcode by opcode.
+"""Links between dimensions of operands and results, opcode by opcode.
 
 A link says: if these operands are given as the i-th of n equal parts along these dimensions, others
 whole, the instruction computes the i-th part of its result along that one, or a share of it, and
@@ -233,7 +233,7 @@ class Contraction(NamedTuple):
 
 
 def contraction_of(instruction: HloInstruction) -> Contraction | None:
-    """The dimensions of a product; None where it is none, or has more to it."""
+    """The dimensions of a product; None for others, and where it does more."""
     if instruction.opcode == "dot":
         names = ("lhs_batch_dims", "rhs_batch_dims", "lhs_contracting_dims", "rhs_contracting_dims")
         numbers = [instruction.integers(name) for name in names]
@@ -250,7 +250,7 @@ def contraction_of(instruction: HloInstruction) -> Contraction | None:
 
 
 def gemm_config(instruction: HloInstruction) -> dict[str, Any] | None:
-    """What a call of cuBLAS is told; None for other instructions."""
+    """The settings of a call of cuBLAS; None for other instructions."""
     targets = ("__cublas$gemm", "__cublas$lt$matmul")
     if instruction.custom_call_target not in targets or not is_library_call(instruction):
         return None

@@ -1,7 +1,7 @@
 """A region of one computation whose instructions can run in pieces, along a dimension they share.
 
 It grows from one large value to the makers and users of all large values in it. What lies between
-two of its instructions belongs to it, too, so that one loop can take the place of all. A large
+two of its instructions belongs to it, too, so that one loop can replace them all. A large
 value from before something that cannot be part of it is computed once more, in pieces.
 """
 
@@ -30,7 +30,7 @@ _MAX_BANS = 6
 
 
 class Reach:
-    """What comes before and after each instruction of a computation, as bits."""
+    """The instructions before and after every one of a computation, as bits."""
 
     def __init__(self, computation: HloComputation) -> None:
         nodes = computation.instructions
@@ -175,9 +175,10 @@ class Region:
 
     @property
     def moved(self) -> list[HloInstruction]:
-        """Instructions that the loop takes the place of."""
+        """Instructions that the loop replaces."""
         made = [one for one in self.solved if one not in self.again]
-        return list(dict.fromkeys([*made, *(one for each in made for one in self.arrays_of(each))]))
+        arrays = [array for one in made for array in self.arrays_of(one)]
+        return list(dict.fromkeys([*made, *arrays]))
 
     def arrays_of(self, instruction: HloInstruction) -> list[HloInstruction]:
         """The arrays that an instruction of the region makes."""
