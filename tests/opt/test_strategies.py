@@ -8,12 +8,13 @@ import pytest
 
 from hlomem import hlo
 from hlomem.opt.candidate import Candidate, Program
-from hlomem.opt.goal import Budget, Front, Goal, Offload, Order, Rules, Share
+from hlomem.opt.goal import Budget, Front, Goal, Offload, Order, Pieces, Rules, Share
 from hlomem.opt.search import find_order_problems, write
 from hlomem.opt.strategies import STRATEGIES, Strategy
 from hlomem.pipeline import Stages, in_text_order, start_stages
 from tests.opt.fixtures import iter_fixtures
 from tests.opt.orders.programs import CPU
+from tests.opt.pieces.programs import LOSS
 from tests.opt.remat.programs import chain, gpu_chain, products
 from tests.opt.remat.scanned import SCANNED, scanned_stages
 
@@ -37,6 +38,7 @@ CASES: dict[str, tuple[Callable[[], Stages], Callable[[Candidate], Goal]]] = {
     "loops": (lambda: scanned_stages(SCANNED[-1]), lambda _: Front(64)),
     "segments": (lambda: _stages(_recurrence()), lambda _: Front(0)),
     "cut": (lambda: scanned_stages(SCANNED[-1]), lambda _: Front(64)),
+    "pieces": (lambda: _stages(LOSS), lambda given: Pieces(given.total - given.temporaries // 2)),
     "offload": (gpu_chain, lambda given: Offload(given.temporaries // 2)),
 }
 

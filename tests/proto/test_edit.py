@@ -173,9 +173,20 @@ def _refused(edit: Callable[[Rewriter, HloInstruction], None]) -> str:
     return str(caught.value)
 
 
+@pytest.mark.parametrize("text", ['{"known_trip_count":{"n":"4"}}', '"x"'])
+def test_a_configuration_is_written_as_it_is_read(text: str) -> None:
+    module = read_module(_encoded(FOLDERS[0]))
+    rewriter = Rewriter(module)
+    one = next(one for one in module.entry.instructions if one.operands)
+    rewriter.set_attribute(one, "backend_config", text)
+    again = read_module(write_module(rewriter.finish())).entry.find(one.name)
+    assert again is not None
+    assert again.attributes["backend_config"] == text
+
+
 def test_edits_that_no_message_can_follow_are_refused() -> None:
-    assert "`backend_config` of" in _refused(
-        lambda rewriter, one: rewriter.set_attribute(one, "backend_config", '"x"')
+    assert "`metadata` of" in _refused(
+        lambda rewriter, one: rewriter.set_attribute(one, "metadata", '{op_name="x"}')
     )
     assert "`nonsense` of" in _refused(
         lambda rewriter, one: rewriter.set_attribute(one, "nonsense", "1")

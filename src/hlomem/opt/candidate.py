@@ -135,6 +135,11 @@ class Candidate(Struct, frozen=True, dict=True, eq=False, kw_only=True):
             return (*self.changes, Change(self.module, "order"))
         return self.changes
 
+    @property
+    def pieces(self) -> int:
+        """Regions that are computed in pieces."""
+        return sum(change.kind == "pieces" for change in self.changes)
+
     def rounding_problems(self) -> list[str]:
         """Instructions that may round otherwise than in the given program."""
         return find_rounding_problems(

@@ -126,6 +126,21 @@ LEAST_SEGMENTED = 9
 MAX_PAIRS = 8
 """Pairs of loops that are changed in one program."""
 
+# Pieces (`pieces/`).
+
+MAX_PIECES = 64
+"""Pieces that a region is computed in, at most."""
+MAX_PIECE_REGIONS = 32
+"""Regions of one program that are computed in pieces."""
+MAX_PIECE_SEEDS = 6
+"""Values at a peak that regions are grown from, the largest first."""
+MAX_PIECE_PLANS = 6
+"""Plans that are made to choose one region and its number of pieces."""
+NEARLY_ALL = 0.9
+"""The part of what most pieces save that is enough where no number of pieces is."""
+LARGE_SHARE = 32
+"""Values of this part of a program's temporaries are kept in pieces where they can be."""
+
 # The loop (`search.py`, `trials.py`, `strategies.py`).
 
 MAX_SLOWDOWN = 1.25

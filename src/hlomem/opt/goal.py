@@ -120,13 +120,19 @@ class Front(NamedTuple):
     price: int = 0
 
 
+class Pieces(NamedTuple):
+    """A number of bytes that all allocations together may take, with regions in pieces."""
+
+    limit: int
+
+
 class Offload(NamedTuple):
     """A number of bytes that temporaries may take, with values in the memory of the host."""
 
     room: int
 
 
-Goal: TypeAlias = Order | Share | Budget | Front | Offload
+Goal: TypeAlias = Order | Share | Budget | Front | Pieces | Offload
 
 
 # The work of an effort.

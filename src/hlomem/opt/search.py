@@ -29,8 +29,9 @@ from hlomem.opt.candidate import (
 )
 from hlomem.opt.checks import Allowed, Change, find_problems
 from hlomem.opt.constants import MAX_INSIDE_STARTS, MAX_REJECTED, NEAR
-from hlomem.opt.goal import Budget, Effort, Front, Goal, Order, WorkLeft
+from hlomem.opt.goal import Budget, Effort, Front, Goal, Order, Pieces, WorkLeft
 from hlomem.opt.orders.planned_orders import temporary_bytes
+from hlomem.opt.remat.floor import find_floor
 from hlomem.opt.remat.inside import lower_inside
 from hlomem.opt.strategies import (
     drop_copies_in_order,
@@ -200,6 +201,8 @@ class _Fits:
         self._bodies_left = MAX_INSIDE_STARTS
         self._cheapest: int | None = None
         """The price of the cheapest that fits."""
+        self._is_cheap = False
+        self._has_pieces = start.given.rules.exact
 
     def run(self) -> Iterator[Candidate]:
         """The program itself, then changed for rising prices, until that costs too much."""
@@ -207,6 +210,10 @@ class _Fits:
         for lighter in drop_copies_in_order(given):
             yield self._note(lighter)
             self._start = lighter
+        if self._cheapest is None and self._is_floored():
+            yield from self._in_pieces()
+            if self._cheapest is None and self._is_floored():
+                return
         if self._cheapest is None:
             start = self._start
             for lower in self._inside(start):
@@ -219,6 +226,31 @@ class _Fits:
             yield from self._single(given)
         if given.orders and self._cheapest is None:
             yield from self._single(given.given.start())
+        if not self._has_pieces and self._is_worth_pieces(given):
+            self._start = given
+            yield from self._in_pieces()
+
+    def _is_worth_pieces(self, given: Candidate) -> bool:
+        """Whether nothing fits, or costs a time that pieces may cost less of."""
+        return self._cheapest is None or (given.has_clock and not self._is_cheap)
+
+    def _is_floored(self) -> bool:
+        """Whether nothing that is recomputed makes it fit."""
+        floor = find_floor(self._start.plan).size
+        return floor > room_for(self._start.plan, self._goal.limit)
+
+    def _in_pieces(self) -> Iterator[Candidate]:
+        """Regions at the peak computed in pieces; what follows begins with the last program."""
+        self._has_pieces = True
+        for made in propose(self._start, Pieces(self._goal.limit)):
+            if self._is_dear(made):
+                return
+            self._start = made
+            yield self._note(made)
+        start = reordered(self._start)
+        if start is not self._start:
+            self._start = start
+            yield self._note(start)
 
     def _changed(self) -> Iterator[Candidate]:
         seen: set[tuple[int, int]] = set()
@@ -272,6 +304,7 @@ class _Fits:
         if made.total <= self._goal.limit:
             known = self._cheapest
             self._cheapest = made.price if known is None else min(made.price, known)
+            self._is_cheap |= made.is_cheap
         if made.edit is None:
             made = replace(made, edit=edit_of(made.plan))
         return replace(made, stages=None, foreseen_time=made.time if made.has_clock else None)

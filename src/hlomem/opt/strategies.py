@@ -13,11 +13,12 @@ from msgspec.structs import replace
 from hlomem.opt.candidate import Candidate, edit_of, planned, start_text
 from hlomem.opt.checks import Change
 from hlomem.opt.constants import LEAST_STEP, MARGIN, MAX_CUTS, MAX_PLANNED_OFFLOADS
-from hlomem.opt.goal import Budget, Front, Goal, Offload, Order, Share
+from hlomem.opt.goal import Budget, Front, Goal, Offload, Order, Pieces, Share
 from hlomem.opt.loops.change import iter_changed
 from hlomem.opt.loops.segments import segment_loops
 from hlomem.opt.orders.planned_orders import in_orders
 from hlomem.opt.orders.search import improve
+from hlomem.opt.pieces.choice import in_pieces
 from hlomem.opt.remat.budget_search import find_single
 from hlomem.opt.remat.cheap import find_cheap
 from hlomem.opt.remat.copies import drop_barriers, drop_copies
@@ -140,6 +141,11 @@ def _offload(candidate: Candidate, goal: Offload) -> Iterator[Candidate]:
     yield from [best] if best.moves else []
 
 
+def _pieces(candidate: Candidate, goal: Pieces) -> Iterator[Candidate]:
+    """Regions at the peak computed in pieces, one more in each program."""
+    yield from in_pieces(candidate, goal.limit)
+
+
 STRATEGIES = (
     Strategy("order", (Order,), _order),
     Strategy("cheap", (Share,), _cheap),
@@ -147,6 +153,7 @@ STRATEGIES = (
     Strategy("loops", (Budget, Front), _loops, is_priced=True),
     Strategy("segments", (Budget, Front), _segments, is_priced=True, until_fits=True),
     Strategy("cut", (Budget, Front), _cut, is_priced=True, until_fits=True),
+    Strategy("pieces", (Pieces,), _pieces),
     Strategy("offload", (Offload,), _offload),
 )
 

@@ -6,6 +6,7 @@ computations and instructions get new ids, and operands precede their users.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from hlomem.base.errors import EditError
@@ -27,16 +28,34 @@ _ID_BITS = 32
 """An instruction's id has that of its computation above these bits."""
 _LINKS = frozenset({*CALL_ATTRIBUTE_NAMES, CONTROL_PREDECESSORS})
 """Attributes that name what fields of their own link."""
+_RANGE = re.compile(r"\[(\d+):(\d+)(?::(\d+))?\]")
+
+
+def _read_config(text: str) -> bytes:
+    """JSON stands as it is, anything else in quotes."""
+    return (text if text.startswith("{") else parse_string(text)).encode("utf-8", "surrogateescape")
+
+
+def _read_ranges(text: str) -> list[dict[str, int]]:
+    return [
+        {"start": int(start), "limit": int(limit), "stride": int(stride or 1)}
+        for start, limit, stride in _RANGE.findall(text)
+    ]
+
+
 _FIELDS: Mapping[str, tuple[tuple[str, ...], Callable[[str], Any] | None]] = {
-    "backend_config": (("backend_config", "backend_config_payload"), None),
+    "backend_config": (("backend_config", "backend_config_payload"), _read_config),
     "custom_call_target": (("custom_call_target",), parse_string),
     "dimensions": (("dimensions",), parse_integers),
     "direction": (("comparison_direction",), str),
     "dynamic_slice_sizes": (("dynamic_slice_sizes",), parse_integers),
     "index": (("tuple_index",), int),
+    "iota_dimension": (("dimensions",), lambda text: [int(text)]),
     "kind": (("fusion_kind",), str),
     "metadata": (("metadata",), None),
     "output_to_operand_aliasing": (("output_operand_aliasing",), None),
+    "slice": (("slice_dimensions",), _read_ranges),
+    "slice_sizes": (("gather_slice_sizes",), parse_integers),
 }
 """The fields of attributes that edits change, and how a text is read; None where they only go."""
 
@@ -238,7 +257,10 @@ class _Writer:
 
 
 def _set(message: Any, name: str, value: Any) -> None:
-    if isinstance(value, list | tuple):
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        for part in value:
+            getattr(message, name).add(**part)
+    elif isinstance(value, list | tuple):
         getattr(message, name)[:] = value
     else:
         setattr(message, name, value)

@@ -56,6 +56,8 @@ class Outcome(NamedTuple):
     """Instructions outside of loops that are recomputed."""
     stacks: int = 0
     """Stacks of loops that are gone: what they held is recomputed in the loop that reads it."""
+    pieces: int = 0
+    """Regions that loops of their own compute in pieces."""
     flops: int = 0
     """Operations that are added, by our count."""
     program_flops: int = 0
@@ -91,9 +93,10 @@ class Outcome(NamedTuple):
             head = f"{self.program} ({self.platform}): {word}"
             saved = percent(self.before - self.after, self.before)
             sizes = f"{format_bytes(self.before)} → {format_bytes(self.after)}, -{saved}"
-            has_price = self.time_ratio != 1 or self.clones or self.stacks
+            is_again = self.clones or self.stacks or self.pieces
+            has_price = self.time_ratio != 1 or is_again
             slower = f", modelled time {self.time_ratio - 1:+.1%}" if has_price else ""
-            again = f", {self._again()}" if self.clones or self.stacks else ""
+            again = f", {self._again()}" if is_again else ""
             away = f", {self._away()}" if self.moves else ""
             bits = f", last bits may differ ({self.rounding[0]})" if self.rounding else ""
             rest = f"{again}{away}{slower}{bits}{self._fitness()}"
@@ -109,6 +112,7 @@ class Outcome(NamedTuple):
         share = percent(self.flops, self.program_flops)
         parts = [f"{self.clones} instructions recomputed"] if self.clones else []
         parts += [f"{self.stacks} stacks of loops recomputed"] if self.stacks else []
+        parts += [f"{_regions(self.pieces)} computed in pieces"] if self.pieces else []
         sign = "" if self.flops < 0 else "+"
         lines = f" ({', '.join(self.again[:MAX_LINES])})" if self.again else ""
         return f"{', '.join(parts)}{lines}, {sign}{share} FLOPs"
@@ -139,10 +143,14 @@ class Outcome(NamedTuple):
 
     def _why(self) -> str:
         """Why a program is too large that was left as it is, but for its order."""
-        if self.clones or self.stacks or self.moves:
+        if self.clones or self.stacks or self.pieces or self.moves:
             return ""
         order = f"no order does with less than {format_bytes(self.bound)}, " if self.bound else ""
         return f"; {order}no value whose recomputation would save memory was found"
+
+
+def _regions(count: int) -> str:
+    return "1 region" if count == 1 else f"{count} regions"
 
 
 class Report(NamedTuple):

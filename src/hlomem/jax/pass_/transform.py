@@ -178,7 +178,7 @@ class Transform:
         rest = other_bytes(found.given.stages)
         floor = find_floor(found.given.stages)
         answer: Answer | None = None
-        if rest + floor.size <= limit:
+        if rest + floor.size <= limit or not self._rules.exact:
             answer = self._change(found, outcome, limit)
             if not answer.outcome.missing:
                 return answer
@@ -250,11 +250,22 @@ class Transform:
             answer = answer._replace(outcome=answer.outcome._replace(total=total, limit=limit))
             if total > limit:
                 change = partial(self._fit, found, answer, limit)
-                fitted = _with_floor(_attempt(change, answer), found.given.stages)
+                fitted = self._with_floor(_attempt(change, answer), found.given.stages)
                 if fitted.proto is not answer.proto:
                     return fitted
                 answer = fitted
         return _attempt(partial(self._cheapen, found, answer), answer)
+
+    def _with_floor(self, answer: Answer, stages: Stages) -> Answer:
+        """The answer with the least that the program can take, if it takes too much."""
+        if not answer.outcome.missing:
+            return answer
+        if answer.outcome.pieces and answer.proto is not None:  # it is another's by now
+            stages = start_text(read_module(answer.proto), self._options)
+        floor = find_floor(stages)
+        least = other_bytes(stages) + floor.size
+        outcome = answer.outcome._replace(floor=least, hungriest=floor.instruction)
+        return answer._replace(outcome=outcome)
 
     def _cheapen(self, found: Candidate, answer: Answer) -> Answer:
         """Recompute what is almost free, up to the share that the rules name."""
@@ -386,16 +397,6 @@ def noted(answer: Answer, *notes: str) -> Answer:
     return answer._replace(outcome=answer.outcome._replace(reason=reason))
 
 
-def _with_floor(answer: Answer, stages: Stages) -> Answer:
-    """The answer with the least that the program can take, if it takes too much."""
-    if not answer.outcome.missing:
-        return answer
-    floor = find_floor(stages)
-    least = other_bytes(stages) + floor.size
-    outcome = answer.outcome._replace(floor=least, hungriest=floor.instruction)
-    return answer._replace(outcome=outcome)
-
-
 def _foreseen(outcome: Outcome, found: Candidate) -> Outcome:
     """The outcome as the compiler is going to report it; barriers are gone by then."""
     order = found.order
@@ -435,6 +436,7 @@ def _with_values(answer: Answer, made: Candidate) -> Answer:
         total=total if answer.outcome.limit is not None else 0,
         clones=made.clones,
         stacks=made.stacks,
+        pieces=made.pieces,
         flops=made.flops,
         program_flops=made.given.flops,
         again=find_origins(written.module),

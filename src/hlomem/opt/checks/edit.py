@@ -54,7 +54,7 @@ NAMES = frozenset(_NAMING.split())
 """Attributes that name what is compared otherwise, or where it comes from."""
 HEADER = ("input_output_alias", "buffer_donor", "entry_computation_layout", "is_scheduled")
 ELIDED = "{...}"
-OF_CLONE = re.compile(r"\.(?:remat|clone)\d*(?:\.\d+)?$")
+OF_CLONE = re.compile(r"\.(?:remat|clone|piece)\d*(?:\.\d+)?$")
 
 
 def find_edit_problems(given: HloModule, edited: HloModule, allowed: Allowed = STRICT) -> list[str]:

@@ -161,7 +161,7 @@ def _check_overlap(old: Sequence[HloInstruction], order: Sequence[HloInstruction
         if end is None:
             continue
         for between in old[place + 1 : old_place_of[end]]:
-            hides = between.opcode not in _TAKES_NO_TIME
+            hides = between.opcode not in _TAKES_NO_TIME and between in place_of
             if hides and not place_of[start] < place_of[between] < place_of[end]:
                 yield f"{between.name} no longer runs between {start.name} and {end.name}"
                 break

@@ -1,0 +1,187 @@
+"""The regions at a program's peak that are computed in pieces, and in how many."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec.structs import replace
+
+from hlomem.base.errors import EditError
+from hlomem.opt.candidate import Candidate, planned, room_for, start_text
+from hlomem.opt.checks import Change
+from hlomem.opt.constants import (
+    LARGE_SHARE,
+    MAX_PIECE_PLANS,
+    MAX_PIECE_REGIONS,
+    MAX_PIECE_SEEDS,
+    NEARLY_ALL,
+)
+from hlomem.opt.orders.cost import program_flops
+from hlomem.opt.pieces.editor import compute_in_pieces
+from hlomem.opt.pieces.region import Reach, Region, find_region
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hlomem.analysis.values import HloValue
+    from hlomem.hlo.ir import HloComputation, HloInstruction
+    from hlomem.pipeline import Stages
+
+_ELEMENT = "get-tuple-element"
+
+
+def in_pieces(candidate: Candidate, limit: int) -> Iterator[Candidate]:
+    """The program with one region in pieces, with two, and so on, until it fits."""
+    failed: set[str] = set()
+    for _ in range(MAX_PIECE_REGIONS):
+        if candidate.given.rules.exact or candidate.total <= limit:
+            return
+        made = _with_region(candidate, limit, failed)
+        if made is None:
+            return
+        yield made
+        candidate = made
+
+
+class _Choice(NamedTuple):
+    region: Region
+    gain: int
+    """Bytes alive at the peak that would be there in pieces only."""
+    loss: int
+    """Bytes of results that would be there in addition."""
+
+    def saved(self, pieces: int) -> int:
+        return self.gain - self.gain // pieces - self.loss
+
+    @property
+    def most_saved(self) -> int:
+        return max(map(self.saved, _divisors(self.region)[-1:]), default=0)
+
+
+def _with_region(candidate: Candidate, limit: int, failed: set[str]) -> Candidate | None:
+    """The program with the region in pieces that helps most at its peak; None where none does."""
+    stages = candidate.plan
+    missing = candidate.temporaries - room_for(stages, limit)
+    plans = MAX_PIECE_PLANS
+    for choice in _choices(stages, candidate.temporaries, failed):
+        name = _name_of(choice.region)
+        best: Candidate | None = None
+        for pieces in _numbers(choice, missing):
+            made = _planned(candidate, choice.region, pieces) if plans > 0 else None
+            plans -= 1
+            if made is None or made.temporaries >= (best or candidate).temporaries:
+                break
+            best = made
+            if made.total <= limit:
+                break
+        if best is not None and best.temporaries < candidate.temporaries:
+            return best
+        failed.add(name)
+    return None
+
+
+def _numbers(choice: _Choice, missing: int) -> list[int]:
+    """Numbers of pieces to try: the least that may do, else that leaves little, and more."""
+    known = _divisors(choice.region)
+    wanted = min(missing, round(NEARLY_ALL * choice.saved(known[-1])))
+    first = next(one for one in known if choice.saved(one) >= wanted)
+    return [one for one in known if one % first == 0 and (one // first).bit_count() == 1]
+
+
+def _divisors(region: Region) -> list[int]:
+    """The numbers of equal pieces that a region has, rising."""
+    most = min(region.pieces, region.most)
+    return [one for one in range(2, most + 1) if region.pieces % one == 0]
+
+
+def _planned(candidate: Candidate, region: Region, pieces: int) -> Candidate | None:
+    stages = candidate.plan
+    try:
+        module = compute_in_pieces(stages.module, region, pieces)
+    except EditError:
+        return None
+    made = planned(candidate.given, start_text(module, stages.options))
+    return replace(
+        made,
+        changes=(*candidate.changes_so_far, Change(module, "pieces")),
+        flops=program_flops(made.plan) - candidate.given.flops,
+        stacks=candidate.stacks,
+        clones=candidate.clones,
+    )
+
+
+# Regions at the peak.
+
+
+def _choices(stages: Stages, temporaries: int, failed: set[str]) -> Iterator[_Choice]:
+    """Regions that hold much of what is alive at the peak, the best first."""
+    size_of = stages.options.machine.size_of
+    alive = _alive_at_peak(stages)
+    sizes = {one: size_of(one.shape) for one in alive}
+    least = max(temporaries // LARGE_SHARE, 1)
+    seeds = sorted((one for one in alive if sizes[one] >= least), key=lambda one: -sizes[one])
+    reaches: dict[HloComputation, Reach] = {}
+    found: dict[frozenset[HloInstruction], _Choice] = {}
+    for seed in seeds[:MAX_PIECE_SEEDS]:
+        reach = reaches.setdefault(seed.parent, Reach(seed.parent))
+        for dimension, size in enumerate(seed.shape.dimensions):
+            region = find_region(seed, dimension, reach, size_of, least) if size > 1 else None
+            if region is None or frozenset(region.solved) in found:
+                continue
+            internal = set(region.internal)
+            gain = sum(size for one, size in sizes.items() if one in internal)
+            added = [one for one in region.results if one not in sizes]
+            choice = _Choice(region, gain, sum(size_of(one.shape) for one in added))
+            is_good = choice.most_saved > 0
+            if is_good and _name_of(region) not in failed:
+                found[frozenset(region.solved)] = choice
+    yield from sorted(found.values(), key=lambda one: -one.most_saved)
+
+
+def _name_of(region: Region) -> str:
+    """A name for a region that is the same in the next program."""
+    first = min(region.solved, key=lambda one: one.index)
+    return f"{first.name} along {region.solved[first].link.results}"
+
+
+def _alive_at_peak(stages: Stages) -> list[HloInstruction]:
+    """The arrays that are alive when temporaries take most."""
+    ranges, values = stages.live_ranges.range_of, _temporaries(stages)
+    changes: dict[int, int] = {}
+    for value, size in values.items():
+        start, end = ranges[value]
+        changes[start] = changes.get(start, 0) + size
+        changes[end + 1] = changes.get(end + 1, 0) - size
+    level, most, peak = 0, 0, 0
+    for time in sorted(changes):
+        level += changes[time]
+        if level > most:
+            most, peak = level, time
+    alive = [value for value in values if ranges[value].start <= peak <= ranges[value].end]
+    return [one for one in map(_array_of, alive) if one is not None]
+
+
+def _temporaries(stages: Stages) -> dict[HloValue, int]:
+    ranges = stages.live_ranges.range_of
+    return {
+        value: place.size
+        for allocation in stages.assignment.allocations
+        if allocation.is_preallocated_temp
+        for value, place in allocation.slices.items()
+        if value in ranges
+    }
+
+
+def _array_of(value: HloValue) -> HloInstruction | None:
+    """The instruction that is an array alone, where a value is one."""
+    made = value.instruction
+    if made.shape.is_array:
+        return made
+    if len(value.index) != 1:
+        return None
+    taken = [
+        user
+        for user in made.users
+        if user.opcode == _ELEMENT and user.tuple_index == value.index[0]
+    ]
+    return taken[0] if taken else None
