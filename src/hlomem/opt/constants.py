@@ -112,6 +112,10 @@ LEAST_COPY = 0.005
 """The share of a program's temporaries that a copy must take to be looked at."""
 MAX_COPIES = 200
 """Copies that are dropped, for the time it takes."""
+LEAST_FUSED = 0.01
+"""The share of a program's temporaries that a value must take to be computed inside its readers."""
+MAX_FUSED_INPUT = 0.25
+"""The share of its bytes that such a value may be made of, which its readers keep alive."""
 MAX_SEED = 64
 """Bytes of operands up to which a value counts as made of nothing."""
 LATENCY = 1 << 24

@@ -23,6 +23,7 @@ from hlomem.opt.remat.cheap import find_cheap
 from hlomem.opt.remat.copies import drop_barriers, drop_copies
 from hlomem.opt.remat.cut import cut, cut_inside
 from hlomem.opt.remat.offload import choose_moves, make_moves
+from hlomem.opt.remat.over import write_over
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -58,11 +59,12 @@ def _cheap(candidate: Candidate, goal: Share) -> Iterator[Candidate]:
     """Values recomputed for next to nothing, where no compiler fills fast memory after the hook."""
     if goal.share and (goal.is_tried or candidate.options.machine.preset_color is None):
         for start in (*drop_copies_in_order(candidate), candidate):
-            made = find_cheap(start, goal)
-            if made is not None:
+            made = find_cheap(start, goal) or start
+            over = write_over(made)
+            if over is not None:
+                yield over
+            if made is not candidate:
                 yield made
-            elif start is not candidate:
-                yield start
 
 
 def drop_copies_in_order(candidate: Candidate) -> Iterator[Candidate]:

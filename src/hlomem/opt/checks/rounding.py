@@ -3,7 +3,9 @@
 A compiler makes one kernel of a fusion, and may contract, vectorize or order its arithmetic by what
 else is in it. So the last bits are safe where a fusion has all the arithmetic of one that was
 there, on values of the same shapes, wherever it loads and stores them, slices of stacks included;
-or does no more than move elements, count, compare and convert, which rounds in one way only.
+or does no more than move elements, count, compare and convert, which rounds in one way only. Where
+a compiler chooses by the whole of a fusion, a plain loop may still load other values, or compute
+them in one way only: each element is computed by itself, by the same arithmetic.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from typing import TYPE_CHECKING
 from hlomem.opt.checks.edit import Classes, Key, text_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from hlomem.hlo.ir import HloComputation, HloInstruction, HloModule
 
@@ -28,6 +30,7 @@ _INTEGERS = ("pred", "s", "u")
 _LOADING = ("bitcast", "dynamic-slice", "parameter")
 _WRITE = "dynamic-update-slice"
 _OPAQUE = "kCustom"
+_LOOP = "kLoop"
 
 
 def find_rounding_problems(
@@ -43,7 +46,7 @@ def find_rounding_problems(
     return [
         f"{one.name} is computed in another fusion"
         for one in _fusions(edited)
-        if not _is_safe(one.called_computations[0])
+        if not rounds_one_way(one.called_computations[0])
         and _arithmetic_of(one, classes, is_whole=is_whole) not in known
     ]
 
@@ -51,9 +54,12 @@ def find_rounding_problems(
 def _arithmetic_of(fusion: HloInstruction, classes: Classes, *, is_whole: bool) -> Key:
     """The arithmetic of a fusion on what it loads, without where it loads and stores it."""
     [body] = fusion.called_computations
-    is_opaque = is_whole or fusion.attributes.get("kind") == _OPAQUE
-    if is_opaque or any(map(_runs_more, body.instructions)):
+    kind = fusion.attributes.get("kind")
+    if kind == _OPAQUE or any(map(_runs_more, body.instructions)):
         return "whole", classes.of_body(body)
+    if is_whole:
+        is_loop = kind == _LOOP and not any(one.called_computations for one in body.instructions)
+        return _Loop().of(body) if is_loop else ("whole", classes.of_body(body))
     return _Arithmetic(classes).of(body)
 
 
@@ -106,6 +112,52 @@ class _Arithmetic:
         )
 
 
+class _Loop:
+    """The expressions of one element of a loop; what rounds in one way only is taken as loaded."""
+
+    def __init__(self) -> None:
+        self._number_of: dict[Key, int] = {}
+        self._known: dict[HloInstruction, int] = {}
+        self._loaded: set[HloInstruction] = set()
+        """Values that are loaded, or computed of such in one way only."""
+
+    def of(self, body: HloComputation) -> Key:
+        for one in body.instructions:
+            is_safe = one.opcode in _SAFE or _is_integer(one)
+            if is_safe and all(operand in self._loaded for operand in one.operands):
+                self._loaded.add(one)
+        pending = [body.root]
+        while pending:
+            one = pending[-1]
+            missing = [operand for operand in self._parts(one) if operand not in self._known]
+            if missing:
+                pending.append(missing[0])
+            else:
+                pending.pop()
+                key = self._key(one)
+                self._known.setdefault(one, self._number_of.setdefault(key, len(self._number_of)))
+        return "loop", self._known[body.root], tuple(self._number_of)
+
+    def _parts(self, instruction: HloInstruction) -> Sequence[HloInstruction]:
+        """The operands that count."""
+        is_loaded = instruction in self._loaded and not _is_constant(instruction)
+        return () if is_loaded else instruction.operands
+
+    def _key(self, instruction: HloInstruction) -> Key:
+        parts = self._parts(instruction)
+        if not parts and instruction.opcode != "constant":
+            return "loaded", len(self._known), instruction.shape.text
+        operands = tuple([self._known[operand] for operand in parts])
+        return (*text_of(instruction), instruction.shape.text, operands)
+
+
+def _is_constant(instruction: HloInstruction) -> bool:
+    """Whether a value is the same in all runs."""
+    return instruction.opcode == "constant" or (
+        bool(instruction.operands) and all(map(_is_constant, instruction.operands))
+    )
+
+
 def _needed(stored: list[HloInstruction]) -> set[HloInstruction]:
     """All that values are computed of; of what is loaded not where it lies."""
     found: set[HloInstruction] = set()
@@ -139,7 +191,7 @@ def _fusions(module: HloModule) -> Iterator[HloInstruction]:
                 yield instruction
 
 
-def _is_safe(body: HloComputation) -> bool:
+def rounds_one_way(body: HloComputation) -> bool:
     """Whether nothing in a fusion rounds in more than one way."""
     pending, seen = [body], set[str]()
     while pending:
