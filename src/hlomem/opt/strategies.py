@@ -22,8 +22,8 @@ from hlomem.opt.remat.budget_search import find_single
 from hlomem.opt.remat.cheap import find_cheap
 from hlomem.opt.remat.copies import drop_barriers, drop_copies
 from hlomem.opt.remat.cut import cut, cut_inside
+from hlomem.opt.remat.fused import compute_inside
 from hlomem.opt.remat.offload import choose_moves, make_moves
-from hlomem.opt.remat.over import write_over
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -58,13 +58,22 @@ def _order(candidate: Candidate, goal: Order) -> Iterator[Candidate]:
 def _cheap(candidate: Candidate, goal: Share) -> Iterator[Candidate]:
     """Values recomputed for next to nothing, where no compiler fills fast memory after the hook."""
     if goal.share and (goal.is_tried or candidate.options.machine.preset_color is None):
-        for start in (*drop_copies_in_order(candidate), candidate):
+        for start in _starts(candidate):
             made = find_cheap(start, goal) or start
-            over = write_over(made)
-            if over is not None:
-                yield over
             if made is not candidate:
                 yield made
+
+
+def _starts(candidate: Candidate) -> Iterator[Candidate]:
+    """The program, before it without what its loops can compute, or without copies."""
+    inside = compute_inside(candidate)
+    if inside is not None:
+        inside = reordered(inside)
+        if inside.temporaries <= candidate.temporaries:
+            yield from drop_copies_in_order(inside)
+            yield inside
+    yield from drop_copies_in_order(candidate)
+    yield candidate
 
 
 def drop_copies_in_order(candidate: Candidate) -> Iterator[Candidate]:

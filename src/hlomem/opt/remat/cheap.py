@@ -22,6 +22,7 @@ from hlomem.opt.remat.budget_search import plan_edit
 from hlomem.opt.remat.cut import cut, cut_inside
 from hlomem.opt.remat.edit import Edit, orders_by_name
 from hlomem.opt.remat.greedy import choose
+from hlomem.opt.remat.over import find_overs, with_overs, write_over
 from hlomem.opt.remat.state import State, start_state
 
 if TYPE_CHECKING:
@@ -50,10 +51,11 @@ class _Search:
     def run(self) -> Candidate | None:
         """Loops first, then values at the peak of what that leaves."""
         looped = self._change_loops()
-        found = [] if looped is None else [self._planned(looped, looped.plan)]
-        found += self._drop(looped or self._start)
-        best = min(found, key=lambda one: one.temporaries, default=None)
-        return best if best is not None and best.temporaries < self._start.temporaries else None
+        start = looped or self._start
+        found = [start, *self._drop(start)]
+        found += [over for over in map(write_over, found) if over is not None]
+        best = min(found, key=lambda one: one.temporaries)
+        return best if best.temporaries < self._start.temporaries else None
 
     def _change_loops(self) -> Candidate | None:
         """The program whose loops stack least within the share, in an order of its own."""
@@ -89,26 +91,29 @@ class _Search:
     def _drop(self, start: Candidate) -> Iterator[Candidate]:
         """The program with values of the peak recomputed; if that helps, in a better order."""
         given = start_state(start.plan, self._rules.scopes)
+        overs = find_overs(start.plan, given.flow)
+        given = replace(given, flow=with_overs(given.flow, overs)) if overs else given
         state, flops = self._descend(start, given)
         if state is given:
             return
         edit = state.edit(orders_by_name(start.plan))
         edited = plan_edit(start.plan, edit)
         start = replace(start, flops=start.flops + flops)
-        if temporary_bytes(edited) < start.temporaries:
+        if overs or temporary_bytes(edited) < start.temporaries:
             yield self._planned(start, edited, edit)
             yield self._planned(start, self._reordered(edited), edit)
 
     def _descend(self, start: Candidate, state: State) -> tuple[State, int]:
         """Steps within what is left of the share, to where least is alive; operations they add."""
         costs, times = costs_of(self._machine), Times(self._machine)
-        spent = start.flops
-        long = module_time(start.plan.module, self._machine) - self._time
+        spent = flops = start.flops
+        long = time = module_time(start.plan.module, self._machine) - self._time
         levels = state.levels()
         least = max(levels, default=0)
         lowest, added = state, 0
         for _ in range(min(MAX_STEPS, MAX_CHOICES // max(len(state.order), 1))):
-            choice = choose(state, levels, costs, round(least * NEXT_PEAK))
+            left = self._max_time - time if self._start.has_clock else self._max_flops - flops
+            choice = choose(state, levels, costs, round(least * NEXT_PEAK), left)
             if choice is None:
                 break
             clones = choice.state.clones()
