@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from hlomem.base.gc_pause import collector_off
 from hlomem.opt.candidate import Candidate, edit_of, planned
-from hlomem.opt.constants import MAX_CHOICES, MAX_STEPS, NEXT_PEAK
+from hlomem.opt.constants import MAX_CHOICES, MAX_FAILED_PRICES, MAX_STEPS, NEXT_PEAK
 from hlomem.opt.loops.change import change_loops
 from hlomem.opt.loops.pairs import find_pairs
 from hlomem.opt.orders.cost import Times, costs_of, module_time
@@ -63,16 +63,22 @@ class _Search:
         start = self._start
         if not any(find_pairs(start.plan.module)):
             return None
+        failed = 0
         for price in start.prices:
             made = change_loops(start, price) or cut(start, price) or cut_inside(start, price)
-            if made is None or made.changes[-1].kind != "loops" or self._is_dear(made):
-                break
-            if self._rules.exact and made.rounding_problems():
-                break
-            best = made
+            if made is None or made.changes[-1].kind != "loops" or self._is_refused(made):
+                failed += 1
+                if failed > MAX_FAILED_PRICES:
+                    break
+            elif best is None or made.temporaries < best.temporaries:
+                best = made
         if best is None:
             return None
         return self._planned(best, self._reordered(best.plan))
+
+    def _is_refused(self, made: Candidate) -> bool:
+        """Whether a program costs more than the share, or may round otherwise."""
+        return self._is_dear(made) or (self._rules.exact and bool(made.rounding_problems()))
 
     def _is_dear(self, made: Candidate) -> bool:
         time = module_time(made.plan.module, self._machine)
