@@ -14,7 +14,7 @@ from hlomem.opt.candidate import Candidate, edit_of, planned, start_text
 from hlomem.opt.checks import Change
 from hlomem.opt.constants import LEAST_STEP, MARGIN, MAX_CUTS, MAX_PLANNED_OFFLOADS
 from hlomem.opt.goal import Budget, Front, Goal, Offload, Order, Share
-from hlomem.opt.loops.change import iter_changed
+from hlomem.opt.loops.change import iter_changed, may_repeat_calls
 from hlomem.opt.loops.segments import segment_loops
 from hlomem.opt.orders.planned_orders import in_orders
 from hlomem.opt.orders.search import improve
@@ -117,7 +117,8 @@ def _loops(candidate: Candidate, goal: Budget | Front) -> Iterator[Candidate]:
 
 def _segments(candidate: Candidate, goal: Budget | Front) -> Iterator[Candidate]:
     """Stacks of states kept by segments, for any price."""
-    made = None if goal.price else segment_loops(candidate)
+    is_tried = not goal.price and may_repeat_calls(candidate.plan)
+    made = segment_loops(candidate) if is_tried else None
     yield from [] if made is None else [drop_copies(made) or made]
 
 

@@ -71,21 +71,32 @@ def compute_inside(candidate: Candidate) -> Candidate | None:
     )
 
 
+def find_inside(stages: Stages) -> list[HloInstruction]:
+    """Values of any size that readers can compute inside."""
+    if stages.options.machine.changed_after_hook != "fusions":
+        return []
+    return [value for _, value in _Editor(stages, 1).pairs()]
+
+
 class _Editor:
     def __init__(self, stages: Stages, least: float) -> None:
         self._stages = stages
         self._least = least
         self._size_of = stages.options.machine.size_of
 
-    def run(self) -> HloModule | None:
-        """The module with all that changes; None where nothing does."""
-        pairs = [
+    def pairs(self) -> list[tuple[HloInstruction, HloInstruction]]:
+        """Loops, and the values that they can compute."""
+        return [
             (reader, value)
             for computation in running_computations(self._stages.module)
             for reader in self._stages.schedule.sequence(computation)
             for value in dict.fromkeys(reader.operands)
             if _is_loop(reader) and self._is_cheap(value) and _is_read_once(reader, value)
         ]
+
+    def run(self) -> HloModule | None:
+        """The module with all that changes; None where nothing does."""
+        pairs = self.pairs()
         if not pairs:
             return None
         draft = LoopDraft(self._stages.module)
