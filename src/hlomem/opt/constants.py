@@ -112,6 +112,10 @@ LEAST_COPY = 0.005
 """The share of a program's temporaries that a copy must take to be looked at."""
 MAX_COPIES = 200
 """Copies that are dropped, for the time it takes."""
+LEAST_FUSED = 0.01
+"""The share of a program's temporaries that a value must take to be computed inside its readers."""
+MAX_FUSED_INPUT = 0.25
+"""The share of its bytes that such a value may be made of, which its readers keep alive."""
 MAX_SEED = 64
 """Bytes of operands up to which a value counts as made of nothing."""
 LATENCY = 1 << 24
@@ -158,6 +162,9 @@ BUDGETS = (0.9, 0.75, 0.6, 0.5, 0.35, 0.25)
 """Shares of a program's temporaries that a front asks for."""
 TIME_PRICES = (2, 3, 6, 12, 16, 32, 128, 0)
 """The same where speeds are known: the time, in bytes moved, that a byte is worth."""
+MAX_FAILED_PRICES = 1
+"""Prices for which loops changed are too dear, or nothing changes, before no higher one is tried: a
+higher price may lead to less work, as one recomputed value makes others free."""
 CHEAP = 0.01
 """The share of a program's operations below which nothing cheaper is looked for."""
 MAX_CUTS = 3

@@ -14,7 +14,7 @@ from hlomem.opt.candidate import Candidate, edit_of, planned, start_text
 from hlomem.opt.checks import Change
 from hlomem.opt.constants import LEAST_STEP, MARGIN, MAX_CUTS, MAX_PLANNED_OFFLOADS
 from hlomem.opt.goal import Budget, Front, Goal, Offload, Order, Pieces, Share
-from hlomem.opt.loops.change import iter_changed
+from hlomem.opt.loops.change import iter_changed, may_repeat_calls
 from hlomem.opt.loops.segments import segment_loops
 from hlomem.opt.orders.planned_orders import in_orders
 from hlomem.opt.orders.search import improve
@@ -23,6 +23,7 @@ from hlomem.opt.remat.budget_search import find_single
 from hlomem.opt.remat.cheap import find_cheap
 from hlomem.opt.remat.copies import drop_barriers, drop_copies
 from hlomem.opt.remat.cut import cut, cut_inside
+from hlomem.opt.remat.fused import compute_inside
 from hlomem.opt.remat.offload import choose_moves, make_moves
 
 if TYPE_CHECKING:
@@ -58,12 +59,22 @@ def _order(candidate: Candidate, goal: Order) -> Iterator[Candidate]:
 def _cheap(candidate: Candidate, goal: Share) -> Iterator[Candidate]:
     """Values recomputed for next to nothing, where no compiler fills fast memory after the hook."""
     if goal.share and (goal.is_tried or candidate.options.machine.preset_color is None):
-        for start in (*drop_copies_in_order(candidate), candidate):
-            made = find_cheap(start, goal)
-            if made is not None:
+        for start in _starts(candidate):
+            made = find_cheap(start, goal) or start
+            if made is not candidate:
                 yield made
-            elif start is not candidate:
-                yield start
+
+
+def _starts(candidate: Candidate) -> Iterator[Candidate]:
+    """The program, before it without what its loops can compute, or without copies."""
+    inside = compute_inside(candidate)
+    if inside is not None:
+        inside = reordered(inside)
+        if inside.temporaries <= candidate.temporaries:
+            yield from drop_copies_in_order(inside)
+            yield inside
+    yield from drop_copies_in_order(candidate)
+    yield candidate
 
 
 def drop_copies_in_order(candidate: Candidate) -> Iterator[Candidate]:
@@ -107,7 +118,8 @@ def _loops(candidate: Candidate, goal: Budget | Front) -> Iterator[Candidate]:
 
 def _segments(candidate: Candidate, goal: Budget | Front) -> Iterator[Candidate]:
     """Stacks of states kept by segments, for any price."""
-    made = None if goal.price else segment_loops(candidate)
+    is_tried = not goal.price and may_repeat_calls(candidate.plan)
+    made = segment_loops(candidate) if is_tried else None
     yield from [] if made is None else [drop_copies(made) or made]
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from hlomem.base.errors import EditError
 from hlomem.hlo.opcodes import ASYNC_OPCODES, CALL_ATTRIBUTE_NAMES
 from hlomem.hlo.rewrite import Rewriter
-from hlomem.hlo.text.attributes import parse_integers, parse_string
+from hlomem.hlo.text.attributes import parse_integers, parse_operand_aliasing, parse_string
 from hlomem.hlo.text.body import CONTROL_PREDECESSORS
 from hlomem.proto.body import BodyLinks, EncodedAttributes, called_ids
 from hlomem.proto.literal import encode_scalar
@@ -53,7 +53,7 @@ _FIELDS: Mapping[str, tuple[tuple[str, ...], Callable[[str], Any] | None]] = {
     "iota_dimension": (("dimensions",), lambda text: [int(text)]),
     "kind": (("fusion_kind",), str),
     "metadata": (("metadata",), None),
-    "output_to_operand_aliasing": (("output_operand_aliasing",), None),
+    "output_to_operand_aliasing": (("output_operand_aliasing",), parse_operand_aliasing),
     "slice": (("slice_dimensions",), _read_ranges),
     "slice_sizes": (("gather_slice_sizes",), parse_integers),
 }
@@ -276,5 +276,11 @@ def _write_attribute(
         )
     for field in fields:
         message.ClearField(field)
-    if text is not None and read is not None:
+    if text is None or read is None:
+        return
+    if name == "output_to_operand_aliasing":
+        for output, operand, inside in read(text):
+            alias = message.output_operand_aliasing.add(operand_index=operand)
+            alias.output_shape_index[:], alias.operand_shape_index[:] = output, inside
+    else:
         _set(message, fields[0], read(text))

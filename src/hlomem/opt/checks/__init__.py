@@ -8,6 +8,7 @@ from hlomem.opt.checks.edit import find_edit_problems
 from hlomem.opt.checks.equivalence import find_meaning_problems
 from hlomem.opt.checks.offload import find_move_problems
 from hlomem.opt.checks.order import STRICT, Allowed, find_order_problems
+from hlomem.opt.checks.over import find_over_problems
 from hlomem.opt.checks.pieces import find_piece_problems
 
 if TYPE_CHECKING:
@@ -17,15 +18,17 @@ if TYPE_CHECKING:
 
 __all__ = ["STRICT", "Allowed", "Change", "Kind", "find_problems"]
 
-Kind: TypeAlias = Literal["order", "clones", "loops", "pieces", "offload"]
+Kind: TypeAlias = Literal["order", "clones", "loops", "pieces", "offload", "over"]
 """The order alone is another; instructions of the entry are recomputed, too; loops
-stack other values; a region is computed in pieces; values wait in the memory of the host."""
+stack other values; a region is computed in pieces; values wait in the memory of the host;
+results are written over operands."""
 _CHECKERS: Mapping[Kind, Callable[[HloModule, HloModule, Allowed], list[str]]] = {
     "order": find_order_problems,
     "clones": find_edit_problems,
     "loops": find_meaning_problems,
     "pieces": find_piece_problems,
     "offload": find_move_problems,
+    "over": find_over_problems,
 }
 
 

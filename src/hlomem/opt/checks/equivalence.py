@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from hlomem.hlo.shape import Shape
 from hlomem.opt.checks.edit import Classes, check_header, is_pure, text_of
+from hlomem.opt.checks.one_hot import Term, selection_of
 from hlomem.opt.checks.order import COLLECTIVE, STRICT, Allowed, has_effect
 
 if TYPE_CHECKING:
@@ -168,6 +169,8 @@ class _Terms:
         self._opened = opened
         self._classes = Classes(of_values=True)
         self._number_of: dict[tuple[object, ...], int] = {}
+        self._made: dict[int, Term] = {}
+        """By term the operation that it is of, for scatters to be looked into."""
         self._integer: dict[int, int] = {}
         self._source: dict[int, int] = {}
         """By term of the same bytes in another shape: whose."""
@@ -199,6 +202,26 @@ class _Terms:
         number = self._number_of.setdefault((*key, shape.text), len(self._number_of))
         self._shape[number] = shape
         return number
+
+    def look(self, term: int) -> Term:
+        """The operation that a term is of, behind bitcasts."""
+        term = self._source.get(term, term)
+        return self._made.get(term) or Term("", {}, "", (), self._shape[term])
+
+    def make(
+        self,
+        opcode: str,
+        shape: Shape,
+        operands: Sequence[int] = (),
+        attributes: Mapping[str, str] | None = None,
+        payload: str = "",
+    ) -> int:
+        """The term of an operation."""
+        own = attributes or {}
+        key = opcode, tuple(sorted(own.items())), payload, "", tuple(operands), ()
+        term = self._term(shape, key)
+        self._made[term] = Term(opcode, own, payload, operands, shape)
+        return term
 
     def _evaluate(self, computation: HloComputation, arguments: Sequence[Value]) -> Value:
         values: dict[HloInstruction, Value] = dict(
@@ -263,6 +286,8 @@ class _Terms:
             return self._read(instruction, operands)
         if opcode == "dynamic-update-slice":
             return self._write(instruction, operands)
+        if opcode == "scatter":
+            return selection_of(instruction, operands, self)
         if shape.dimensions or shape.element_type.text not in _RANGES:
             return None
         if opcode == "constant":
@@ -303,9 +328,9 @@ class _Terms:
         if operand in self._stack:
             same = _have_same_slices(shape, self._shape[operand])
             return self._stacked(shape, self._stack[operand]) if same else None
-        return self._view(shape, operand)
+        return self.view(shape, operand)
 
-    def _view(self, shape: Shape, operand: int) -> int:
+    def view(self, shape: Shape, operand: int) -> int:
         """The bytes of a term in a shape."""
         source = self._source.get(operand, operand)
         if self._shape[source].text == shape.text:
@@ -329,7 +354,7 @@ class _Terms:
         found = stack.at(place)
         if found is None:
             return self._term(part, ("slice", stack.base, place))
-        return self._view(part, found)
+        return self.view(part, found)
 
     def _write(self, instruction: HloInstruction, operands: list[int]) -> int | None:
         whole, part = instruction.shape, instruction.operands[1].shape
@@ -366,7 +391,7 @@ class _Terms:
         source = self._source.get(operand, operand)
         plain = Shape(shape.element_type, self._shape[source].dimensions, (), None)
         tiles = None if shape.layout is None else shape.layout.tiles
-        return self._view(shape, self._term(plain, ("converted", source, tiles)))
+        return self.view(shape, self._term(plain, ("converted", source, tiles)))
 
     def _place(self, whole: Shape, part: Shape, starts: Sequence[int]) -> int | None:
         """The index of a slice in its stack; None where it is no whole slice, or not known."""
@@ -394,7 +419,13 @@ class _Terms:
                 seen = self._happened.in_order[touched]
                 key = (*key, instruction.name, len(seen))
                 seen.append(key)
-        return self._fresh(instruction.shape, key)
+        term = self._fresh(instruction.shape, key)
+        plain = [operand for operand in operands if isinstance(operand, int)]
+        if isinstance(term, int) and len(plain) == len(operands):
+            texts = instruction.attributes
+            made = Term(instruction.opcode, texts, instruction.payload, plain, instruction.shape)
+            self._made[term] = made
+        return term
 
 
 def _have_same_order(one: Shape, other: Shape) -> bool:

@@ -3,7 +3,9 @@
 A compiler makes one kernel of a fusion, and may contract, vectorize or order its arithmetic by what
 else is in it. So the last bits are safe where a fusion has all the arithmetic of one that was
 there, on values of the same shapes, wherever it loads and stores them, slices of stacks included;
-or does no more than move elements, count, compare and convert, which rounds in one way only.
+or does no more than move elements, count, compare and convert, which rounds in one way only. Where
+a compiler chooses by the whole of a fusion, a plain loop may still load other values, or compute
+them in one way only: each element is computed by itself, by the same arithmetic.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from typing import TYPE_CHECKING
 from hlomem.opt.checks.edit import Classes, Key, text_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
     from hlomem.hlo.ir import HloComputation, HloInstruction, HloModule
 
@@ -28,6 +30,8 @@ _INTEGERS = ("pred", "s", "u")
 _LOADING = ("bitcast", "dynamic-slice", "parameter")
 _WRITE = "dynamic-update-slice"
 _OPAQUE = "kCustom"
+_LOOP = "kLoop"
+_CONTRACTED = ("add", "subtract")
 
 
 def find_rounding_problems(
@@ -36,25 +40,61 @@ def find_rounding_problems(
     """The fusions of an edited program that may round otherwise; empty where none can.
 
     With `is_whole` they must be those of the given program, loads and stores included, for
-    compilers that choose how to compute a fusion by all of it.
+    compilers that choose how to compute a fusion by all of it, unless they are plain loops.
     """
     classes = Classes()
-    known = {_arithmetic_of(one, classes, is_whole=is_whole) for one in _fusions(given)}
+    keys_of = _keys_of_kernel if is_whole else _keys_of_arithmetic
+    known = {key for one in _fusions(given) for key in keys_of(one, classes)}
     return [
         f"{one.name} is computed in another fusion"
         for one in _fusions(edited)
-        if not _is_safe(one.called_computations[0])
-        and _arithmetic_of(one, classes, is_whole=is_whole) not in known
+        if not rounds_one_way(one.called_computations[0])
+        and not known.issuperset(keys_of(one, classes))
     ]
 
 
-def _arithmetic_of(fusion: HloInstruction, classes: Classes, *, is_whole: bool) -> Key:
+def _keys_of_arithmetic(fusion: HloInstruction, classes: Classes) -> list[Key]:
     """The arithmetic of a fusion on what it loads, without where it loads and stores it."""
     [body] = fusion.called_computations
-    is_opaque = is_whole or fusion.attributes.get("kind") == _OPAQUE
-    if is_opaque or any(map(_runs_more, body.instructions)):
-        return "whole", classes.of_body(body)
-    return _Arithmetic(classes).of(body)
+    if fusion.attributes.get("kind") == _OPAQUE or any(map(_runs_more, body.instructions)):
+        return [("whole", classes.of_body(body))]
+    return [_Arithmetic(classes).of(body)]
+
+
+def _keys_of_kernel(fusion: HloInstruction, classes: Classes) -> list[Key]:
+    """All of a fusion, or, of a loop, the arithmetic of one element of each result."""
+    [body] = fusion.called_computations
+    kind = fusion.attributes.get("kind")
+    if kind == _LOOP and not any(one.called_computations for one in body.instructions):
+        return list(_Loop(body).keys())
+    if kind == _OPAQUE or any(map(_runs_more, body.instructions)):
+        return [("whole", classes.of_body(body))]
+    return [_whole(body, classes)]
+
+
+def _whole(body: HloComputation, classes: Classes) -> Key:
+    """A body, whatever the number of slices in the stacks that it takes slices of."""
+    numbers: dict[HloInstruction, Key] = {}
+    number_of: dict[Key, int] = {}
+    for one in body.instructions:
+        shape = one.shape.text
+        if one.opcode == "parameter" and one.users and all(_takes_slice(one, u) for u in one.users):
+            shape = one.users[0].shape.text
+        key: Key = (
+            *text_of(one),
+            shape,
+            tuple([numbers[operand] for operand in one.operands]),
+            tuple(map(classes.of_body, one.called_computations)),
+        )
+        numbers[one] = ("number", number_of.setdefault(key, len(number_of)))
+    return "kernel", numbers[body.root], tuple(number_of)
+
+
+def _takes_slice(stack: HloInstruction, user: HloInstruction) -> bool:
+    """Whether a user takes one slice of a stack."""
+    if user.opcode != "dynamic-slice" or user.operands[0] is not stack:
+        return False
+    return user.shape.dimensions == (1, *stack.shape.dimensions[1:])
 
 
 def _runs_more(instruction: HloInstruction) -> bool:
@@ -106,6 +146,65 @@ class _Arithmetic:
         )
 
 
+class _Loop:
+    """The results of a loop, each of whose elements is computed by itself.
+
+    What is loaded, or computed of such in one way only, is numbered as it is met. A product that is
+    added to something may be contracted with that, by how often it is used.
+    """
+
+    def __init__(self, body: HloComputation) -> None:
+        self._body = body
+        self._loaded: set[HloInstruction] = set()
+        for one in body.instructions:
+            is_safe = one.opcode in _SAFE or _is_integer(one)
+            if is_safe and all(operand in self._loaded for operand in one.operands):
+                self._loaded.add(one)
+
+    def keys(self) -> Iterator[Key]:
+        root = self._body.root
+        for result in root.operands if root.opcode == "tuple" else (root,):
+            yield self._key_of(_stored(result))
+
+    def _key_of(self, result: HloInstruction) -> Key:
+        """The arithmetic that leads to one result."""
+        known: dict[HloInstruction, int] = {}
+        number_of: dict[Key, int] = {}
+        pending = [result]
+        while pending:
+            one = pending[-1]
+            missing = [operand for operand in self._parts(one) if operand not in known]
+            if missing:
+                pending.append(missing[0])
+                continue
+            pending.pop()
+            if one not in known:
+                key = self._operation(one, known)
+                known[one] = number_of.setdefault(key, len(number_of))
+        return "loop", known[result], tuple(number_of)
+
+    def _operation(self, one: HloInstruction, known: Mapping[HloInstruction, int]) -> Key:
+        parts = self._parts(one)
+        if not parts and one.opcode != "constant":
+            return "loaded", len(known), one.shape.element_type.text
+        is_added = any(user.opcode in _CONTRACTED for user in one.users)
+        uses = len(one.users) if one.opcode == "multiply" and is_added else 0
+        kind = one.shape.element_type.text
+        return (*text_of(one), kind, uses, tuple([known[operand] for operand in parts]))
+
+    def _parts(self, instruction: HloInstruction) -> Sequence[HloInstruction]:
+        """The operands that count."""
+        is_loaded = instruction in self._loaded and not _is_constant(instruction)
+        return () if is_loaded else instruction.operands
+
+
+def _is_constant(instruction: HloInstruction) -> bool:
+    """Whether a value is the same in all runs."""
+    return instruction.opcode == "constant" or (
+        bool(instruction.operands) and all(map(_is_constant, instruction.operands))
+    )
+
+
 def _needed(stored: list[HloInstruction]) -> set[HloInstruction]:
     """All that values are computed of; of what is loaded not where it lies."""
     found: set[HloInstruction] = set()
@@ -139,7 +238,7 @@ def _fusions(module: HloModule) -> Iterator[HloInstruction]:
                 yield instruction
 
 
-def _is_safe(body: HloComputation) -> bool:
+def rounds_one_way(body: HloComputation) -> bool:
     """Whether nothing in a fusion rounds in more than one way."""
     pending, seen = [body], set[str]()
     while pending:

@@ -69,7 +69,8 @@ def _change_one(
         if names in done:
             continue
         done.add(names)
-        plan = plan_loops(pair, costs, size_of, effects, price, scopes)
+        repeats = may_repeat_calls(stages)
+        plan = plan_loops(pair, costs, size_of, effects, price, scopes, repeats_calls=repeats)
         if plan is not None:
             try:
                 module = apply_loop_plan(stages.module, plan)
@@ -77,6 +78,15 @@ def _change_one(
                 continue
             return module, len(plan.dropped) - (len(plan.stored) - len(kept_stacks(plan)))
     return None
+
+
+def may_repeat_calls(stages: Stages) -> bool:
+    """Whether products that a first loop computes may be computed in a second.
+
+    On an H200 (jax 0.11.2) a scan's gradients came out wrong that did so, and equal to the bit
+    where only loops of the compiler's own were repeated; the reason is not known.
+    """
+    return stages.options.machine.changed_after_hook != "fusions"
 
 
 _UNREAD = """

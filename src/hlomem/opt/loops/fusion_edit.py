@@ -149,7 +149,7 @@ class FusionEdits:
         operands[number] = part
         copy.operands = tuple(operands)
         if copy.opcode == "fusion":
-            self._feed_inside(copy.called_computations[0], number, part.shape)
+            self._feed_inside(copy, number, part.shape)
         else:
             copy.opcode, copy.operands = "bitcast", (part,)
             copy.set_attributes({})
@@ -169,26 +169,31 @@ class FusionEdits:
             body.instructions.remove(begun)
         return made
 
-    def _feed_inside(self, callee: HloComputation, number: int, shape: Shape) -> None:
-        """A parameter of a body is one slice from now on."""
+    def _feed_inside(self, fusion: HloInstruction, number: int, shape: Shape) -> None:
+        """A parameter of a fusion is one slice from now on.
+
+        Loops do not slice it any more. Other kernels go on as they did, lest they are made in
+        another way: a slice of one begins at its start, whatever the index.
+        """
+        [callee] = fusion.called_computations
         draft = self._draft(callee)
         parameter = callee.parameters[number]
         self._module.instruction(parameter).shape = shape
-        self._pass_on(draft, parameter)
+        self._pass_on(draft, parameter, is_loop=fusion.attributes.get("kind") != "kInput")
 
-    def _pass_on(self, draft: Draft, given: HloInstruction) -> None:
+    def _pass_on(self, draft: Draft, given: HloInstruction, *, is_loop: bool) -> None:
         """Change all that take what has only one slice now."""
         copy = self._module.instruction(given)
         for user in given.users:
             later = self._module.instruction(user)
             if user.opcode == "bitcast":
                 later.shape = one_slice(later.shape)
-                self._pass_on(draft, user)
+                self._pass_on(draft, user, is_loop=is_loop)
             elif user.opcode == "fusion":
                 for number, operand in enumerate(user.operands):
                     if operand is given:
-                        self._feed_inside(user.called_computations[0], number, copy.shape)
-            elif later in draft.instructions and later.shape.text == copy.shape.text:
+                        self._feed_inside(user, number, copy.shape)
+            elif is_loop and later in draft.instructions and later.shape.text == copy.shape.text:
                 draft.replace(later, copy)
 
     def tidy(self, body: Draft) -> None:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from hlomem.base.gc_pause import collector_off
 from hlomem.opt.candidate import Candidate, edit_of, planned
-from hlomem.opt.constants import MAX_CHOICES, MAX_STEPS, NEXT_PEAK
+from hlomem.opt.constants import MAX_CHOICES, MAX_FAILED_PRICES, MAX_STEPS, NEXT_PEAK
 from hlomem.opt.loops.change import change_loops
 from hlomem.opt.loops.pairs import find_pairs
 from hlomem.opt.orders.cost import Times, costs_of, module_time
@@ -22,6 +22,7 @@ from hlomem.opt.remat.budget_search import plan_edit
 from hlomem.opt.remat.cut import cut, cut_inside
 from hlomem.opt.remat.edit import Edit, orders_by_name
 from hlomem.opt.remat.greedy import choose
+from hlomem.opt.remat.over import find_overs, with_overs, write_over
 from hlomem.opt.remat.state import State, start_state
 
 if TYPE_CHECKING:
@@ -50,10 +51,11 @@ class _Search:
     def run(self) -> Candidate | None:
         """Loops first, then values at the peak of what that leaves."""
         looped = self._change_loops()
-        found = [] if looped is None else [self._planned(looped, looped.plan)]
-        found += self._drop(looped or self._start)
-        best = min(found, key=lambda one: one.temporaries, default=None)
-        return best if best is not None and best.temporaries < self._start.temporaries else None
+        start = looped or self._start
+        found = [start, *self._drop(start)]
+        found += [over for over in map(write_over, found) if over is not None]
+        best = min(found, key=lambda one: one.temporaries)
+        return best if best.temporaries < self._start.temporaries else None
 
     def _change_loops(self) -> Candidate | None:
         """The program whose loops stack least within the share, in an order of its own."""
@@ -61,16 +63,22 @@ class _Search:
         start = self._start
         if not any(find_pairs(start.plan.module)):
             return None
+        failed = 0
         for price in start.prices:
             made = change_loops(start, price) or cut(start, price) or cut_inside(start, price)
-            if made is None or made.changes[-1].kind != "loops" or self._is_dear(made):
-                break
-            if self._rules.exact and made.rounding_problems():
-                break
-            best = made
+            if made is None or made.changes[-1].kind != "loops" or self._is_refused(made):
+                failed += 1
+                if failed > MAX_FAILED_PRICES:
+                    break
+            elif best is None or made.temporaries < best.temporaries:
+                best = made
         if best is None:
             return None
         return self._planned(best, self._reordered(best.plan))
+
+    def _is_refused(self, made: Candidate) -> bool:
+        """Whether a program costs more than the share, or may round otherwise."""
+        return self._is_dear(made) or (self._rules.exact and bool(made.rounding_problems()))
 
     def _is_dear(self, made: Candidate) -> bool:
         time = module_time(made.plan.module, self._machine)
@@ -89,26 +97,29 @@ class _Search:
     def _drop(self, start: Candidate) -> Iterator[Candidate]:
         """The program with values of the peak recomputed; if that helps, in a better order."""
         given = start_state(start.plan, self._rules.scopes)
+        overs = find_overs(start.plan, given.flow)
+        given = replace(given, flow=with_overs(given.flow, overs)) if overs else given
         state, flops = self._descend(start, given)
         if state is given:
             return
         edit = state.edit(orders_by_name(start.plan))
         edited = plan_edit(start.plan, edit)
         start = replace(start, flops=start.flops + flops)
-        if temporary_bytes(edited) < start.temporaries:
+        if overs or temporary_bytes(edited) < start.temporaries:
             yield self._planned(start, edited, edit)
             yield self._planned(start, self._reordered(edited), edit)
 
     def _descend(self, start: Candidate, state: State) -> tuple[State, int]:
         """Steps within what is left of the share, to where least is alive; operations they add."""
         costs, times = costs_of(self._machine), Times(self._machine)
-        spent = start.flops
-        long = module_time(start.plan.module, self._machine) - self._time
+        spent = flops = start.flops
+        long = time = module_time(start.plan.module, self._machine) - self._time
         levels = state.levels()
         least = max(levels, default=0)
         lowest, added = state, 0
         for _ in range(min(MAX_STEPS, MAX_CHOICES // max(len(state.order), 1))):
-            choice = choose(state, levels, costs, round(least * NEXT_PEAK))
+            left = self._max_time - time if self._start.has_clock else self._max_flops - flops
+            choice = choose(state, levels, costs, round(least * NEXT_PEAK), left)
             if choice is None:
                 break
             clones = choice.state.clones()

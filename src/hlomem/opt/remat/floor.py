@@ -4,7 +4,8 @@ An instruction needs what it reads and makes while it runs. What is not to be re
 state, what devices exchange, random numbers) waits in addition, from its maker until the last that
 needs it: at the first run of a node all such values are there whose maker the node needs, if a
 reader of them needs the node. A loop carries its state through all iterations. Left out are stacks,
-which a loop writes and does not read, since another loop may recompute them.
+which a loop writes and does not read, since another loop may recompute them; values that readers
+can compute inside (`fused.py`); and the results that can be declared to be over operands (`over.py`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from hlomem.opt.constants import MAX_BOUND_NODES
 from hlomem.opt.orders.bound import reachable, weigh, written_over
 from hlomem.opt.orders.effects import Effects, takes_time
 from hlomem.opt.orders.flow import Flow, FlowBuilder, FlowLender, FlowValue
+from hlomem.opt.remat.fused import find_inside
+from hlomem.opt.remat.over import find_overs, with_overs
 from hlomem.opt.remat.state import is_repeatable
 
 if TYPE_CHECKING:
@@ -51,12 +54,13 @@ def find_floor(stages: Stages) -> Floor:
     """The floor of a program's temporaries: never too high, but maybe too low to be reached."""
     builder = FlowBuilder(stages)
     effects = Effects(stages.call_graph)
-    stacks = _find_stacks(stages)
+    stacks, inside = _find_stacks(stages), _find_inside(stages)
     floors: dict[HloComputation, Floor] = {}
     for computation in builder.computations():
         sizes = {callee: floor.size for callee, floor in floors.items()}
         flow = builder.build(computation, sizes)
-        floors[computation] = _Moments(flow, effects, stacks, floors).find()
+        flow = with_overs(flow, find_overs(stages, flow))
+        floors[computation] = _Moments(flow, effects, stacks | inside, floors).find()
     return floors.get(stages.module.entry, _NOTHING)
 
 
@@ -195,6 +199,15 @@ class _Moments:
                 after[operand].append(node)
         count = len(nodes)
         return reachable(before, range(count)), reachable(after, range(count)[::-1])
+
+
+def _find_inside(stages: Stages) -> set[HloBuffer]:
+    """The buffers of values that those who read them can compute."""
+    return {
+        stages.aliasing.buffer_of[value]
+        for one in find_inside(stages)
+        for value in stages.dataflow.value_sets[one][0]
+    }
 
 
 # Stacks.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from functools import cached_property
 from itertools import accumulate
+from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.opt import constants
@@ -41,22 +42,25 @@ class _Offer(NamedTuple):
     """The most bytes that are alive while the clones run."""
 
 
-def choose(state: State, levels: list[int], costs: Costs, target: int) -> Choice | None:
-    """The best step towards a number of bytes; None where no step helps."""
+def choose(
+    state: State, levels: list[int], costs: Costs, target: int, max_price: float = inf
+) -> Choice | None:
+    """The best step towards a number of bytes, for no more than a price; None if none helps."""
     peak = max(levels, default=0)
     full = [place for place, level in enumerate(levels) if level == peak]
     offers = _Offers(state, levels, costs)
     for at in dict.fromkeys((full[0], full[-1])):
         for least in (constants.LEAST_SHARE * peak, 0):
             found = {offer.step.key: offer for offer in offers.at(at, least)}
-            choice = _take_best(state, levels, list(found.values()), target)
+            affordable = [offer for offer in found.values() if offer.price <= max_price]
+            choice = _take_best(state, levels, affordable, target, max_price)
             if choice is not None:
                 return choice
     return None
 
 
 def _take_best(
-    state: State, levels: list[int], offers: Sequence[_Offer], target: int
+    state: State, levels: list[int], offers: Sequence[_Offer], target: int, max_price: float
 ) -> Choice | None:
     """The step that lowers most per cost: above the target, else above what is near the peak."""
     peak = max(levels)
@@ -79,16 +83,20 @@ def _take_best(
             new = after.levels()
             if max(new) < peak or (max(new) == peak and new.count(peak) < levels.count(peak)):
                 following = [harmless[-one] for more, one in ranked[rank + 1 :] if 2 * more > gain]
-                return _take_more(Choice(after, new, offer.price), offer, following, floor)
+                first = Choice(after, new, offer.price)
+                return _take_more(first, offer, following, floor, max_price)
     return None
 
 
-def _take_more(choice: Choice, taken: _Offer, others: Sequence[_Offer], floor: int) -> Choice:
+def _take_more(
+    choice: Choice, taken: _Offer, others: Sequence[_Offer], floor: int, max_price: float
+) -> Choice:
     """The steps that promise nearly as much and have nothing to do with the one taken, as well."""
     touched = taken.step.nodes()
     for other in others[: constants.STEPS_AT_ONCE]:
         nodes = other.step.nodes()
-        if max(choice.levels) <= floor or not touched.isdisjoint(nodes):
+        is_dear = choice.price + other.price > max_price
+        if is_dear or max(choice.levels) <= floor or not touched.isdisjoint(nodes):
             continue
         after = apply_step(choice.state, other.step)
         levels = after.levels()
