@@ -114,6 +114,8 @@ MAX_COPIES = 200
 """Copies that are dropped, for the time it takes."""
 MAX_SEED = 64
 """Bytes of operands up to which a value counts as made of nothing."""
+MAX_PASSED = 12
+"""Nodes at which the bytes on their way are counted for the floor, for the time it takes."""
 LATENCY = 1 << 24
 """The time, in bytes, that any copy costs: small ones are not worth it."""
 
