@@ -204,7 +204,7 @@ class _Fits:
     def run(self) -> Iterator[Candidate]:
         """The program itself, then changed for rising prices, until that costs too much."""
         given = self._start
-        for lighter in drop_copies_in_order(given):
+        for lighter in drop_copies_in_order(given, or_equal=True):
             yield self._note(lighter)
             self._start = lighter
         if self._cheapest is None:

@@ -20,7 +20,7 @@ from hlomem.opt.orders.planned_orders import in_orders
 from hlomem.opt.orders.search import improve
 from hlomem.opt.remat.budget_search import find_single
 from hlomem.opt.remat.cheap import find_cheap
-from hlomem.opt.remat.copies import drop_barriers, drop_copies
+from hlomem.opt.remat.copies import drop_barriers, drop_copies, without_copies
 from hlomem.opt.remat.cut import cut, cut_inside
 from hlomem.opt.remat.offload import choose_moves, make_moves
 
@@ -65,16 +65,16 @@ def _cheap(candidate: Candidate, goal: Share) -> Iterator[Candidate]:
                 yield start
 
 
-def drop_copies_in_order(candidate: Candidate) -> Iterator[Candidate]:
+def drop_copies_in_order(candidate: Candidate, *, or_equal: bool = False) -> Iterator[Candidate]:
     """The program without copies that are not needed, in an order of its own, if smaller."""
     found: list[Candidate] = []
     for start in dict.fromkeys((candidate, candidate.given.start())):
         free = drop_barriers(start)
-        made = drop_copies(free) or free
+        made = without_copies(free) or free
         if made is not start:
             found.append(reordered(made))
     best = min(found, key=lambda one: one.temporaries, default=candidate)
-    if best.temporaries < candidate.temporaries:
+    if best.temporaries < candidate.temporaries + (or_equal and best is not candidate):
         yield best
 
 
