@@ -106,7 +106,8 @@ class _Moments:
     def _find_passed(self, best: Floor) -> Floor:
         """The same with what is on its way then, some of it in the memory of results, or none."""
         flow, sizes = self._flow, self._sizes
-        most = self._passage.least()
+        most = sum(flow.sizes[value.buffer] for value in flow.values if value.made_by < 0)
+        most += sum(lender.size for lender in flow.lenders)
         lent = [lender.size for lender in flow.lenders]
         for node in self._in_turn[:MAX_PASSED]:
             if sizes[node] + most <= best.size:
@@ -114,7 +115,8 @@ class _Moments:
             inside = self._inside(node)
             there = {one for one, nodes in self._alive.items() if nodes >> node & 1}
             counted = flow.counted_inside.get(node, frozenset())
-            passing = inside.passing + self._passage.least(node, there | counted)
+            later = self._below[node] if self._below else 0
+            passing = inside.passing + self._passage.least(node, there | counted, later)
             buffers = (*self._there(node), *inside.buffers)
             size = sizes[node] + passing - inside.passing - _borrowed(lent, buffers, passing)
             if size > best.size:
@@ -351,6 +353,8 @@ def _is_read(value: HloInstruction, user: HloInstruction, depth: int) -> bool:
         return numbers == [0]
     if user.opcode in ("bitcast", "get-tuple-element"):
         return _reads_slices(user, depth)
+    if user.opcode == "tuple" and user.is_root:  # a loop's next state; if another, read by it
+        return value.opcode == "get-tuple-element" and numbers == [value.tuple_index]
     if user.opcode == "tuple":
         return all(_is_sliced(user, number, depth - 1) for number in numbers)
     if user.opcode in ("fusion", "async-start"):

@@ -47,7 +47,7 @@ def choose(state: State, levels: list[int], costs: Costs, target: int) -> Choice
     full = [place for place, level in enumerate(levels) if level == peak]
     offers = _Offers(state, levels, costs)
     for at in dict.fromkeys((full[0], full[-1])):
-        for least in (constants.LEAST_SHARE * peak, 0):
+        for least in (constants.LEAST_SHARE * peak, (peak - target) / constants.MAX_STEPS):
             found = {offer.step.key: offer for offer in offers.at(at, least)}
             choice = _take_best(state, levels, list(found.values()), target)
             if choice is not None:
@@ -150,9 +150,9 @@ class _Offers:
             made_at = places[value.made_by]
             if not 0 <= made_at < place or not self._state.may_repeat(value.made_by):
                 continue
-            if any(places[reader] == place for reader in value.readers):
-                continue
-            yield from self._offers_of(number, place, size)
+            is_read = any(places[reader] == place for reader in value.readers)
+            if not is_read or self._is_taken_over(number, place):
+                yield from self._offers_of(number, place, size)
 
     def _offers_of(self, value: int, place: int, size: int) -> Iterator[_Offer]:
         """The ways to drop a value at a place, by how much of its operands is kept."""
@@ -205,14 +205,23 @@ class _Offers:
         """Places from which on bytes are freed, or kept, up to where the clones are."""
         flow, places = self._state.flow, self.places
         known = flow.values[value]
-        read = max([places[one] for one in known.readers if places[one] < place], default=-1)
+        read = max([places[one] for one in known.readers if places[one] <= place], default=-1)
         freed = places[known.made_by] if chain.moves else max(places[known.made_by], read) + 1
+        if not chain.moves and self._is_taken_over(value, read):
+            freed = read
         kept = [
             (self._last[other] + 1, flow.size(other))
             for other in sorted(chain.kept)
             if self._last[other] < chain.place
         ]
         return tuple(sorted([(freed, -flow.sizes[known.buffer]), *kept]))
+
+    def _is_taken_over(self, value: int, place: int) -> bool:
+        """Whether what runs at a place may write its result over a value, once that is unread."""
+        if place < 0:
+            return False
+        shares = self._state.flow.shares.get(self._state.order[place], ())
+        return any(value in candidates for _, candidates in shares)
 
     def _base(self, place: int) -> int:
         """Bytes alive right before a place, or somewhat more."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from hlomem.opt.remat.min_cut import UNCUT, Network
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from collections.abc import Set as AbstractSet
 
     from hlomem.analysis.aliasing import HloBuffer
@@ -48,27 +49,34 @@ class Passage:
         self._ended = [number for number, part in enumerate(self._parts) if part.value.lives_on]
         self.is_empty = not any(self._parts[number].size for number in self._begun)
 
-    def least(self, node: int | None = None, there: AbstractSet[int] = frozenset()) -> int:
-        """Bytes on their way while a node runs, in addition to buffers that are there anyway.
+    def least(
+        self, node: int | None = None, there: AbstractSet[int] = frozenset(), later: int = 0
+    ) -> int:
+        """Bytes on their way while a node runs first, besides buffers that are there anyway.
 
-        What the node itself touches in the memory of results is left out: its result may be
-        written over it.
+        `later` are the nodes, as bits, that cannot have run by then. What the node itself touches
+        in the memory of results is left out: its result may be written over it.
         """
-        network, source, sink = self._network(node, there)
+        sizes = [
+            UNCUT if part.value.made_by >= 0 and later >> part.value.made_by & 1 else size
+            for part in self._parts
+            for size in [self._size(part, node, there)]
+        ]
+        network, source, sink = self._network(sizes)
         near = network.source_side(source, sink)
         return sum(
-            self._size(part, node, there)
-            for number, part in enumerate(self._parts)
+            size
+            for number, size in enumerate(sizes)
             if self._enter(number) in near and self._enter(number) + 1 not in near
         )
 
-    def _network(self, node: int | None, there: AbstractSet[int]) -> tuple[Network, int, int]:
+    def _network(self, sizes: Sequence[int]) -> tuple[Network, int, int]:
         source = self._enter(len(self._parts))
         sink = source + 1
         network = Network(sink + 1)
         for number, part in enumerate(self._parts):
             enter = self._enter(number)
-            network.connect(enter, enter + 1, self._size(part, node, there))
+            network.connect(enter, enter + 1, sizes[number])
             if part.value.made_by >= 0:
                 network.connect(part.value.made_by, enter, UNCUT)
             for reader in part.value.readers:
