@@ -6,6 +6,8 @@ that makes candidates, and a row here.
 
 from __future__ import annotations
 
+from collections import deque
+from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
@@ -25,7 +27,7 @@ from hlomem.opt.remat.cut import cut, cut_inside
 from hlomem.opt.remat.offload import choose_moves, make_moves
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 
 class Strategy(NamedTuple):
@@ -96,12 +98,27 @@ def reordered(candidate: Candidate) -> Candidate:
 
 def _loops(candidate: Candidate, goal: Budget | Front) -> Iterator[Candidate]:
     """Loops that stack less, and recompute it in the loop that reads it."""
-    last: Candidate | None = None
+    found: list[Candidate] = []
     for made in iter_changed(candidate, goal.price):
-        last = drop_copies(made) or made
-        if isinstance(goal, Budget) and last.total <= goal.limit:
+        found.append(drop_copies(made) or made)
+        if isinstance(goal, Budget) and found[-1].total <= goal.limit:
             break  # another pair would cost more
-    yield from [] if last is None else [last]
+    if isinstance(goal, Budget) and found and found[-1].total <= goal.limit:
+        yield from _with_cheaper(candidate, found[:-1], goal)
+    yield from found[-1:]
+
+
+def _with_cheaper(
+    candidate: Candidate, found: Sequence[Candidate], goal: Budget
+) -> Iterator[Candidate]:
+    """The fewest pairs of loops changed for a price that fit with all others for a lower one."""
+    lower = [price for price in candidate.prices if price and price < (goal.price or inf)]
+    for start in found if lower else ():
+        for made in deque(iter_changed(start, lower[-1]), maxlen=1):
+            last = drop_copies(made) or made
+            if last.total <= goal.limit:
+                yield last
+                return
 
 
 def _segments(candidate: Candidate, goal: Budget | Front) -> Iterator[Candidate]:
