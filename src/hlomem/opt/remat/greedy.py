@@ -163,6 +163,8 @@ class _Offers:
             return  # a loop may begin with it, and with its memory
         first = min(later, key=lambda reader: places[reader])
         moved = self._movable(value, places[first])
+        if not moved and any(state.writes_over(reader, known.made_by) for reader in later):
+            return  # which must go on in its memory
         for share in constants.KEPT_SHARES:
             chain = _Chain(self, state, places[first], round(size * share), moved)
             offer = self._offer(value, place, later, chain)
@@ -247,6 +249,10 @@ class _Offers:
             found |= early
         return sorted(found, key=lambda node: places[node])
 
+    def is_read_once(self, node: int) -> bool:
+        """Whether a node has one reader, and hands on nothing of another's."""
+        return len(self._users[node]) == 1 and self._state.instruction(node).opcode not in FORWARDS
+
     @cached_property
     def _users(self) -> list[list[int]]:
         """By node those that it is an operand of, parts that are no temporaries included."""
@@ -323,7 +329,14 @@ class _Chain:
             return None
         operands: list[int] = []
         for operand in state.operands[node]:
-            if operand in self.moves or value in state.holds[operand]:  # on the way to its maker
+            is_over = state.writes_over(node, operand)
+            if is_over and node in self.moves and operand not in self.moves:
+                self.kept.update(state.holds[operand])
+                found: int | None = operand
+            elif is_over and node not in self.moves and not self._offers.is_read_once(operand):
+                return None
+            # On the way to its maker, or written over in turn.
+            elif operand in self.moves or value in state.holds[operand] or is_over:
                 found = self.remake(operand, value)
             else:
                 found = self._need(operand, value)
