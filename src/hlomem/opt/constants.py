@@ -114,8 +114,10 @@ MAX_COPIES = 200
 """Copies that are dropped, for the time it takes."""
 MAX_SEED = 64
 """Bytes of operands up to which a value counts as made of nothing."""
-MAX_PASSED = 12
-"""Nodes at which the bytes on their way are counted for the floor, for the time it takes."""
+MAX_PASSED = 40
+"""Nodes at which the bytes on their way are counted, for the time it takes."""
+MAX_LAST_MADE = 40
+"""Nodes of which it is asked what is there when their last operand is made. The same."""
 LATENCY = 1 << 24
 """The time, in bytes, that any copy costs: small ones are not worth it."""
 

@@ -14,10 +14,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.hlo.opcodes import RUN_IN_PLACE
-from hlomem.opt.constants import MAX_BOUND_NODES, MAX_PASSED
+from hlomem.opt.constants import MAX_BOUND_NODES, MAX_LAST_MADE, MAX_PASSED
 from hlomem.opt.orders.bound import reachable, weigh, written_over
 from hlomem.opt.orders.effects import Effects, takes_time
 from hlomem.opt.orders.flow import Flow, FlowBuilder, FlowLender, FlowValue
+from hlomem.opt.remat.last_made import LastMade
 from hlomem.opt.remat.passage import Passage
 from hlomem.opt.remat.state import is_repeatable
 
@@ -53,14 +54,27 @@ _NOTHING = Floor(0, "")
 
 def find_floor(stages: Stages) -> Floor:
     """The floor of a program's temporaries: never too high, but maybe too low to be reached."""
-    builder = FlowBuilder(stages)
     effects = Effects(stages.call_graph)
     stacks = _find_stacks(stages)
+    alone = _find(FlowBuilder(stages), stages, effects, stacks)
+    if not stages.aliasing.live_out:
+        return alone
+    # What lies in the memory of results, as well, which is taken off afterwards.
+    results = {buffer for buffer in stacks if buffer in stages.aliasing.live_out}
+    both = _find(FlowBuilder(stages, counts_results=True), stages, effects, stacks - results)
+    return max(alone, both, key=lambda floor: floor.size)
+
+
+def _find(
+    builder: FlowBuilder, stages: Stages, effects: Effects, stacks: set[HloBuffer]
+) -> Floor:
+    """The floor of what a builder counts, without what may lie in the memory of results."""
     floors: dict[HloComputation, Floor] = {}
     for computation in builder.computations():
         sizes = {callee: floor.size for callee, floor in floors.items()}
         flow = builder.build(computation, sizes)
-        floors[computation] = _Moments(flow, effects, stacks, floors).find()
+        lent = builder.lent if computation is stages.module.entry else ()
+        floors[computation] = _Moments(flow, effects, stacks, floors, lent).find()
     return floors.get(stages.module.entry, _NOTHING)
 
 
@@ -73,20 +87,26 @@ class _Moments:
         effects: Effects,
         stacks: set[HloBuffer],
         floors: Mapping[HloComputation, Floor],
+        lent: Sequence[int],
     ) -> None:
         self._flow = flow
         self._floors = floors
+        self._lent = lent
+        """Bytes of each result in whose memory others may lie, where results count, too."""
         self._again = [is_repeatable(node, effects) for node in flow.nodes]
         self._node_of = {instruction: node for node, instruction in enumerate(flow.nodes)}
         self._root = self._node_of[flow.computation.root]
         self._above, self._below = self._reach()
         self._alive = self._find_alive(stacks)
         self._passage = Passage(flow, stacks)
+        self._last_made = LastMade(flow, stacks)
 
     def find(self) -> Floor:
         """The moment that needs most, without what may lie in the memory of results."""
         best = self._find_touched()
-        return best if self._passage.is_empty else self._find_passed(best)
+        if self._flow.lenders:
+            return best  # which of them is free at other moments is not known
+        return self._find_last_made(self._find_passed(best))
 
     def _find_touched(self) -> Floor:
         """The moment that needs most for what a node touches, and what waits for it."""
@@ -97,30 +117,36 @@ class _Moments:
                 break
             inside = self._inside(node)
             buffers = (*self._there(node), *inside.buffers)
-            free, over = self._free(node)
+            free, over = self._free(node) if flow.lenders else (self._lent, 0)
             size = sizes[node] - _borrowed(free, buffers, inside.passing) - over
             if size > best.size:
                 best = Floor(size, self._name_of(node), buffers, inside.passing)
         return best
 
     def _find_passed(self, best: Floor) -> Floor:
-        """The same with what is on its way then, some of it in the memory of results, or none."""
+        """The same with what is on its way then."""
         flow, sizes = self._flow, self._sizes
-        most = sum(flow.sizes[value.buffer] for value in flow.values if value.made_by < 0)
-        most += sum(lender.size for lender in flow.lenders)
-        lent = [lender.size for lender in flow.lenders]
-        for node in self._in_turn[:MAX_PASSED]:
-            if sizes[node] + most <= best.size:
+        for node in self._in_turn[:MAX_PASSED] if self._passage.most else ():
+            if sizes[node] + self._passage.most <= best.size:
                 break
             inside = self._inside(node)
             there = {one for one, nodes in self._alive.items() if nodes >> node & 1}
             counted = flow.counted_inside.get(node, frozenset())
             later = self._below[node] if self._below else 0
-            passing = inside.passing + self._passage.least(node, there | counted, later)
-            buffers = (*self._there(node), *inside.buffers)
-            size = sizes[node] + passing - inside.passing - _borrowed(lent, buffers, passing)
+            more = self._passage.least(there | counted, later)
+            buffers, passing = (*self._there(node), *inside.buffers), inside.passing + more
+            size = sizes[node] + more - _borrowed(self._lent, buffers, passing)
             if size > best.size:
                 best = Floor(size, self._name_of(node), buffers, passing)
+        return best
+
+    def _find_last_made(self, best: Floor) -> Floor:
+        """The same for the moment when the last of a node's operands is made."""
+        for node in self._in_turn[:MAX_LAST_MADE]:
+            there = self._last_made.least(node)
+            size = there - _borrowed(self._lent, (), there)
+            if size > best.size:
+                best = Floor(size, self._name_of(node), (), there)
         return best
 
     @cached_property
@@ -171,7 +197,8 @@ class _Moments:
 
     def _nodes_of(self, value: FlowValue) -> int:
         """The nodes that make and read a value, and those it has to wait for."""
-        readers = [node for node in value.readers if self._needs_operands(node)]
+        is_again = value.made_by >= 0 and self._again[value.made_by]
+        readers = [node for node in value.readers if self._needs_operands(node, is_again)]
         nodes = sum(1 << node for node in readers) | self._waits_for(value, readers)
         if value.made_by >= 0:
             nodes |= 1 << value.made_by
@@ -187,7 +214,7 @@ class _Moments:
             needed |= self._above[node]
         return needed & (self._below[maker] if maker >= 0 else -1)
 
-    def _free(self, node: int) -> tuple[list[int], int]:
+    def _free(self, node: int) -> tuple[Sequence[int], int]:
         """Bytes of results whose memory is free then, and those its own may be written over."""
         flow = self._flow
         free: list[int] = []
@@ -221,9 +248,10 @@ class _Moments:
         readers = {node for value in given for node in value.readers} - self._flow.inner.keys()
         return bool(made) and made <= readers
 
-    def _needs_operands(self, node: int) -> bool:
-        """Whether a node reads its operands whole; a loop may be given what makes them."""
-        return self._works(node) and self._flow.nodes[node].opcode not in RUN_IN_PLACE
+    def _needs_operands(self, node: int, is_again: bool) -> bool:
+        """Whether a node reads an operand whole; a loop may be given what makes it, instead."""
+        is_loop = self._flow.nodes[node].opcode in RUN_IN_PLACE
+        return self._works(node) and not (is_loop and is_again)
 
     def _reach(self) -> tuple[list[int], list[int]]:
         """By node, as bits, those that it needs and that need it; nothing for many nodes."""
