@@ -14,11 +14,11 @@ from hlomem.hlo.opcodes import RUN_IN_PLACE
 from hlomem.opt.orders.effects import takes_time
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from collections.abc import Set as AbstractSet
 
     from hlomem.analysis.aliasing import HloBuffer
-    from hlomem.opt.orders.flow import Flow
+    from hlomem.opt.orders.flow import Flow, FlowValue
 
 _DEPTH = 3
 """Operands that are made one before another."""
@@ -35,6 +35,7 @@ class LastMade:
             0 if buffer in stacks else size
             for buffer, size in zip(flow.buffers, flow.sizes, strict=True)
         ]
+        self._standing = frozenset(_find_standing(flow))
 
     def least(self, node: int) -> int:
         """Bytes that are there at some moment, if a node runs."""
@@ -67,7 +68,9 @@ class LastMade:
         return frozenset(read)
 
     def _bytes(self, values: Iterable[int]) -> int:
-        return sum(self._sizes[one] for one in {self._flow.values[value].buffer for value in values})
+        """Bytes of the buffers of some values, and of those that are there all the time."""
+        there = {self._flow.values[value].buffer for value in values}
+        return sum(self._sizes[buffer] for buffer in there | self._standing)
 
     def _shared(self, node: int, waiting: AbstractSet[int]) -> int:
         """The most bytes of a node's results that are written over what waits no longer."""
@@ -76,3 +79,17 @@ class LastMade:
             min(flow.size(value), max([flow.size(one) for one in over if one not in waiting] or [0]))
             for value, over in flow.shares.get(node, ())
         )
+
+
+def _find_standing(flow: Flow) -> Iterator[int]:
+    """The buffers with something in them from begin to end, each value written over the last."""
+    values_in: dict[int, list[FlowValue]] = {}
+    for value in flow.values:
+        values_in.setdefault(value.buffer, []).append(value)
+    for buffer, values in values_in.items():
+        first, *others = sorted(values, key=lambda value: value.made_by)
+        written = [value.made_by for value in others]
+        if first.made_by >= 0 or not others or not others[-1].lives_on:
+            continue
+        if all(writer in value.readers for value, writer in zip([first, *others], written, strict=False)):
+            yield buffer
