@@ -315,10 +315,21 @@ class _Chain:
                     last[-1 - operand] = reader
         alive = most = 0
         for number, size in enumerate(sizes):
+            over = [sizes[read] for read in self._taken_over(number) if last[read] == number]
             alive += size
-            most = max(most, alive)
+            most = max(most, alive - min(size, max(over, default=0)))
             alive -= sum([sizes[read] for read in range(number) if last[read] == number])
         return most
+
+    def _taken_over(self, number: int) -> Iterator[int]:
+        """The clones that one may write its result over."""
+        state = self._state
+        node, operands = self.clones[number]
+        over = {one for _, candidates in state.flow.shares.get(node, ()) for one in candidates}
+        for original, operand in zip(state.operands[node], operands, strict=True):
+            is_shared = not over.isdisjoint(state.holds[original])
+            if operand < 0 and (is_shared or state.writes_over(node, original)):
+                yield -1 - operand
 
     def remake(self, node: int, value: int) -> int | None:
         """The clone of what holds a value; None where it cannot be made."""
