@@ -233,9 +233,7 @@ def _check_readers(given: HloModule, edited: HloModule) -> Iterator[str]:
                     yield f"{name} reads {value[0]}, which {writer} has written over by then"
 
 
-def _check_new(
-    family: set[Position], flow: Flow, now: Mapping[str, int]
-) -> Iterator[str]:
+def _check_new(family: set[Position], flow: Flow, now: Mapping[str, int]) -> Iterator[str]:
     """Readers of new values that share memory come before the next of these is written."""
     name_at = {now[name]: name for name, _ in family}
     written = sorted(name_at)

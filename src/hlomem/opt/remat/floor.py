@@ -65,9 +65,7 @@ def find_floor(stages: Stages) -> Floor:
     return max(alone, both, key=lambda floor: floor.size)
 
 
-def _find(
-    builder: FlowBuilder, stages: Stages, effects: Effects, stacks: set[HloBuffer]
-) -> Floor:
+def _find(builder: FlowBuilder, stages: Stages, effects: Effects, stacks: set[HloBuffer]) -> Floor:
     """The floor of what a builder counts, without what may lie in the memory of results."""
     floors: dict[HloComputation, Floor] = {}
     for computation in builder.computations():
@@ -222,7 +220,9 @@ class _Moments:
         for lender, filled in zip(flow.lenders, self._filled, strict=True):
             is_made = any(one.made_by == node for one in lender.values)
             is_read = any(node in one.readers for one in lender.values)
-            if (is_made or is_read) and node not in flow.inner:  # else inside, where results will be
+            if (
+                is_made or is_read
+            ) and node not in flow.inner:  # else inside, where results will be
                 met = {flow.values[value].buffer for meets in lender.meets for value in meets}
                 if not (is_made and is_read):  # else it is full before and after
                     over += max((flow.sizes[buffer] for buffer in met), default=0)

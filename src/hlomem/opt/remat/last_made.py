@@ -76,7 +76,9 @@ class LastMade:
         """The most bytes of a node's results that are written over what waits no longer."""
         flow = self._flow
         return sum(
-            min(flow.size(value), max([flow.size(one) for one in over if one not in waiting] or [0]))
+            min(
+                flow.size(value), max([flow.size(one) for one in over if one not in waiting] or [0])
+            )
             for value, over in flow.shares.get(node, ())
         )
 
@@ -91,5 +93,8 @@ def _find_standing(flow: Flow) -> Iterator[int]:
         written = [value.made_by for value in others]
         if first.made_by >= 0 or not others or not others[-1].lives_on:
             continue
-        if all(writer in value.readers for value, writer in zip([first, *others], written, strict=False)):
+        if all(
+            writer in value.readers
+            for value, writer in zip([first, *others], written, strict=False)
+        ):
             yield buffer
