@@ -8,6 +8,7 @@ no recomputation goes below.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from hlomem.hlo.opcodes import RUN_IN_PLACE
@@ -74,13 +75,11 @@ class LastMade:
 
     def _shared(self, node: int, waiting: AbstractSet[int]) -> int:
         """The most bytes of a node's results that are written over what waits no longer."""
-        flow = self._flow
-        return sum(
-            min(
-                flow.size(value), max([flow.size(one) for one in over if one not in waiting] or [0])
-            )
-            for value, over in flow.shares.get(node, ())
-        )
+        flow, shared = self._flow, 0
+        for value, over in flow.shares.get(node, ()):
+            free = [flow.size(one) for one in over if one not in waiting]
+            shared += min(flow.size(value), max(free, default=0))
+        return shared
 
 
 def _find_standing(flow: Flow) -> Iterator[int]:
@@ -89,12 +88,8 @@ def _find_standing(flow: Flow) -> Iterator[int]:
     for value in flow.values:
         values_in.setdefault(value.buffer, []).append(value)
     for buffer, values in values_in.items():
-        first, *others = sorted(values, key=lambda value: value.made_by)
-        written = [value.made_by for value in others]
-        if first.made_by >= 0 or not others or not others[-1].lives_on:
+        values.sort(key=lambda value: value.made_by)
+        if len(values) < 2 or values[0].made_by >= 0 or not values[-1].lives_on:
             continue
-        if all(
-            writer in value.readers
-            for value, writer in zip([first, *others], written, strict=False)
-        ):
+        if all(later.made_by in earlier.readers for earlier, later in pairwise(values)):
             yield buffer
