@@ -28,7 +28,7 @@ from hlomem.opt.candidate import (
     with_schedule,
 )
 from hlomem.opt.checks import Allowed, Change, find_problems
-from hlomem.opt.constants import MAX_INSIDE_STARTS, MAX_REJECTED, NEAR
+from hlomem.opt.constants import MAX_INSIDE_STARTS, MAX_NEARLY, MAX_REJECTED, NEAR, NEARLY
 from hlomem.opt.goal import Budget, Effort, Front, Goal, Order, WorkLeft
 from hlomem.opt.orders.planned_orders import temporary_bytes
 from hlomem.opt.remat.inside import lower_inside
@@ -200,6 +200,8 @@ class _Fits:
         self._bodies_left = MAX_INSIDE_STARTS
         self._cheapest: int | None = None
         """The price of the cheapest that fits."""
+        self._near: dict[tuple[int, int], Candidate] = {}
+        """By operations and bytes: programs that nearly fit."""
 
     def run(self) -> Iterator[Candidate]:
         """The program itself, then changed for rising prices, until that costs too much."""
@@ -219,6 +221,11 @@ class _Fits:
             yield from self._single(given)
         if given.orders and self._cheapest is None:
             yield from self._single(given.given.start())
+        near = sorted(self._near) if self._cheapest is None else []
+        for key in near[:MAX_NEARLY]:
+            yield self._note(reordered(self._near[key], self._start.given.rules.effort))
+            if self._cheapest is not None:
+                break
 
     def _changed(self) -> Iterator[Candidate]:
         seen: set[tuple[int, int]] = set()
@@ -274,7 +281,10 @@ class _Fits:
             self._cheapest = made.price if known is None else min(made.price, known)
         if made.edit is None:
             made = replace(made, edit=edit_of(made.plan))
-        return replace(made, stages=None, foreseen_time=made.time if made.has_clock else None)
+        made = replace(made, stages=None, foreseen_time=made.time if made.has_clock else None)
+        if made.temporaries <= NEARLY * (made.temporaries + self._goal.limit - made.total):
+            self._near.setdefault((made.flops, made.temporaries), made)
+        return made
 
 
 # Memory against operations.

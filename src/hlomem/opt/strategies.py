@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from hlomem.opt.candidate import Candidate, edit_of, planned, start_text
 from hlomem.opt.checks import Change
 from hlomem.opt.constants import LEAST_STEP, MARGIN, MAX_CUTS, MAX_PLANNED_OFFLOADS
-from hlomem.opt.goal import Budget, Front, Goal, Offload, Order, Share
+from hlomem.opt.goal import Budget, Effort, Front, Goal, Offload, Order, Share
 from hlomem.opt.loops.change import iter_changed
 from hlomem.opt.loops.segments import segment_loops
 from hlomem.opt.orders.planned_orders import in_orders
@@ -80,10 +80,10 @@ def drop_copies_in_order(candidate: Candidate, *, or_equal: bool = False) -> Ite
         yield best
 
 
-def reordered(candidate: Candidate) -> Candidate:
-    """A changed program in an order of its own, if one is found at little cost."""
+def reordered(candidate: Candidate, effort: Effort = "low") -> Candidate:
+    """A changed program in an order of its own, if one is found, at little cost unless said."""
     stages = candidate.plan
-    found = improve(stages, candidate.given.rules._replace(effort="low"))
+    found = improve(stages, candidate.given.rules._replace(effort=effort))
     if not found.orders:
         return candidate
     ordered = planned(candidate.given, in_orders(stages, found.orders))
@@ -91,7 +91,7 @@ def reordered(candidate: Candidate) -> Candidate:
         candidate,
         temporaries=ordered.temporaries,
         total=ordered.total,
-        edit=edit_of(ordered.plan),
+        edit=edit_of(ordered.plan, candidate.edit),
         stages=ordered.stages,
     )
 
