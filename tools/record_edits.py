@@ -55,6 +55,17 @@ def _read_late(x: Any) -> Any:
     return (product * made)[:1]
 
 
+def _gathered(x: Any) -> Any:
+    """Rows added to zeros in place, read before products and after them."""
+    jnp = import_module("jax.numpy")
+    rows = jnp.arange(64) * 5 % 64
+    made = jnp.zeros_like(x).at[rows].add(x)
+    product = made @ x
+    for _ in range(2):
+        product = product @ x
+    return (product * made)[:1]
+
+
 def _perceptron(first: Any, second: Any, third: Any, x: Any) -> Any:
     """The gradient of a perceptron of three layers, which keeps what each has made."""
     jax, jnp = import_module("jax"), import_module("jax.numpy")
@@ -145,6 +156,7 @@ def _chain(x: Any) -> Any:
 CASES = {
     "order": Case("order", _rows, ((64, 64), (64, 64))),
     "recompute": Case("recompute budget=70%", _read_late, ((64, 64),)),
+    "in_place": Case("recompute budget=70%", _gathered, ((64, 64),)),
     "cut": Case("cut price=0", _perceptron, ((64, 64),) * 4),
     "loops_stack": Case("loops price=0", _scanned, ((64,), (16, 64))),
     "segments": Case("segments", _recurrence, ((64,), (64,), (25, 64))),

@@ -118,6 +118,10 @@ MAX_FUSED_INPUT = 0.25
 """The share of its bytes that such a value may be made of, which its readers keep alive."""
 MAX_SEED = 64
 """Bytes of operands up to which a value counts as made of nothing."""
+MAX_PASSED = 40
+"""Nodes at which the bytes on their way are counted, for the time it takes."""
+MAX_LAST_MADE = 40
+"""Nodes of which it is asked what is there when their last operand is made. The same."""
 LATENCY = 1 << 24
 """The time, in bytes, that any copy costs: small ones are not worth it."""
 
@@ -176,7 +180,9 @@ NEAR = 1.3
 single values of a changed program, orders that a compiler plans. With 1.2 for the first and 1.4 for
 the last, none of 138 answers for budgets of 0.6 to 0.85 was another."""
 NEARLY = 1.03
-"""How much more a compiler's plan may take for other orders to be tried right away."""
+"""How much more than a budget a plan may take for other orders to be tried with more work."""
+MAX_NEARLY = 4
+"""Programs that are given more work where nothing fits, the cheapest."""
 MARGIN = 0.98
 """How much less is asked for than what a compiler's plan missed by."""
 LEAST_RATIO = 0.94

@@ -28,7 +28,7 @@ from hlomem.opt.candidate import (
     with_schedule,
 )
 from hlomem.opt.checks import Allowed, Change, find_problems
-from hlomem.opt.constants import MAX_INSIDE_STARTS, MAX_REJECTED, NEAR
+from hlomem.opt.constants import MAX_INSIDE_STARTS, MAX_NEARLY, MAX_REJECTED, NEAR, NEARLY
 from hlomem.opt.goal import Budget, Effort, Front, Goal, Order, Pieces, WorkLeft
 from hlomem.opt.orders.planned_orders import temporary_bytes
 from hlomem.opt.remat.floor import find_floor
@@ -203,11 +203,13 @@ class _Fits:
         """The price of the cheapest that fits."""
         self._is_cheap = False
         self._has_pieces = start.given.rules.exact
+        self._near: dict[tuple[int, int], Candidate] = {}
+        """By operations and bytes: programs that nearly fit."""
 
     def run(self) -> Iterator[Candidate]:
         """The program itself, then changed for rising prices, until that costs too much."""
         given = self._start
-        for lighter in drop_copies_in_order(given):
+        for lighter in drop_copies_in_order(given, or_equal=True):
             yield self._note(lighter)
             self._start = lighter
         if self._cheapest is None and self._is_floored():
@@ -226,6 +228,11 @@ class _Fits:
             yield from self._single(given)
         if given.orders and self._cheapest is None:
             yield from self._single(given.given.start())
+        near = sorted(self._near) if self._cheapest is None else []
+        for key in near[:MAX_NEARLY]:
+            yield self._note(reordered(self._near[key], self._start.given.rules.effort))
+            if self._cheapest is not None:
+                break
         if not self._has_pieces and self._is_worth_pieces(given):
             self._start = given
             yield from self._in_pieces()
@@ -307,7 +314,10 @@ class _Fits:
             self._is_cheap |= made.is_cheap
         if made.edit is None:
             made = replace(made, edit=edit_of(made.plan))
-        return replace(made, stages=None, foreseen_time=made.time if made.has_clock else None)
+        made = replace(made, stages=None, foreseen_time=made.time if made.has_clock else None)
+        if made.temporaries <= NEARLY * (made.temporaries + self._goal.limit - made.total):
+            self._near.setdefault((made.flops, made.temporaries), made)
+        return made
 
 
 # Memory against operations.

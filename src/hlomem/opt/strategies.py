@@ -6,6 +6,8 @@ that makes candidates, and a row here.
 
 from __future__ import annotations
 
+from collections import deque
+from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
@@ -13,7 +15,7 @@ from msgspec.structs import replace
 from hlomem.opt.candidate import Candidate, edit_of, planned, start_text
 from hlomem.opt.checks import Change
 from hlomem.opt.constants import LEAST_STEP, MARGIN, MAX_CUTS, MAX_PLANNED_OFFLOADS
-from hlomem.opt.goal import Budget, Front, Goal, Offload, Order, Pieces, Share
+from hlomem.opt.goal import Budget, Effort, Front, Goal, Offload, Order, Pieces, Share
 from hlomem.opt.loops.change import iter_changed, may_repeat_calls
 from hlomem.opt.loops.segments import segment_loops
 from hlomem.opt.orders.planned_orders import in_orders
@@ -21,13 +23,13 @@ from hlomem.opt.orders.search import improve
 from hlomem.opt.pieces.choice import in_pieces
 from hlomem.opt.remat.budget_search import find_single
 from hlomem.opt.remat.cheap import find_cheap
-from hlomem.opt.remat.copies import drop_barriers, drop_copies
+from hlomem.opt.remat.copies import drop_barriers, drop_copies, without_copies
 from hlomem.opt.remat.cut import cut, cut_inside
 from hlomem.opt.remat.fused import compute_inside
 from hlomem.opt.remat.offload import choose_moves, make_moves
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 
 class Strategy(NamedTuple):
@@ -77,23 +79,23 @@ def _starts(candidate: Candidate) -> Iterator[Candidate]:
     yield candidate
 
 
-def drop_copies_in_order(candidate: Candidate) -> Iterator[Candidate]:
+def drop_copies_in_order(candidate: Candidate, *, or_equal: bool = False) -> Iterator[Candidate]:
     """The program without copies that are not needed, in an order of its own, if smaller."""
     found: list[Candidate] = []
     for start in dict.fromkeys((candidate, candidate.given.start())):
         free = drop_barriers(start)
-        made = drop_copies(free) or free
+        made = without_copies(free) or free
         if made is not start:
             found.append(reordered(made))
     best = min(found, key=lambda one: one.temporaries, default=candidate)
-    if best.temporaries < candidate.temporaries:
+    if best.temporaries < candidate.temporaries + (or_equal and best is not candidate):
         yield best
 
 
-def reordered(candidate: Candidate) -> Candidate:
-    """A changed program in an order of its own, if one is found at little cost."""
+def reordered(candidate: Candidate, effort: Effort = "low") -> Candidate:
+    """A changed program in an order of its own, if one is found, at little cost unless said."""
     stages = candidate.plan
-    found = improve(stages, candidate.given.rules._replace(effort="low"))
+    found = improve(stages, candidate.given.rules._replace(effort=effort))
     if not found.orders:
         return candidate
     ordered = planned(candidate.given, in_orders(stages, found.orders))
@@ -101,19 +103,34 @@ def reordered(candidate: Candidate) -> Candidate:
         candidate,
         temporaries=ordered.temporaries,
         total=ordered.total,
-        edit=edit_of(ordered.plan),
+        edit=edit_of(ordered.plan, candidate.edit),
         stages=ordered.stages,
     )
 
 
 def _loops(candidate: Candidate, goal: Budget | Front) -> Iterator[Candidate]:
     """Loops that stack less, and recompute it in the loop that reads it."""
-    last: Candidate | None = None
+    found: list[Candidate] = []
     for made in iter_changed(candidate, goal.price):
-        last = drop_copies(made) or made
-        if isinstance(goal, Budget) and last.total <= goal.limit:
+        found.append(drop_copies(made) or made)
+        if isinstance(goal, Budget) and found[-1].total <= goal.limit:
             break  # another pair would cost more
-    yield from [] if last is None else [last]
+    if isinstance(goal, Budget) and found and found[-1].total <= goal.limit:
+        yield from _with_cheaper(candidate, found[:-1], goal)
+    yield from found[-1:]
+
+
+def _with_cheaper(
+    candidate: Candidate, found: Sequence[Candidate], goal: Budget
+) -> Iterator[Candidate]:
+    """The fewest pairs of loops changed for a price that fit with all others for a lower one."""
+    lower = [price for price in candidate.prices if price and price < (goal.price or inf)]
+    for start in found if lower else ():
+        for made in deque(iter_changed(start, lower[-1]), maxlen=1):
+            last = drop_copies(made) or made
+            if last.total <= goal.limit:
+                yield last
+                return
 
 
 def _segments(candidate: Candidate, goal: Budget | Front) -> Iterator[Candidate]:

@@ -187,3 +187,50 @@ def test_calls_of_libraries_may_run_twice_and_no_others(
     assert (not problems) == is_right
     if not is_right:
         assert any("may not run twice" in problem for problem in problems)
+
+
+IN_PLACE = """\
+HloModule m, is_scheduled=true
+
+ENTRY %main (p: f32[64], i: s32[]) -> f32[64] {
+  %p = f32[64]{0} parameter(0)
+  %i = s32[] parameter(1)
+  %one = f32[1]{0} constant({1})
+  %a = f32[64]{0} sine(%p)
+  %b = f32[64]{0} dynamic-update-slice(%a, %one, %i)
+  %c = f32[64]{0} exponential(%b)
+  %d = f32[64]{0} multiply(%c, %b)
+  ROOT %e = f32[64]{0} add(%d, %c)
+}
+"""
+_AGAIN = [Clone("a.remat", "a", ("p",)), Clone("b.remat", "b", ("a.remat", "one", "i"))]
+
+
+def _in_place(clones: list[Clone], operands: dict[str, tuple[str, ...]], order: str) -> list[str]:
+    given = hlo.parse(IN_PLACE)
+    edit = Edit("main", tuple(clones), operands, {"main": tuple(order.split())})
+    return find_edit_problems(given, apply_edit(given, edit))
+
+
+def test_what_is_written_in_place_may_run_twice_over_a_clone() -> None:
+    order = "p i one a b c a.remat b.remat d e"
+    assert not _in_place(_AGAIN, {"d": ("c", "b.remat")}, order)
+
+
+def test_a_clone_written_over_the_memory_of_a_given_value_is_refused() -> None:
+    clones = [Clone("b.remat", "b", ("a", "one", "i"))]
+    [problem, *_] = _in_place(clones, {"d": ("c", "b.remat")}, "p i one a b c b.remat d e")
+    assert problem == "b.remat is new, and must share the memory of another value"
+
+
+def test_a_given_instruction_that_writes_over_a_clone_is_refused() -> None:
+    clones = [Clone("a.remat", "a", ("p",))]
+    [problem, *_] = _in_place(clones, {"b": ("a.remat", "one", "i")}, "p i one a a.remat b c d e")
+    assert problem == "a.remat is new, and must share the memory of another value"
+
+
+def test_a_clone_that_is_read_after_another_was_written_over_it_is_refused() -> None:
+    clones = [*_AGAIN, Clone("b.remat2", "b", ("a.remat", "one", "i"))]
+    order = "p i one a b c a.remat b.remat b.remat2 d e"
+    [problem, *_] = _in_place(clones, {"d": ("c", "b.remat2")}, order)
+    assert problem.endswith("has written over by then")

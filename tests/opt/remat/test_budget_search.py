@@ -81,6 +81,32 @@ def test_nothing_is_planned_once_the_work_is_spent() -> None:
     assert _find(stages, temporary_bytes(stages) // 2, work) == []
 
 
+def test_a_value_is_dropped_by_what_is_written_over_it() -> None:
+    """The peak is the square of a value that is read once more, which may take its memory."""
+    text = """\
+HloModule m, is_scheduled=true
+
+ENTRY %main (p: f32[64,64], q: f32[4096]) -> f32[] {
+  %p = f32[64,64]{1,0} parameter(0)
+  %q = f32[4096]{0} parameter(1)
+  %a = f32[64,64]{1,0} dot(%p, %p), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  %square = f32[64,64]{1,0} multiply(%a, %a)
+  %row = f32[4096]{0} bitcast(%square)
+  %b = f32[] dot(%row, %q), lhs_contracting_dims={0}, rhs_contracting_dims={0}
+  %again = f32[4096]{0} bitcast(%a)
+  %c = f32[] dot(%again, %q), lhs_contracting_dims={0}, rhs_contracting_dims={0}
+  ROOT %r = f32[] add(%b, %c)
+}
+"""
+    stages = start_stages(hlo.parse(text), order_lists=in_text_order)
+    size = 4 * 64 * 64
+    assert temporary_bytes(stages) >= 2 * size
+    best = _best(stages, size + 64)
+    assert best is not None
+    assert size <= best.temporaries <= size + 64
+    assert not write(best)[1]
+
+
 def test_operations_are_counted_from_shapes() -> None:
     text = """\
 HloModule m, is_scheduled=true

@@ -33,6 +33,8 @@ def test_nothing_is_found_below_the_floor(home: Path) -> None:
     assert all(one.temporaries >= floor for one in found)
 
 
+SQUARE = 4 * 64 * 64
+"""Bytes of the values of the programs below."""
 LOOP = """HloModule loop, is_scheduled=true
 
 %body (state: (s32[], f32[4096], f32[4096])) -> (s32[], f32[4096], f32[4096]) {
@@ -81,3 +83,53 @@ def test_what_a_loop_carries_is_there_all_the_time() -> None:
     floor = find_floor(start_stages(hlo.parse(text), order_lists=in_text_order))
     assert floor.size >= 4 * (4096 + 4096)
     assert floor.instruction in ("loop", "sum", "tan")
+
+
+def test_a_donated_argument_is_somewhere_until_its_result_is_made() -> None:
+    """Two products need all their room, though the memory of the result is not written yet."""
+    text = """HloModule m, is_scheduled=true, input_output_alias={ {}: (0, {}, may-alias) }
+
+ENTRY %main (w: f32[64,64], x: f32[64,64]) -> f32[64,64] {
+  %w = f32[64,64]{1,0} parameter(0)
+  %x = f32[64,64]{1,0} parameter(1)
+  %kept = f32[64,64]{1,0} copy(%w)
+  %a = f32[64,64]{1,0} sine(%x)
+  %b = f32[64,64]{1,0} dot(%a, %x), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  %c = f32[64,64]{1,0} dot(%b, %x), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT %r = f32[64,64]{1,0} add(%kept, %c)
+}
+"""
+    stages = start_stages(hlo.parse(text), order_lists=in_text_order)
+    assert find_floor(stages).size == 2 * SQUARE == temporary_bytes(stages)
+    text = text.replace(", input_output_alias={ {}: (0, {}, may-alias) }", "")
+    stages = start_stages(hlo.parse(text), order_lists=in_text_order)
+    assert find_floor(stages).size == SQUARE
+
+
+def test_all_operands_but_the_last_wait_for_it() -> None:
+    """Two values that each need a third: the one made last needs it while the other waits."""
+    text = """HloModule m, is_scheduled=true
+
+ENTRY %main (p: f32[64,64]) -> f32[] {
+  %p = f32[64,64]{1,0} parameter(0)
+  %a = f32[64,64]{1,0} sine(%p)
+  %b = f32[64,64]{1,0} dot(%a, %p), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  %c = f32[64,64]{1,0} dot(%p, %a), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  %view = f32[4096]{0} bitcast(%b)
+  %other = f32[4096]{0} bitcast(%c)
+  %dot = f32[] dot(%view, %other), lhs_contracting_dims={0}, rhs_contracting_dims={0}
+  ROOT %r = f32[] negate(%dot)
+}
+"""
+    floor = find_floor(start_stages(hlo.parse(text), order_lists=in_text_order))
+    assert floor.size == 3 * SQUARE - 4  # which may lie in the memory of the result
+    assert floor.instruction == "dot"
+
+
+def test_a_cache_that_its_loop_reads_is_no_stack() -> None:
+    text = LOOP.replace("\n%body", f"{PLUS}\n%body", 1)
+    part = "%part = f32[1]{0} slice(%b), slice={[0:1]}"
+    write = "%sum = f32[4096]{0} dynamic-update-slice(%a, %part, %i)"
+    text = text.replace("%sum = f32[4096]{0} add(%a, %b)", f"{part}\n  {write}")
+    floor = find_floor(start_stages(hlo.parse(text), order_lists=in_text_order))
+    assert floor.size >= 4 * (4096 + 4096)

@@ -2,7 +2,7 @@
 
 Instructions of one class have the same opcode, shape, attributes and bodies, and operands of the
 same classes. All given ones must be there, in their classes; new ones are of a class of a pure one,
-and read no memory that the next value has been written to.
+read no memory that the next value has been written to, and share memory with new ones at most.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from hlomem.opt.checks.order import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
+    from hlomem.check.flow import Flow, Position
     from hlomem.hlo.ir import HloComputation, HloInstruction, HloModule
     from hlomem.opt.checks.order import Allowed
 
@@ -212,6 +213,9 @@ def _check_readers(given: HloModule, edited: HloModule) -> Iterator[str]:
     was, now = run_times(given, {}), run_times(edited, {})
     for family in find_families(edited, flow):
         new = [name for name, _ in family if name not in was and name in now]
+        if new and len(new) == len(family):
+            yield from _check_new(family, flow, now)
+            continue
         if new:
             yield f"{new[0]} is new, and must share the memory of another value"
             continue
@@ -227,3 +231,15 @@ def _check_readers(given: HloModule, edited: HloModule) -> Iterator[str]:
                 writer = name_at[written[following]] if following < len(written) else ""
                 if writer and name in now and now[name] > now[writer]:
                     yield f"{name} reads {value[0]}, which {writer} has written over by then"
+
+
+def _check_new(family: set[Position], flow: Flow, now: Mapping[str, int]) -> Iterator[str]:
+    """Readers of new values that share memory come before the next of these is written."""
+    name_at = {now[name]: name for name, _ in family}
+    written = sorted(name_at)
+    for value in family:
+        following = bisect_right(written, now[value[0]])
+        writer = name_at[written[following]] if following < len(written) else ""
+        for name in touching(flow, value):
+            if writer and now[name] > now[writer]:
+                yield f"{name} reads {value[0]}, which {writer} has written over by then"

@@ -88,11 +88,18 @@ class FlowBuilder:
         may_reorder_collectives: bool = False,
         keeps_overlap: bool = True,
         counts_all: bool = False,
+        counts_results: bool = False,
     ) -> None:
-        """With `counts_all` arguments and results count, too, not the temporaries alone."""
+        """With `counts_all` arguments and results count, too, not the temporaries alone.
+
+        With `counts_results` results do, and arguments that they take over the memory of; there
+        are no lenders then, but the sizes of their memory, `lent`.
+        """
         self._stages = stages
         self._color = color
         self._size_of = _all_sizes(stages) if counts_all else _heap_sizes(stages, color)
+        self._results = _result_sizes(stages, color) if counts_results else {}
+        self._size_of |= self._results
         self._places = Places(stages)
         self._edges = Edges(
             stages,
@@ -107,6 +114,11 @@ class FlowBuilder:
     def places(self) -> Places:
         """The positions where the values of the computations are made and read."""
         return self._places
+
+    @property
+    def lent(self) -> list[int]:
+        """Bytes of each result that counts."""
+        return list(self._results.values())
 
     def computations(self) -> list[HloComputation]:
         """Those that run in the program's flow, callees before callers."""
@@ -158,7 +170,7 @@ class FlowBuilder:
         self, computation: HloComputation, number_of: Mapping[HloValue, int]
     ) -> list[FlowLender]:
         """The memory of results, in the entry; elsewhere there is none to tell."""
-        if computation is not self._stages.module.entry:
+        if computation is not self._stages.module.entry or self._results:
             return []
         size_of = self._stages.options.machine.size_of
         lent: dict[HloBuffer, list[HloValue]] = {}
@@ -283,6 +295,32 @@ class FlowBuilder:
                 ]
                 if over:
                     found.setdefault(node, []).append((kept[value], tuple(dict.fromkeys(over))))
+        return self._with_results(found, nodes, kept) if self._results else found
+
+    def _with_results(
+        self,
+        found: dict[int, list[tuple[int, tuple[int, ...]]]],
+        nodes: Sequence[HloInstruction],
+        kept: Mapping[HloValue, int],
+    ) -> dict[int, list[tuple[int, tuple[int, ...]]]]:
+        """Further pairs, of which one lies in the memory of a result, with whichever others."""
+        stages = self._stages
+        buffer_of, value_sets = stages.aliasing.buffer_of, stages.dataflow.value_sets
+        for node, instruction in enumerate(nodes):
+            read = [one for part in instruction.operands for one in value_sets[part][0]]
+            for value in [v for part in value_sets[instruction] for v in part]:
+                if value.instruction is not instruction or value not in kept:
+                    continue
+                over = [
+                    kept[one]
+                    for one in dict.fromkeys(read)
+                    if one in kept
+                    and buffer_of[one] is not buffer_of[value]
+                    and (buffer_of[one] in self._results or buffer_of[value] in self._results)
+                    and self._may_be_over(value, one)
+                ]
+                if over:
+                    found.setdefault(node, []).append((kept[value], tuple(over)))
         return found
 
 
@@ -304,6 +342,20 @@ def _heap_sizes(stages: Stages, color: int) -> dict[HloBuffer, int]:
         if stages.call_graph.is_in_flow(values[0].instruction.parent):
             sizes[buffer] = max(size_of(value.shape) for value in values)
     return sizes
+
+
+def _result_sizes(stages: Stages, color: int) -> dict[HloBuffer, int]:
+    """Bytes of the buffers of a memory space that results lie in."""
+    size_of = stages.options.machine.size_of
+    return {
+        buffer: max(size_of(value.shape) for value in buffer.values)
+        for buffer in stages.aliasing.live_out
+        if stages.colors[buffer.values[0]] == color
+        and not any(
+            value.instruction.opcode == "constant" or value.shape.is_tuple
+            for value in buffer.values
+        )
+    }
 
 
 def _all_sizes(stages: Stages) -> dict[HloBuffer, int]:

@@ -93,10 +93,12 @@ class Draft:
         for value in self._made_by[node]:
             renamed[value] = len(self._values)
             made.append(len(self._values))
-            size = self._full[self._values[value].buffer]
-            self._values.append(FlowValue(len(self._sizes), number, (), False))
-            self._sizes.append(size)
-            self._full.append(size)
+            buffer = self._buffer_over(node, value, renamed)
+            if buffer is None:
+                buffer, size = len(self._sizes), self._full[self._values[value].buffer]
+                self._sizes.append(size)
+                self._full.append(size)
+            self._values.append(FlowValue(buffer, number, (), False))
         self._origin.append(self._origin[node])
         self._operands.append(operands)
         self._holds.append(tuple([renamed.get(value, value) for value in self._holds[node]]))
@@ -107,6 +109,14 @@ class Draft:
             self._touch(value, number)
         self._share(node, number, renamed)
         return number
+
+    def _buffer_over(self, node: int, value: int, renamed: Mapping[int, int]) -> int | None:
+        """The buffer of the clone that a clone writes its value over; None where it does not."""
+        buffer = self._values[value].buffer
+        for read in self._read_by[node]:
+            if self._values[read].buffer == buffer and read in renamed:
+                return self._values[renamed[read]].buffer
+        return None
 
     def rewire(self, node: int, operands: tuple[int, ...], renamed: Mapping[int, int]) -> None:
         """Let a node read other operands; those it has in common with others hold other values."""
@@ -211,6 +221,8 @@ def settle(state: State) -> State:
         node = state.origin[clone]
         if not _is_unread(state, node) or not state.may_repeat(node):
             continue
+        if any(state.writes_over(node, operand) for operand in state.operands[node]):
+            continue  # what it writes over would have to come with it
         draft = Draft(state)
         operands = state.operands[clone]
         draft.rewire(node, operands, draft.renamed(node, operands))
@@ -275,6 +287,8 @@ class _Relaxation:
     def _find_other(self, clone: int) -> int | None:
         """The node of the same that is read longest, if nothing is written over it in time."""
         state, places = self.state, self._places
+        if state.limits(clone):
+            return None  # another is written over it
         end = max([self._last[value] for value in state.holds[clone]], default=places[clone])
         origin = state.origin[clone]
         others = [

@@ -59,6 +59,12 @@ def drop_barriers(candidate: Candidate) -> Candidate:
 
 def drop_copies(candidate: Candidate) -> Candidate | None:
     """The program without copies that are not needed, if it needs no more; None where none is."""
+    made = without_copies(candidate)
+    return None if made is None or made.temporaries > candidate.temporaries else made
+
+
+def without_copies(candidate: Candidate) -> Candidate | None:
+    """The same, whatever it needs: what comes later in its order may be smaller in another."""
     stages = candidate.plan
     try:
         module = _Editor(stages, LEAST_COPY * candidate.temporaries).run()
@@ -67,8 +73,6 @@ def drop_copies(candidate: Candidate) -> Candidate | None:
     if module is None:
         return None
     made = planned(candidate.given, start_text(module, stages.options))
-    if made.temporaries > candidate.temporaries:
-        return None
     return replace(
         made,
         changes=(*candidate.changes_so_far, Change(module, "loops")),

@@ -130,13 +130,19 @@ class _Cut:
         return draft.finish(sequence) if clones else None
 
     def _find_tupled(self) -> set[int]:
-        """Nodes whose values are put into a tuple after the peak."""
+        """Nodes whose values are put into a tuple after the peak, or written over there."""
         state = self._state
         pending = [
             operand
             for node in self._behind
             if state.instruction(node).opcode == "tuple"
             for operand in state.operands[node]
+        ]
+        pending += [
+            operand
+            for node in self._behind
+            for operand in state.operands[node]
+            if state.writes_over(node, operand)
         ]
         found: set[int] = set()
         while pending:

@@ -3,7 +3,8 @@
 An instruction needs what it reads and makes while it runs. What is not to be recomputed (a loop's
 state, what devices exchange, random numbers) waits in addition, from its maker until the last that
 needs it: at the first run of a node all such values are there whose maker the node needs, if a
-reader of them needs the node. A loop carries its state through all iterations. Left out are stacks,
+reader of them needs the node. A loop carries its state through all iterations, and donated
+arguments are on their way to what takes over their memory (`passage.py`). Left out are stacks,
 which a loop writes and does not read, since another loop may recompute them; values that readers
 can compute inside (`fused.py`); and the results that can be declared to be over operands (`over.py`).
 """
@@ -14,12 +15,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.hlo.opcodes import RUN_IN_PLACE
-from hlomem.opt.constants import MAX_BOUND_NODES
+from hlomem.opt.constants import MAX_BOUND_NODES, MAX_LAST_MADE, MAX_PASSED
 from hlomem.opt.orders.bound import reachable, weigh, written_over
 from hlomem.opt.orders.effects import Effects, takes_time
 from hlomem.opt.orders.flow import Flow, FlowBuilder, FlowLender, FlowValue
 from hlomem.opt.remat.fused import find_inside
+from hlomem.opt.remat.last_made import LastMade
 from hlomem.opt.remat.over import find_overs, with_overs
+from hlomem.opt.remat.passage import Passage
 from hlomem.opt.remat.state import is_repeatable
 
 if TYPE_CHECKING:
@@ -45,6 +48,8 @@ class Floor(NamedTuple):
     """The name of the instruction that needs them; empty where nothing does."""
     buffers: tuple[int, ...] = ()
     """Bytes of each buffer that is there then."""
+    passing: int = 0
+    """Bytes of others, which may be several or one."""
 
 
 _NOTHING = Floor(0, "")
@@ -52,15 +57,26 @@ _NOTHING = Floor(0, "")
 
 def find_floor(stages: Stages) -> Floor:
     """The floor of a program's temporaries: never too high, but maybe too low to be reached."""
-    builder = FlowBuilder(stages)
     effects = Effects(stages.call_graph)
     stacks, inside = _find_stacks(stages), _find_inside(stages)
+    alone = _find(FlowBuilder(stages), stages, effects, stacks | inside)
+    if not stages.aliasing.live_out:
+        return alone
+    # What lies in the memory of results, as well, which is taken off afterwards.
+    results = {buffer for buffer in stacks if buffer in stages.aliasing.live_out}
+    both = _find(FlowBuilder(stages, counts_results=True), stages, effects, (stacks | inside) - results)
+    return max(alone, both, key=lambda floor: floor.size)
+
+
+def _find(builder: FlowBuilder, stages: Stages, effects: Effects, stacks: set[HloBuffer]) -> Floor:
+    """The floor of what a builder counts, without what may lie in the memory of results."""
     floors: dict[HloComputation, Floor] = {}
     for computation in builder.computations():
         sizes = {callee: floor.size for callee, floor in floors.items()}
         flow = builder.build(computation, sizes)
         flow = with_overs(flow, find_overs(stages, flow))
-        floors[computation] = _Moments(flow, effects, stacks | inside, floors).find()
+        lent = builder.lent if computation is stages.module.entry else ()
+        floors[computation] = _Moments(flow, effects, stacks, floors, lent).find()
     return floors.get(stages.module.entry, _NOTHING)
 
 
@@ -73,40 +89,96 @@ class _Moments:
         effects: Effects,
         stacks: set[HloBuffer],
         floors: Mapping[HloComputation, Floor],
+        lent: Sequence[int],
     ) -> None:
         self._flow = flow
         self._floors = floors
+        self._lent = lent
+        """Bytes of each result in whose memory others may lie, where results count, too."""
         self._again = [is_repeatable(node, effects) for node in flow.nodes]
         self._node_of = {instruction: node for node, instruction in enumerate(flow.nodes)}
         self._root = self._node_of[flow.computation.root]
         self._above, self._below = self._reach()
         self._alive = self._find_alive(stacks)
+        self._passage = Passage(flow, stacks)
+        self._last_made = LastMade(flow, stacks)
 
     def find(self) -> Floor:
         """The moment that needs most, without what may lie in the memory of results."""
+        best = self._find_touched()
+        if self._flow.lenders:
+            return best  # which of them is free at other moments is not known
+        return self._find_last_made(self._find_passed(best))
+
+    def _find_touched(self) -> Floor:
+        """The moment that needs most for what a node touches, and what waits for it."""
         flow, best = self._flow, _NOTHING
+        sizes = self._sizes
+        for node in self._in_turn:
+            if sizes[node] <= best.size:
+                break
+            inside = self._inside(node)
+            buffers = (*self._there(node), *inside.buffers)
+            free, over = self._free(node) if flow.lenders else (self._lent, 0)
+            size = sizes[node] - _borrowed(free, buffers, inside.passing) - over
+            if size > best.size:
+                best = Floor(size, self._name_of(node), buffers, inside.passing)
+        return best
+
+    def _find_passed(self, best: Floor) -> Floor:
+        """The same with what is on its way then."""
+        flow, sizes = self._flow, self._sizes
+        for node in self._in_turn[:MAX_PASSED] if self._passage.most else ():
+            if sizes[node] + self._passage.most <= best.size:
+                break
+            inside = self._inside(node)
+            there = {one for one, nodes in self._alive.items() if nodes >> node & 1}
+            counted = flow.counted_inside.get(node, frozenset())
+            later = self._below[node] if self._below else 0
+            more = self._passage.least(there | counted, later)
+            buffers, passing = (*self._there(node), *inside.buffers), inside.passing + more
+            size = sizes[node] + more - _borrowed(self._lent, buffers, passing)
+            if size > best.size:
+                best = Floor(size, self._name_of(node), buffers, passing)
+        return best
+
+    def _find_last_made(self, best: Floor) -> Floor:
+        """The same for the moment when the last of a node's operands is made."""
+        for node in self._in_turn[:MAX_LAST_MADE]:
+            there = self._last_made.least(node)
+            size = there - _borrowed(self._lent, (), there)
+            if size > best.size:
+                best = Floor(size, self._name_of(node), (), there)
+        return best
+
+    @cached_property
+    def _sizes(self) -> list[int]:
+        """By node the bytes of what is there, and of what it runs."""
+        flow = self._flow
         count = len(flow.nodes)
         sizes = weigh(((nodes, flow.sizes[one]) for one, nodes in self._alive.items()), count)
         for node in range(count):
             sizes[node] += flow.inner.get(node, 0) - written_over(flow, node)
+        return sizes
+
+    @cached_property
+    def _in_turn(self) -> list[int]:
+        """The nodes that take time, the hungriest first, and the end."""
+        count = len(self._flow.nodes)
         nodes = [node for node in range(count) if node == self._root or self._works(node)]
-        for node in sorted(nodes, key=lambda node: -sizes[node]):
-            if sizes[node] <= best.size:
-                break
-            there = [flow.sizes[one] for one, nodes in self._alive.items() if nodes >> node & 1]
-            inside = self._inside(node)
-            buffers = (*there, *inside.buffers)
-            size = sizes[node] - self._borrowed(node, buffers)
-            if size > best.size:
-                best = Floor(size, inside.instruction or self._name_of(node), buffers)
-        return best
+        return sorted(nodes, key=lambda node: -self._sizes[node])
+
+    def _there(self, node: int) -> list[int]:
+        """Bytes of the buffers that are there."""
+        return [self._flow.sizes[one] for one, nodes in self._alive.items() if nodes >> node & 1]
 
     def _works(self, node: int) -> bool:
         return takes_time(self._flow.nodes[node])
 
     def _name_of(self, node: int) -> str:
-        """The name of a node; the end of a body is told by what runs it."""
-        return self._flow.nodes[node].name if self._works(node) else ""
+        """The name of a node, or of one that it runs; the end of a body is told by what runs it."""
+        own = self._flow.nodes[node].name if self._works(node) else ""
+        return self._inside(node).instruction or own
 
     def _inside(self, node: int) -> Floor:
         callees = self._flow.nodes[node].called_computations if node in self._flow.inner else ()
@@ -127,7 +199,8 @@ class _Moments:
 
     def _nodes_of(self, value: FlowValue) -> int:
         """The nodes that make and read a value, and those it has to wait for."""
-        readers = [node for node in value.readers if self._needs_operands(node)]
+        is_again = value.made_by >= 0 and self._again[value.made_by]
+        readers = [node for node in value.readers if self._needs_operands(node, is_again)]
         nodes = sum(1 << node for node in readers) | self._waits_for(value, readers)
         if value.made_by >= 0:
             nodes |= 1 << value.made_by
@@ -143,26 +216,23 @@ class _Moments:
             needed |= self._above[node]
         return needed & (self._below[maker] if maker >= 0 else -1)
 
-    def _borrowed(self, node: int, buffers: Iterable[int]) -> int:
-        """The most bytes that may lie in the memory of results then, one buffer in each."""
+    def _free(self, node: int) -> tuple[Sequence[int], int]:
+        """Bytes of results whose memory is free then, and those its own may be written over."""
         flow = self._flow
         free: list[int] = []
         over = 0
         for lender, filled in zip(flow.lenders, self._filled, strict=True):
-            is_touched = any(one.made_by == node or node in one.readers for one in lender.values)
-            if is_touched and node not in flow.inner:  # what it runs may lie where its result will
+            is_made = any(one.made_by == node for one in lender.values)
+            is_read = any(node in one.readers for one in lender.values)
+            if (
+                is_made or is_read
+            ) and node not in flow.inner:  # else inside, where results will be
                 met = {flow.values[value].buffer for meets in lender.meets for value in meets}
-                over += max((flow.sizes[buffer] for buffer in met), default=0)
+                if not (is_made and is_read):  # else it is full before and after
+                    over += max((flow.sizes[buffer] for buffer in met), default=0)
             elif not filled >> node & 1:
                 free.append(lender.size)
-        free.sort()
-        borrowed = 0
-        for size in sorted(buffers, reverse=True):
-            place = next((place for place, room in enumerate(free) if room >= size), None)
-            if place is not None:
-                del free[place]
-                borrowed += size
-        return borrowed + over
+        return free, over
 
     @cached_property
     def _filled(self) -> list[int]:
@@ -182,9 +252,10 @@ class _Moments:
         readers = {node for value in given for node in value.readers} - self._flow.inner.keys()
         return bool(made) and made <= readers
 
-    def _needs_operands(self, node: int) -> bool:
-        """Whether a node reads its operands whole; a loop may be given what makes them."""
-        return self._works(node) and self._flow.nodes[node].opcode not in RUN_IN_PLACE
+    def _needs_operands(self, node: int, is_again: bool) -> bool:
+        """Whether a node reads an operand whole; a loop may be given what makes it, instead."""
+        is_loop = self._flow.nodes[node].opcode in RUN_IN_PLACE
+        return self._works(node) and not (is_loop and is_again)
 
     def _reach(self) -> tuple[list[int], list[int]]:
         """By node, as bits, those that it needs and that need it; nothing for many nodes."""
@@ -208,6 +279,18 @@ def _find_inside(stages: Stages) -> set[HloBuffer]:
         for one in find_inside(stages)
         for value in stages.dataflow.value_sets[one][0]
     }
+
+
+def _borrowed(lent: Iterable[int], buffers: Iterable[int], passing: int) -> int:
+    """The most bytes that may lie in the memory of results: a buffer in each, or others."""
+    free = sorted(lent)
+    most, borrowed = sum(free), 0
+    for size in sorted(buffers, reverse=True):
+        place = next((place for place, room in enumerate(free) if room >= size), None)
+        if place is not None:
+            del free[place]
+            borrowed += size
+    return min(most, borrowed + passing)
 
 
 # Stacks.
@@ -256,7 +339,7 @@ def _is_write(value: HloInstruction, user: HloInstruction, depth: int) -> bool:
     """Whether an instruction does no more with a stack than write a slice to it, or hand it on."""
     numbers = [number for number, operand in enumerate(user.operands) if operand is value]
     if user.opcode == _WRITE:
-        return numbers == [0]
+        return numbers == [0] and _is_kept(user, depth)
     if user.opcode == "bitcast":
         return _only_writes(user, depth)
     if user.opcode == "tuple":
@@ -267,10 +350,22 @@ def _is_write(value: HloInstruction, user: HloInstruction, depth: int) -> bool:
         )
     if user.opcode in ("fusion", "async-start", "call"):
         [callee] = user.called_computations
-        return depth > 0 and all(
+        is_written = depth > 0 and all(
             _only_writes(callee.parameters[number], depth - 1) for number in numbers
         )
+        return is_written and (not user.shape.is_array or _is_kept(user, depth))
     return False
+
+
+def _is_kept(written: HloInstruction, depth: int) -> bool:
+    """Whether a stack that a slice was written to goes on, and is not read whole before that."""
+    return all(
+        user.is_root
+        or (user.opcode in ("bitcast", "copy") and _is_kept(user, depth))
+        or _is_write(written, user, depth)
+        or _is_read(written, user, depth)
+        for user in written.users
+    )
 
 
 def _is_sliced(whole: HloInstruction, index: int, depth: int) -> bool:
@@ -299,6 +394,8 @@ def _is_read(value: HloInstruction, user: HloInstruction, depth: int) -> bool:
         return numbers == [0]
     if user.opcode in ("bitcast", "get-tuple-element"):
         return _reads_slices(user, depth)
+    if user.opcode == "tuple" and user.is_root:  # a loop's next state; if another, read by it
+        return value.opcode == "get-tuple-element" and numbers == [value.tuple_index]
     if user.opcode == "tuple":
         return all(_is_sliced(user, number, depth - 1) for number in numbers)
     if user.opcode in ("fusion", "async-start"):

@@ -50,7 +50,7 @@ def choose(
     full = [place for place, level in enumerate(levels) if level == peak]
     offers = _Offers(state, levels, costs)
     for at in dict.fromkeys((full[0], full[-1])):
-        for least in (constants.LEAST_SHARE * peak, 0):
+        for least in (constants.LEAST_SHARE * peak, (peak - target) / constants.MAX_STEPS):
             found = {offer.step.key: offer for offer in offers.at(at, least)}
             affordable = [offer for offer in found.values() if offer.price <= max_price]
             choice = _take_best(state, levels, affordable, target, max_price)
@@ -158,9 +158,9 @@ class _Offers:
             made_at = places[value.made_by]
             if not 0 <= made_at < place or not self._state.may_repeat(value.made_by):
                 continue
-            if any(places[reader] == place for reader in value.readers):
-                continue
-            yield from self._offers_of(number, place, size)
+            is_read = any(places[reader] == place for reader in value.readers)
+            if not is_read or self._is_taken_over(number, place):
+                yield from self._offers_of(number, place, size)
 
     def _offers_of(self, value: int, place: int, size: int) -> Iterator[_Offer]:
         """The ways to drop a value at a place, by how much of its operands is kept."""
@@ -171,6 +171,8 @@ class _Offers:
             return  # a loop may begin with it, and with its memory
         first = min(later, key=lambda reader: places[reader])
         moved = self._movable(value, places[first])
+        if not moved and any(state.writes_over(reader, known.made_by) for reader in later):
+            return  # which must go on in its memory
         for share in constants.KEPT_SHARES:
             chain = _Chain(self, state, places[first], round(size * share), moved)
             offer = self._offer(value, place, later, chain)
@@ -213,14 +215,23 @@ class _Offers:
         """Places from which on bytes are freed, or kept, up to where the clones are."""
         flow, places = self._state.flow, self.places
         known = flow.values[value]
-        read = max([places[one] for one in known.readers if places[one] < place], default=-1)
+        read = max([places[one] for one in known.readers if places[one] <= place], default=-1)
         freed = places[known.made_by] if chain.moves else max(places[known.made_by], read) + 1
+        if not chain.moves and self._is_taken_over(value, read):
+            freed = read
         kept = [
             (self._last[other] + 1, flow.size(other))
             for other in sorted(chain.kept)
             if self._last[other] < chain.place
         ]
         return tuple(sorted([(freed, -flow.sizes[known.buffer]), *kept]))
+
+    def _is_taken_over(self, value: int, place: int) -> bool:
+        """Whether what runs at a place may write its result over a value, once that is unread."""
+        if place < 0:
+            return False
+        shares = self._state.flow.shares.get(self._state.order[place], ())
+        return any(value in candidates for _, candidates in shares)
 
     def _base(self, place: int) -> int:
         """Bytes alive right before a place, or somewhat more."""
@@ -245,6 +256,10 @@ class _Offers:
             pending += early - found
             found |= early
         return sorted(found, key=lambda node: places[node])
+
+    def is_read_once(self, node: int) -> bool:
+        """Whether a node has one reader, and hands on nothing of another's."""
+        return len(self._users[node]) == 1 and self._state.instruction(node).opcode not in FORWARDS
 
     @cached_property
     def _users(self) -> list[list[int]]:
@@ -308,10 +323,21 @@ class _Chain:
                     last[-1 - operand] = reader
         alive = most = 0
         for number, size in enumerate(sizes):
+            over = [sizes[read] for read in self._taken_over(number) if last[read] == number]
             alive += size
-            most = max(most, alive)
+            most = max(most, alive - min(size, max(over, default=0)))
             alive -= sum([sizes[read] for read in range(number) if last[read] == number])
         return most
+
+    def _taken_over(self, number: int) -> Iterator[int]:
+        """The clones that one may write its result over."""
+        state = self._state
+        node, operands = self.clones[number]
+        over = {one for _, candidates in state.flow.shares.get(node, ()) for one in candidates}
+        for original, operand in zip(state.operands[node], operands, strict=True):
+            is_shared = not over.isdisjoint(state.holds[original])
+            if operand < 0 and (is_shared or state.writes_over(node, original)):
+                yield -1 - operand
 
     def remake(self, node: int, value: int) -> int | None:
         """The clone of what holds a value; None where it cannot be made."""
@@ -322,7 +348,14 @@ class _Chain:
             return None
         operands: list[int] = []
         for operand in state.operands[node]:
-            if operand in self.moves or value in state.holds[operand]:  # on the way to its maker
+            is_over = state.writes_over(node, operand)
+            if is_over and node in self.moves and operand not in self.moves:
+                self.kept.update(state.holds[operand])
+                found: int | None = operand
+            elif is_over and node not in self.moves and not self._offers.is_read_once(operand):
+                return None
+            # On the way to its maker, or written over in turn.
+            elif operand in self.moves or value in state.holds[operand] or is_over:
                 found = self.remake(operand, value)
             else:
                 found = self._need(operand, value)

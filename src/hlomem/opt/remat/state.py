@@ -20,6 +20,7 @@ from hlomem.opt.remat.edit import SUFFIX, Clone, Edit
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from hlomem.analysis.values import HloValue
     from hlomem.hlo.ir import HloComputation, HloInstruction
     from hlomem.pipeline import Stages
 
@@ -104,8 +105,18 @@ class State(Struct, frozen=True, eq=False):
         return self.repeatable[self.origin[node]]
 
     def limits(self, node: int) -> tuple[int, ...]:
-        """The nodes that write over what a node holds; what a clone makes lies by itself."""
-        return self.writers[node] if node < self.count else ()
+        """The nodes that write over what a node holds; a clone's are clones of those."""
+        if node < self.count:
+            return self.writers[node]
+        writers = self.writers[self.origin[node]]
+        if not writers:
+            return ()
+        readers = [one for value in self.holds[node] for one in self.flow.values[value].readers]
+        return tuple(sorted({one for one in readers if self.origin[one] in writers}))
+
+    def writes_over(self, node: int, operand: int) -> bool:
+        """Whether a node writes its result to the memory of an operand."""
+        return self.origin[node] in self.writers[self.origin[operand]]
 
     def names(self) -> list[str]:
         """By node the name of its instruction, those of clones made of their originals'."""
@@ -205,7 +216,7 @@ def _find_repeatable(stages: Stages, flow: Flow, scopes: Scopes) -> list[bool]:
         is_repeatable(instruction, effects)
         and instruction not in awaited
         and not instruction.control_predecessors
-        and _is_alone(stages, instruction)
+        and _is_apart(stages, instruction, effects)
         and (instruction.opcode in FORWARDS or scopes.has(instruction))
         for instruction in flow.nodes
     ]
@@ -222,16 +233,23 @@ def is_repeatable(instruction: HloInstruction, effects: Effects) -> bool:
     return not traits.is_async and traits.stage is None and not effects.has(instruction)
 
 
-def _is_alone(stages: Stages, instruction: HloInstruction) -> bool:
-    """Whether no part of a result must share the memory of another value."""
+def _is_apart(stages: Stages, instruction: HloInstruction, effects: Effects) -> bool:
+    """Whether all that must share the memory of a result is made here, and may run again."""
     if instruction.opcode in FORWARDS:
         return True
     return all(
-        len(stages.aliasing.buffer_of[value].values) == 1
+        other.instruction is instruction
+        or (other.instruction.parent is instruction.parent and _may_share(other, effects))
         for part in stages.dataflow.value_sets[instruction]
         for value in part
         if value.instruction is instruction
+        for other in stages.aliasing.buffer_of[value].values
     )
+
+
+def _may_share(value: HloValue, effects: Effects) -> bool:
+    """Whether a value of the same memory is made again together with another."""
+    return value.instruction.shape.is_array and is_repeatable(value.instruction, effects)
 
 
 def _find_limits(stages: Stages, builder: FlowBuilder, flow: Flow) -> list[tuple[int, ...]]:
