@@ -80,6 +80,10 @@ MAX_CHOICES = 24_000
 """Steps times nodes: what choosing may take in all, for the time it takes."""
 NEXT_PEAK = 0.95
 """The share of the peak that steps aim at: the best lowers what is above it most for its cost."""
+MIDDLE_PEAK, LARGE_PEAK = 0.8, 0.6
+"""The same where a compiler plans several programs: large values count for more."""
+LEAST_STEPS = 0.001
+"""The share of the peak that steps must lower there to be worth their clones."""
 MAX_CUT_NODES = 6000
 """Instructions of an entry that is cut, for the time it takes."""
 MAX_CUT_RETRIES = 40
@@ -130,6 +134,8 @@ MAX_PAIRS = 8
 
 MAX_SLOWDOWN = 1.25
 """How many times as long a program may take to fit a budget, by default, where speeds are known."""
+MAX_SLOWDOWN_BY_DATA_SHEET = 2.0
+"""The same where they were not measured: no more than repeating all of it once."""
 AFTER_HOOK = 1 << 16
 """Bytes that a GPU's plan may be larger than foreseen: the fusions it forms after the hook were
 seen to add up to 11 KiB."""
@@ -169,6 +175,8 @@ LEAST_SAVING = 0.02
 """The share that an order must save where a compiler plans it. A module that is handed back is
 built again, with its lists in another order: libtpu 0.0.51 was seen to plan the same order with up
 to 1 % more or less then."""
+FAST_MEMORY = 1 << 27
+"""Bytes of fast memory that a TPU's compiler fills, at most: as v5e and v6e have, and v4's CMEM."""
 MAX_AT_ONCE = 4
 """Plans of a compiler that are made at the same time."""
 MAX_PLANNED_OFFLOADS = 12
