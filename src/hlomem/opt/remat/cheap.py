@@ -91,7 +91,9 @@ class _Search:
             return None
         for price in start.prices:
             made = change_loops(start, price) or cut(start, price) or cut_inside(start, price)
-            if made is None or made.changes[-1].kind != "loops" or self._is_dear(made):
+            if made is None or made.changes[-1].kind != "loops":
+                continue  # a byte is worth more next
+            if self._is_dear(made):
                 break
             if self._rules.exact and made.rounding_problems():
                 break
