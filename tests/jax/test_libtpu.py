@@ -99,6 +99,24 @@ def test_loops_for_a_tpu_stack_less_and_fit() -> None:
     assert 2 * fitted.memory_analysis().temp_size_in_bytes <= plain.temp_size_in_bytes
 
 
+def test_what_is_free_on_a_tpu_is_taken_without_a_number() -> None:
+    where = jax.sharding.SingleDeviceSharding(hlomem.jax.devices(TARGET)[0])
+
+    def floats(*sizes: int) -> Any:
+        return jax.ShapeDtypeStruct(sizes, "float32", sharding=where)
+
+    given = {"up": floats(12, 128, 512), "down": floats(12, 512, 128)}, floats(8192, 128)
+    with hlomem.jax.optimize(target=TARGET, effort="low"):
+        compiled = jax.jit(jax.grad(_loss)).lower(*given).compile()
+    outcome = hlomem.jax.report().outcomes[-1]
+    assert outcome.stacks > 0
+    assert outcome.after < 0.8 * outcome.ordered <= 0.8 * outcome.before
+    assert outcome.flops <= 0.02 * outcome.program_flops
+    assert outcome.time_ratio <= 1.02
+    needed = compiled.memory_analysis().temp_size_in_bytes
+    assert needed == pytest.approx(outcome.after, rel=0.01)
+
+
 @pytest.mark.parametrize(
     "name",
     [

@@ -14,7 +14,7 @@ from hlomem.machines.registry import find_machine
 from hlomem.machines.releases import Release
 from hlomem.opt import trials
 from hlomem.opt.candidate import Program, start_text
-from hlomem.opt.goal import MAX_FITS, MAX_ORDERS, Rules
+from hlomem.opt.goal import MAX_CHEAP, MAX_FITS, MAX_ORDERS, Rules
 from hlomem.opt.orders.planned_orders import other_bytes, temporary_bytes
 from hlomem.opt.search import OURS, Compiler, find_order
 from hlomem.opt.trials import Tried, try_cheap, try_fits, try_offloads, try_orders
@@ -43,6 +43,11 @@ def _size(data: bytes, like: Stages | None = None) -> int:
 
 def _asking(plan: Callable[[bytes], int]) -> Compiler:
     return OURS._replace(plan=plan)
+
+
+def _with_tpu(text: str, rules: Rules) -> Program:
+    options = options_for(find_machine("tpu", "v5e"), Release("jaxlib", (0, 11, 2)))
+    return Program(start_text(hlo.parse(text), options), rules, text.encode())
 
 
 # Orders.
@@ -196,6 +201,23 @@ def test_a_compiler_that_refuses_leaves_the_program() -> None:
     assert tried.problems
 
 
+def test_what_would_take_too_long_is_not_tried_and_told() -> None:
+    program = _with_tpu(CHAIN, Rules())
+    room = round(0.5 * temporary_bytes(program.stages))
+    limit = other_bytes(program.stages) + room
+
+    def size(data: bytes) -> int:
+        return temporary_bytes(_with_tpu(data.decode(), Rules()).stages)
+
+    start, before = program.start(), temporary_bytes(program.stages)
+    free = try_fits(start, limit, _asking(size), before)
+    assert free.best is not None
+    assert free.slower == ()
+    slow = try_fits(start, limit, _asking(size), before, free.best.slowdown - 0.01)
+    assert slow.best is None or slow.best.slowdown < free.best.slowdown
+    assert min(total for total, _ in slow.slower) <= limit
+
+
 # The memory of the host.
 
 GPU = gpu_chain()
@@ -271,6 +293,54 @@ def test_cheap_values_are_recomputed_where_the_compiler_needs_less() -> None:
     assert tried.best.clones
     assert tried.best.written is not None
     assert tried.after == _size(tried.best.written.data) < tried.before
+
+
+TWO_KINDS = """HloModule m, is_scheduled=true
+
+ENTRY %main (p: bf16[4096,4096], q: bf16[4096,128]) -> (bf16[4096,4096], bf16[4096,4096]) {
+  %p = bf16[4096,4096]{1,0} parameter(0)
+  %q = bf16[4096,128]{1,0} parameter(1)
+  %wide = bf16[4096,4096]{1,0} dot(%q, %q), lhs_contracting_dims={1}, rhs_contracting_dims={1}
+  %low = bf16[1024,4096]{1,0} slice(%p), slice={[0:1024], [0:4096]}
+  %a = bf16[4096,4096]{1,0} add(%p, %wide)
+  %b = bf16[1024,4096]{1,0} dot(%low, %a), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+MIDDLE
+  %c = bf16[1024,4096]{1,0} add(%low, %LAST)
+  %d = bf16[4096,4096]{1,0} multiply(%wide, %p)
+  ROOT %r = (bf16[1024,4096]{1,0}, bf16[4096,4096]{1,0}) tuple(%c, %d)
+}
+"""
+"""A large value that costs some operations and a small one that costs none, over long work."""
+
+
+def _two_kinds() -> str:
+    shape = "bf16[4096,4096]{1,0}"
+    lines = [f"  %s0 = {shape} add(%p, %p)"]
+    for number in range(1, 9):
+        before = f"%s{number - 1}"
+        dot = f"dot({before}, {before}), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}"
+        lines.append(f"  %s{number} = {shape} {dot}")
+    lines.append("  %t = bf16[1024,4096]{1,0} slice(%s8), slice={[0:1024], [0:4096]}")
+    lines.append("  %u = bf16[1024,4096]{1,0} add(%t, %b)")
+    return TWO_KINDS.replace("MIDDLE", "\n".join(lines)).replace("%LAST", "%u")
+
+
+def test_what_is_cheap_on_a_tpu_keeps_to_both_shares_and_is_planned_once() -> None:
+    rules = Rules(recompute=0.02)
+    program = _with_tpu(_two_kinds(), rules)
+    start = program.start()
+    sizes: list[int] = []
+
+    def size(data: bytes) -> int:
+        sizes.append(temporary_bytes(_with_tpu(data.decode(), rules).stages))
+        return sizes[-1]
+
+    tried = try_cheap(start, 0.02, _asking(size), start.temporaries)
+    assert len(set(sizes)) == len(sizes) == tried.tried <= MAX_CHEAP["default"]
+    assert tried.best is not None
+    assert tried.after == min(sizes) < start.temporaries
+    assert tried.best.flops <= 0.02 * program.flops
+    assert tried.best.slowdown <= 1.02
 
 
 def test_cheap_values_stay_where_the_compiler_needs_as_much() -> None:

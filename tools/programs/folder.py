@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module, util
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
 
 class FolderProgram(NamedTuple):
@@ -21,16 +21,20 @@ class FolderProgram(NamedTuple):
     name: str
     build: Any
 
+    def is_for(self, backend: str) -> bool:
+        return backend in getattr(self.build, "backends", ("cpu",))
+
     @property
-    def is_for_cpu(self) -> bool:
-        return "cpu" in getattr(self.build, "backends", ("cpu",))
+    def is_multi(self) -> bool:
+        """Whether it needs four devices."""
+        return getattr(self.build, "multi", False)
 
     def make(self) -> tuple[Any, tuple[Any, ...]]:
         """The jitted function, and the shapes of its arguments."""
         jax: Any = import_module("jax")
         jax.config.update("jax_enable_x64", getattr(self.build, "x64", False))
         mesh = None
-        if getattr(self.build, "multi", False):
+        if self.is_multi:
             numpy = import_module("numpy")
             devices = numpy.array(jax.devices()[:4]).reshape(2, 2)
             mesh = jax.sharding.Mesh(devices, ("x", "y"))
@@ -38,8 +42,8 @@ class FolderProgram(NamedTuple):
         return jax.jit(function, **keywords), tuple(arguments)
 
 
-def read_folder(folder: Path) -> Mapping[str, FolderProgram]:
-    """The programs of a folder that are meant for a CPU, of which there are four from then on."""
+def read_folder(folder: Path, backend: str = "cpu") -> Mapping[str, FolderProgram]:
+    """The programs of a folder that are meant for a backend; there are four CPUs from then on."""
     import_module("jax").config.update("jax_num_cpu_devices", 4)
     file = folder / "programs.py"
     spec = util.spec_from_file_location("folder_programs", file)
@@ -49,4 +53,9 @@ def read_folder(folder: Path) -> Mapping[str, FolderProgram]:
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     programs = [FolderProgram(name, build) for name, build in module.PROGRAMS.items()]
-    return {program.name: program for program in programs if program.is_for_cpu}
+    return {program.name: program for program in programs if program.is_for(backend)}
+
+
+def program(folder: str, name: str, backend: str) -> tuple[Any, tuple[Any, ...]]:
+    """The factory: a program of a folder by name, on one device."""
+    return read_folder(Path(folder), backend)[name].make()

@@ -172,6 +172,12 @@ class Candidate(Struct, frozen=True, dict=True, eq=False, kw_only=True):
         return speeds_of(self.options.machine) is not None
 
     @property
+    def has_measured_clock(self) -> bool:
+        """Whether they were measured on one."""
+        speeds = speeds_of(self.options.machine)
+        return speeds is not None and speeds.is_measured
+
+    @property
     def price(self) -> int:
         """The cost above the given program's: time where speeds are known, or operations."""
         return self.time if self.has_clock else self.flops

@@ -80,6 +80,10 @@ MAX_CHOICES = 24_000
 """Steps times nodes: what choosing may take in all, for the time it takes."""
 NEXT_PEAK = 0.95
 """The share of the peak that steps aim at: the best lowers what is above it most for its cost."""
+MIDDLE_PEAK, LARGE_PEAK = 0.8, 0.6
+"""The same where a compiler plans several programs: large values count for more."""
+LEAST_STEPS = 0.001
+"""The share of the peak that steps must lower there to be worth their clones."""
 MAX_CUT_NODES = 6000
 """Instructions of an entry that is cut, for the time it takes."""
 MAX_CUT_RETRIES = 40
@@ -153,6 +157,8 @@ LARGE_SHARE = 32
 
 MAX_SLOWDOWN = 1.25
 """How many times as long a program may take to fit a budget, by default, where speeds are known."""
+MAX_SLOWDOWN_BY_DATA_SHEET = 2.0
+"""The same where they were not measured: no more than repeating all of it once."""
 AFTER_HOOK = 1 << 16
 """Bytes that a GPU's plan may be larger than foreseen: the fusions it forms after the hook were
 seen to add up to 11 KiB."""
@@ -167,7 +173,7 @@ BUDGETS = (0.9, 0.75, 0.6, 0.5, 0.35, 0.25)
 TIME_PRICES = (2, 3, 6, 12, 16, 32, 128, 0)
 """The same where speeds are known: the time, in bytes moved, that a byte is worth."""
 MAX_FAILED_PRICES = 1
-"""Prices for which loops changed are too dear, or nothing changes, before no higher one is tried: a
+"""Prices for which changed loops are too dear before no higher one is tried: a
 higher price may lead to less work, as one recomputed value makes others free."""
 CHEAP = 0.01
 """The share of a program's operations below which nothing cheaper is looked for."""
@@ -197,6 +203,8 @@ LEAST_SAVING = 0.02
 """The share that an order must save where a compiler plans it. A module that is handed back is
 built again, with its lists in another order: libtpu 0.0.51 was seen to plan the same order with up
 to 1 % more or less then."""
+FAST_MEMORY = 1 << 27
+"""Bytes of fast memory that a TPU's compiler fills, at most: as v5e and v6e have, and v4's CMEM."""
 MAX_AT_ONCE = 4
 """Plans of a compiler that are made at the same time."""
 MAX_PLANNED_OFFLOADS = 12

@@ -214,7 +214,7 @@ MAX_ORDERS: Mapping[Effort, int] = {"low": 3, "default": 8, "high": 24}
 """Orders that a compiler plans, besides its own."""
 MAX_FITS: Mapping[Effort, int] = {"low": 2, "default": 6, "high": 12}
 """Programs that a compiler plans for a budget, besides other orders of one."""
-MAX_CHEAP: Mapping[Effort, int] = {"low": 1, "default": 2, "high": 4}
+MAX_CHEAP: Mapping[Effort, int] = {"low": 1, "default": 3, "high": 6}
 """Programs with cheap values recomputed that a compiler plans."""
 MAX_OFFLOADS: Mapping[Effort, int] = {"low": 2, "default": 4, "high": 10}
 """Programs with values in the host's memory that a compiler plans."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice, zip_longest
+from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
@@ -16,7 +17,16 @@ from msgspec.structs import replace
 from hlomem.base.errors import HlomemError
 from hlomem.base.gc_pause import collector_off
 from hlomem.opt import constants
-from hlomem.opt.candidate import Candidate, Program, Written, choose_cheapest, planned, start_text
+from hlomem.opt.candidate import (
+    Candidate,
+    Program,
+    Slowdown,
+    Written,
+    choose_cheapest,
+    find_slowdowns,
+    planned,
+    start_text,
+)
 from hlomem.opt.constants import LEAST_SIZES, MAX_MOVED, MOVES_PER_NODE, SMALL_SHARE
 from hlomem.opt.goal import (
     MAX_CHEAP,
@@ -43,7 +53,7 @@ from hlomem.opt.search import (
 from hlomem.opt.strategies import propose
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from hlomem.hlo.ir import HloComputation, HloInstruction
     from hlomem.opt.search import Compiler
@@ -64,6 +74,8 @@ class Tried(NamedTuple):
     """Of the plans that failed."""
     rejections: tuple[str, ...] = ()
     """Of the best order by checkers; it is not taken then."""
+    slower: tuple[Slowdown, ...] = ()
+    """Programs that would take too long, by hlomem's own plans."""
 
 
 def _plan_of(compiler: Compiler, data: bytes) -> int | str:
@@ -73,6 +85,16 @@ def _plan_of(compiler: Compiler, data: bytes) -> int | str:
         return compiler.plan(data)
     except HlomemError as error:
         return str(error).partition("\n")[0]
+
+
+def _plan_all(compiler: Compiler, modules: Sequence[bytes]) -> list[int | str]:
+    """The same of several modules, some at a time."""
+    with _pool() as pool:
+        return list(pool.map(lambda data: _plan_of(compiler, data), modules))
+
+
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(min(constants.MAX_AT_ONCE, os.cpu_count() or 1))
 
 
 def _with_size(candidate: Candidate, size: int) -> Candidate:
@@ -93,7 +115,7 @@ def try_orders(start: Candidate, compiler: Compiler, before: int | None = None) 
     assert plan is not None
     least_saving = constants.LEAST_SAVING if before is None else 0.0
     orders = list(islice(iter_orders(start), MAX_ORDERS[given.rules.effort]))
-    with ThreadPoolExecutor(min(constants.MAX_AT_ONCE, os.cpu_count() or 1)) as pool:
+    with _pool() as pool:
         first = pool.submit(plan, given.data) if before is None else None
         sizes = list(pool.map(lambda one: _plan_of(compiler, compiler.write(one)), orders))
         needed = first.result() if first is not None else before or 0
@@ -130,16 +152,23 @@ def _written(candidate: Candidate) -> Written:
 # Recomputation.
 
 
-def try_fits(start: Candidate, limit: int, compiler: Compiler, before: int) -> Tried:
-    """The cheapest program that the compiler was seen to fit, else the smallest that is smaller."""
-    return _Fits(start, limit, compiler).run(before)
+def try_fits(
+    start: Candidate, limit: int, compiler: Compiler, before: int, most: float = inf
+) -> Tried:
+    """The cheapest program that the compiler was seen to fit, else the smallest that is smaller.
+
+    `most` is how many times as long as the given program it may take.
+    """
+    return _Fits(start, limit, compiler, most).run(before)
 
 
 class _Fits:
     """Programs found for more and less, and what the compiler needs for them."""
 
-    def __init__(self, start: Candidate, limit: int, compiler: Compiler) -> None:
+    def __init__(self, start: Candidate, limit: int, compiler: Compiler, most: float) -> None:
         self._start = start
+        self._most = most
+        self._slow: list[Candidate] = []
         self._rules = start.given.rules
         self._compiler = compiler
         self._rest = other_bytes(start.given.stages)
@@ -186,14 +215,16 @@ class _Fits:
                 break
         best = self._best(before)
         after = before if best is None else best.temporaries
-        return Tried(best, before, after, len(self._sizes), tuple(self._problems))
+        slower = find_slowdowns(self._slow, self._rest + after)
+        return Tried(best, before, after, len(self._sizes), tuple(self._problems), slower=slower)
 
     def _find(self, aim: int) -> Candidate | None:
         """The cheapest program that needs no more than so much by hlomem's own plan, of all."""
         limit = self._rest + aim
         if aim not in self._aims:
             self._aims.add(aim)
-            self._found += find_fits(self._start, limit)
+            for one in find_fits(self._start, limit):
+                (self._found if one.slowdown <= self._most else self._slow).append(one)
         return choose_cheapest(self._others(aim) or self._found, limit)
 
     def _others(self, aim: int) -> list[Candidate]:
@@ -252,24 +283,35 @@ def _between(fits: float, misses: float, aim: float) -> float:
 
 def try_cheap(start: Candidate, share: float, compiler: Compiler, before: int) -> Tried:
     """The smallest program with cheap values recomputed, if the compiler needs less for it."""
-    best: Candidate | None = None
     problems: list[str] = []
-    tried = 0
-    wanted = propose(start, Share(share, is_tried=True))
-    for proposed in islice(wanted, MAX_CHEAP[start.given.rules.effort]):
+    written: list[Candidate] = []
+    wanted = _different(propose(start, Share(share, is_tried=True)))
+    for proposed in wanted[: MAX_CHEAP[start.given.rules.effort]]:
         made, rejected = write(proposed, compiler)
         if rejected:
             problems.append(f"{REJECTED}: {rejected[0]}")
-            continue
-        tried += 1
-        size = _plan_of(compiler, _written(made).data)
-        least = before * (1 - constants.LEAST_SAVING) if best is None else best.temporaries
-        if isinstance(size, str):
-            problems.append(size)
-        elif size < least:
-            best = _with_size(made, size)
+        else:
+            written.append(made)
+    sizes = _plan_all(compiler, [_written(made).data for made in written])
+    problems += [size for size in sizes if isinstance(size, str)]
+    least = before * (1 - constants.LEAST_SAVING)
+    found = [
+        _with_size(made, size)
+        for made, size in zip(written, sizes, strict=True)
+        if isinstance(size, int) and size < least
+    ]
+    best = min(found, key=lambda one: one.temporaries, default=None)
     after = before if best is None else best.temporaries
-    return Tried(best, before, after, tried, tuple(problems))
+    return Tried(best, before, after, len(sizes), tuple(problems))
+
+
+def _different(found: Iterable[Candidate]) -> list[Candidate]:
+    """The smallest first, by hlomem's own plan, and no two that are as good as the same."""
+    kept: list[Candidate] = []
+    for one in sorted(found, key=lambda one: one.temporaries):
+        if all(one.temporaries * constants.SAME > other.temporaries for other in kept):
+            kept.append(one)
+    return kept
 
 
 # The memory of the host.

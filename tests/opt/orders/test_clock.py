@@ -56,7 +56,7 @@ def test_what_is_recomputed_takes_longer_by_about_as_much(
         assert abs(modelled - measured) < 0.05
 
 
-def _time_of(line: str, machine: str = "h200") -> float:
+def _time_of(line: str, machine: str = "h200", platform: str = "gpu") -> float:
     text = f"""HloModule m, is_scheduled=true
 
 ENTRY %e {{
@@ -64,7 +64,7 @@ ENTRY %e {{
   ROOT %r = {line}
 }}
 """
-    found = find_machine("gpu", machine)
+    found = find_machine(platform, machine)
     speeds = speeds_of(found)
     assert speeds is not None
     return Times(found).of(hlo.parse(text).entry.root) / speeds.bandwidth
@@ -83,3 +83,17 @@ def test_speeds_are_those_of_the_chip_else_of_its_platform() -> None:
     assert speeds_of(find_machine("gpu", "h100")) == H100
     assert speeds_of(find_machine("gpu")) == H200
     assert speeds_of(find_machine("cpu")) is None
+
+
+def test_a_tpu_takes_as_long_as_its_data_sheet_says() -> None:
+    dot = "bf16[8192,8192]{1,0} dot(%p, %p), lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+    exact = f"{dot}, operand_precision={{highest,highest}}"
+    copy = "bf16[8192,8192]{0,1} copy(%p)"
+    assert _time_of(dot, "v5e", "tpu") == pytest.approx(2 * 8192**3 / 197e12, rel=0.001)
+    assert _time_of(dot, "v6e", "tpu") == pytest.approx(2 * 8192**3 / 918e12, rel=0.001)
+    assert _time_of(exact, "v5e", "tpu") == _time_of(dot, "v5e", "tpu")  # bfloat16 is no float32
+    assert _time_of(copy, "v5e", "tpu") == pytest.approx(2 * 2 * 8192**2 / 819e9, rel=0.001)
+    tpu = speeds_of(find_machine("tpu", "v5e"))
+    assert tpu is not None
+    assert not tpu.is_measured
+    assert H200.is_measured

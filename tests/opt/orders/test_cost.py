@@ -63,9 +63,9 @@ def _entry_time(text: str) -> int:
     return sum(map(times.of, stages.module.entry.instructions))
 
 
-def _fused(body: str, operands: str, shape: str) -> int:
+def _fused(body: str, operands: str, shape: str, nested: str = "") -> int:
     return _entry_time(f"""HloModule m, is_scheduled=true
-
+{nested}
 %fused {{
 {body}
 }}
@@ -96,6 +96,39 @@ def test_a_fusion_that_writes_a_slice_into_a_stack_moves_the_slice() -> None:
   %n = f32[1,1024] negate(%u)
   ROOT %d = f32[16,1024] dynamic-update-slice(%p, %n, %i, %z)"""
     assert _fused(body, "%stack, %slice, %place", "f32[16,1024]") == 2 * 4096 + 4
+
+
+READS = """
+%reads {
+  %q = f32[16,1024] parameter(0)
+  %j = s32[] parameter(1)
+  %y = s32[] constant(0)
+  ROOT %e = f32[1,1024] dynamic-slice(%q, %j, %y), dynamic_slice_sizes={1,1024}
+}
+"""
+WRITES = """
+%writes {
+  %q = f32[16,1024] parameter(0)
+  %v = f32[1,1024] parameter(1)
+  %j = s32[] parameter(2)
+  %y = s32[] constant(0)
+  ROOT %e = f32[16,1024] dynamic-update-slice(%q, %v, %j, %y)
+}
+"""
+
+
+def test_slices_within_nested_fusions_are_all_that_is_moved() -> None:
+    body = """  %p = f32[16,1024] parameter(0)
+  %i = s32[] parameter(1)
+  %d = f32[1,1024] fusion(%p, %i), kind=kLoop, calls=%reads
+  ROOT %n = f32[1,1024] negate(%d)"""
+    assert _fused(body, "%stack, %place", "f32[1,1024]", READS) == 2 * 4096 + 4
+    body = """  %p = f32[16,1024] parameter(0)
+  %u = f32[1,1024] parameter(1)
+  %i = s32[] parameter(2)
+  %n = f32[1,1024] negate(%u)
+  ROOT %d = f32[16,1024] fusion(%p, %n, %i), kind=kLoop, calls=%writes"""
+    assert _fused(body, "%stack, %slice, %place", "f32[16,1024]", WRITES) == 2 * 4096 + 4
 
 
 def test_a_fusion_that_reads_all_of_a_stack_as_well_moves_it() -> None:

@@ -135,7 +135,11 @@ def optimize(
     for platform in chosen:
         keeps = _keeps_donations(extension, platform)
         bounds = limits._replace(keeps_donations=keeps)
-        transforms[platform] = _transform(platform, aims[platform], chip, rules, bounds)
+        # Where it fills fast memory, the compiler tiles products by what lies there: an order
+        # alone may change the last bits.
+        fills = exact is None and _changed(platform) == "memory"
+        own = rules._replace(exact=False) if fills else rules
+        transforms[platform] = _transform(platform, aims[platform], chip, own, bounds)
     where = {one: aim.name if aim is not None else chip for one, aim in aims.items()}
     return Optimization(extension, transforms, f"hlomem {__version__} {rules} {limits} {where}")
 

@@ -20,7 +20,14 @@ from hlomem.jax.pass_.answer_cache import Answer, AnswerStore
 from hlomem.jax.pass_.log import Outcome, logger, record
 from hlomem.machines.budget import NO_BUDGET, MemoryBudget
 from hlomem.opt.candidate import Candidate, Program, find_slowdowns, start_text
-from hlomem.opt.constants import AFTER_HOOK, AFTER_HOOK_SHARE, MAX_SLOWDOWN
+from hlomem.opt.constants import (
+    AFTER_HOOK,
+    AFTER_HOOK_SHARE,
+    FAST_MEMORY,
+    LEAST_SAVING,
+    MAX_SLOWDOWN,
+    MAX_SLOWDOWN_BY_DATA_SHEET,
+)
 from hlomem.opt.goal import Rules, Share
 from hlomem.opt.orders.cost import model_time, module_time
 from hlomem.opt.orders.planned_orders import needed_bytes, other_bytes, temporary_bytes
@@ -248,6 +255,8 @@ class Transform:
             tried = other_bytes(found.given.stages) + answer.outcome.after
             total = found.total if self._is_exact else tried
             answer = answer._replace(outcome=answer.outcome._replace(total=total, limit=limit))
+            if not self._is_exact:
+                return self._fit_by_trying(found, answer, limit)
             if total > limit:
                 change = partial(self._fit, found, answer, limit)
                 fitted = self._with_floor(_attempt(change, answer), found.given.stages)
@@ -256,14 +265,17 @@ class Transform:
                 answer = fitted
         return _attempt(partial(self._cheapen, found, answer), answer)
 
-    def _with_floor(self, answer: Answer, stages: Stages) -> Answer:
-        """The answer with the least that the program can take, if it takes too much."""
+    def _with_floor(self, answer: Answer, stages: Stages, elsewhere: int = 0) -> Answer:
+        """The answer with the least that the program can take, if it takes too much.
+
+        So many bytes may be elsewhere, in fast memory.
+        """
         if not answer.outcome.missing:
             return answer
         if answer.outcome.pieces and answer.proto is not None:  # it is another's by now
             stages = start_text(read_module(answer.proto), self._options)
         floor = find_floor(stages)
-        least = other_bytes(stages) + floor.size
+        least = other_bytes(stages) + max(floor.size - elsewhere, 0)
         outcome = answer.outcome._replace(floor=least, hungriest=floor.instruction)
         return answer._replace(outcome=outcome)
 
@@ -283,21 +295,6 @@ class Transform:
         return answer if tried.best is None else _as_tried(answer, tried.best, tried.after)
 
     def _fit(self, found: Candidate, answer: Answer, limit: int) -> Answer:
-        """The program that fits for least, else the smallest; at last with values on the host."""
-        if self._is_exact:
-            return self._fit_as_foreseen(found, answer, limit)
-        fitted = self._fit_by_trying(found, answer, limit)
-        if self._may_move and fitted.outcome.missing:
-            starts = [] if fitted.proto is answer.proto else [fitted]
-            starts.append(_check_order(found, fitted if not starts else answer))
-            fitted = self._offload(found.given.data, starts)
-        return fitted
-
-    @property
-    def _may_move(self) -> bool:
-        return self._limits.offload and self._options.machine.host_color is not None
-
-    def _fit_as_foreseen(self, found: Candidate, answer: Answer, limit: int) -> Answer:
         """The fastest that fits, else the smallest, of those that do not take too long."""
         fits = find_fits(found, limit)
         quick = [one for one in fits if one.slowdown <= self._most(found)]
@@ -309,19 +306,46 @@ class Transform:
             answer = answer._replace(outcome=answer.outcome._replace(slower=front))
         return answer
 
+    @property
+    def _may_move(self) -> bool:
+        return self._limits.offload and self._options.machine.host_color is not None
+
     def _most(self, found: Candidate) -> float:
         """How many times as long a program may take."""
         if self._limits.max_slowdown is not None:
             return self._limits.max_slowdown
-        return MAX_SLOWDOWN if found.has_clock else inf
+        if found.has_measured_clock:
+            return MAX_SLOWDOWN
+        return MAX_SLOWDOWN_BY_DATA_SHEET if found.has_clock else inf
 
-    def _fit_by_trying(self, found: Candidate, answer: Answer, limit: int) -> Answer:
-        """The same where the compiler itself says what a program needs."""
-        tried = try_fits(found, limit, self._compiler, answer.outcome.after)
+    def _fit_by_trying(self, found: Candidate, ordered: Answer, limit: int) -> Answer:
+        """The same where the compiler itself says what a program needs, after what is cheap.
+
+        At last with values on the host; nothing is paid for a number that cannot be met.
+        """
+        answer = _attempt(partial(self._cheapen, found, ordered), ordered)
+        if answer.proto is ordered.proto:
+            answer = _check_order(found, answer)
+        least = self._with_floor(answer, found.given.stages, FAST_MEMORY)
+        if least.outcome.floor > limit or not answer.outcome.missing:
+            return least
+        fitted = _attempt(partial(self._try_fits, found, ordered, answer, limit), answer)
+        if self._may_move and fitted.outcome.missing:
+            starts = list(dict.fromkeys((fitted, answer)))
+            moved = _attempt(partial(self._offload, found.given.data, starts), fitted)
+            fitted = moved if _is_worth_it(moved, fitted) else fitted
+        return self._with_floor(fitted, found.given.stages, FAST_MEMORY)
+
+    def _try_fits(self, found: Candidate, ordered: Answer, answer: Answer, limit: int) -> Answer:
+        """The answer, or a program that fits, or comes nearer, and does not take too long."""
+        before, most = ordered.outcome.after, self._most(found)
+        tried = try_fits(found, limit, self._compiler, before, most)
         answer = noted(answer, f"{tried.tried} programs tried", *tried.problems)
-        if tried.best is None:
-            return answer
-        return _as_tried(answer, tried.best, tried.after)
+        if tried.best is not None:
+            made = _as_tried(answer, tried.best, tried.after)
+            answer = made if _is_worth_it(made, answer) else answer
+        slower = tried.slower if answer.outcome.missing else ()
+        return answer._replace(outcome=answer.outcome._replace(slower=slower))
 
     def _offload(self, proto: bytes, starts: list[Answer]) -> Answer:
         """Let values wait in the host's memory until one of several answers fits, else the best."""
@@ -361,6 +385,13 @@ class Transform:
             time_ratio=ratio,
         )
         return Answer(tried.best.written.data, outcome)
+
+
+def _is_worth_it(made: Answer, answer: Answer) -> bool:
+    """Whether it fits where another does not, or comes nearer by more than chance."""
+    if not made.outcome.missing:
+        return bool(answer.outcome.missing)
+    return made.outcome.after < (1 - LEAST_SAVING) * answer.outcome.after
 
 
 def _attempt(change: Callable[[], Answer], answer: Answer) -> Answer:

@@ -29,6 +29,14 @@ Root: TypeAlias = "HloInstruction | Stack"
 """A value that is needed of a fusion, or a stack that narrows it."""
 
 
+_LOADING = ("kLoop", "kInput")
+"""Kinds of fusions that may read slices of what they are given."""
+
+
+def _slice_sizes(part: Shape) -> dict[str, str]:
+    return {"dynamic_slice_sizes": f"{{{','.join(map(str, part.dimensions))}}}"}
+
+
 def find_counter(loop: Loop) -> HloInstruction:
     """The integer of a body that counts its iterations and is read until last."""
     counting = [
@@ -73,6 +81,8 @@ class Remaker:
         """By value of the first body, the same in the second."""
         self._stacks: dict[HloInstruction, HloInstruction] = {}
         """By stored value of the first body, its stack in the second."""
+        self._places: dict[HloInstruction, HloInstruction] = {}
+        """By stored value that is read: the index of its slice."""
         self._narrowed: dict[Stack, HloInstruction] = {}
         """By stack of another type than its value: the slice as the stack held it."""
         self._roots = self._find_roots()
@@ -284,23 +294,25 @@ class Remaker:
 
     def _read(self, value: HloInstruction) -> HloInstruction:
         """The slice of a stored value, in the value's own shape."""
-        stack = self._stacks[value]
-        kept = self._kept.get(value)
-        part = stacked(value.shape, 1) if kept is None else kept.part
-        place = self._place(value)
-        sizes = ",".join(map(str, part.dimensions))
+        part = self._part(value)
+        place = self._places[value] = self._place(value)
         read = self._emit(
             self._draft.wrap(
                 self._body,
                 f"{value.name}.slice",
                 part,
                 "dynamic-slice",
-                [stack, place, *[0] * (len(part.dimensions) - 1)],
-                {"dynamic_slice_sizes": f"{{{sizes}}}"},
+                [self._stacks[value], place, *[0] * (len(part.dimensions) - 1)],
+                _slice_sizes(part),
             )
         )
         name = self._draft.new(value.name)
         return self._emit(self._body.make(name, value.shape, "bitcast", [read]))
+
+    def _part(self, value: HloInstruction) -> Shape:
+        """The slice of a stored value's stack."""
+        kept = self._kept.get(value)
+        return stacked(value.shape, 1) if kept is None else kept.part
 
     def _place(self, value: HloInstruction) -> HloInstruction:
         """The index of the slice of a stored value in its stack."""
@@ -337,7 +349,7 @@ class Remaker:
         attributes = fitting_attributes(fusion, draft)
         attributes.pop("backend_config", None)
         attributes.pop(CONTROL_PREDECESSORS, None)
-        operands = self._finish_body(draft, given)
+        operands = self._finish_body(draft, given, loads=attributes.get("kind") in _LOADING)
         made = self._body.make(
             self._draft.new(owner.name),
             draft.root.shape,
@@ -348,15 +360,52 @@ class Remaker:
         )
         self._take(self._emit(self._draft.note_copy(made, fusion)), roots, results)
 
-    def _finish_body(self, draft: Draft, given: Copies) -> list[HloInstruction]:
-        """Leave in a new body what counts, under new names; the operands that it is given."""
+    def _finish_body(self, draft: Draft, given: Copies, *, loads: bool) -> list[HloInstruction]:
+        """Leave in a new body what counts, under new names; the operands that it is given.
+
+        One that `loads` takes the slices of stacks itself, which are then written nowhere.
+        """
         draft.drop_dead(lambda _: True)
-        operands: list[HloInstruction] = []
+        operands: dict[HloInstruction, HloInstruction] = {}
+        """By operand the parameter that it is."""
         for parameter in [one for one in draft.instructions if one.opcode == "parameter"]:
-            parameter.payload = str(len(operands))
-            operands.append(self._made[given[parameter]])
+            value = given[parameter]
+            if loads and value in self._places:
+                self._load(draft, parameter, value, operands)
+            else:
+                operands[self._made[value]] = parameter
+        for number, parameter in enumerate(operands.values()):
+            parameter.payload = str(number)
         self._draft.separate(draft, SUFFIX)
-        return operands
+        return list(operands)
+
+    def _load(
+        self,
+        draft: Draft,
+        parameter: HloInstruction,
+        value: HloInstruction,
+        operands: dict[HloInstruction, HloInstruction],
+    ) -> None:
+        """Let a body take a stored value from its stack, where it had a parameter for it."""
+        taken: list[HloInstruction] = []
+        for operand in (self._stacks[value], self._places[value]):
+            if operand not in operands:
+                name = self._draft.new(operand.name)
+                operands[operand] = draft.make(name, operand.shape, "parameter", payload="0")
+                draft.instructions.insert(0, operands[operand])
+            taken.append(operands[operand])
+        part = self._part(value)
+        zero = draft.make(self._draft.new("constant"), taken[1].shape, "constant", payload="0")
+        read = draft.make(
+            self._draft.new(f"{value.name}.slice"),
+            part,
+            "dynamic-slice",
+            [*taken, *[zero] * (len(part.dimensions) - 1)],
+            attributes=_slice_sizes(part),
+        )
+        whole = draft.make(self._draft.new(value.name), value.shape, "bitcast", [read])
+        draft.put_before(parameter, zero, read, whole)
+        draft.replace(parameter, whole)
 
     def _hand_in(self, draft: Draft, copy_of: Copies) -> dict[HloInstruction, HloInstruction]:
         """Parameters for values in a body that are there already."""

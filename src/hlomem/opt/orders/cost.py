@@ -169,11 +169,12 @@ class Times:
             return max(moved, work.flops // self._flops_per_byte)
         rate = speeds.exact_flops if work.is_exact else speeds.flops.get(work.type, 0.0)
         work_time = speeds.bandwidth * work.flops / (rate or speeds.flops["f32"])
+        overlap = speeds.overlap
         if work.features is not None:
             work_time *= max(speeds.few_features / max(work.features, 1), 1.0)
-            took = (work_time + moved) * (speeds.by_filter if work.is_by_filter else 1.0)
-        else:
-            took = max(work_time, moved) + speeds.overlap * min(work_time, moved)
+            overlap = speeds.convolution_overlap
+        took = max(work_time, moved) + overlap * min(work_time, moved)
+        took *= speeds.by_filter if work.is_by_filter else 1.0
         return round(took) + speeds.in_bytes(speeds.launch)
 
 

@@ -2,17 +2,21 @@
 
 Those of the H200 were fitted to measurements on one (`tools/calibrate_clock.py`, jax 0.11.2), which
 docs/measurements.md lists: what each number is taken from stands next to it. Those of the H100 are
-the same with the bandwidth of its data sheet. Without speeds time is counted in bytes alone.
+the same with the bandwidth of its data sheet. Those of a TPU are its data sheet's, and nothing was
+run on one: what takes less time by them may still not do many more operations. Without speeds time
+is counted in bytes alone.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from hlomem.opt.constants import HOST_FACTOR
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hlomem.machines.machine import Machine
+    from hlomem.machines.machine import Chip, Machine
 
 
 class Speeds(NamedTuple):
@@ -34,6 +38,8 @@ class Speeds(NamedTuple):
     """The same for float32 with `precision="highest"`."""
     overlap: float
     """The share of the shorter of memory and arithmetic that a matrix product does not hide."""
+    convolution_overlap: float
+    """The same of a convolution."""
     few_features: int
     """Output features below which a convolution takes as long as for that many."""
     by_filter: float
@@ -42,6 +48,8 @@ class Speeds(NamedTuple):
     """How much longer a byte takes that a scatter adds to what is there."""
     host_bandwidth: float
     """Bytes a second to the host's pinned memory, and from it; each way has its own."""
+    is_measured: bool = True
+    """Whether programs were run on one."""
 
     @property
     def host_factor(self) -> float:
@@ -70,6 +78,7 @@ H200 = Speeds(
     },
     exact_flops=5.1e13,  # 8192 cubed
     overlap=0.5,  # 16384 x 512 x 8192, 16384 x 2048 x 2048
+    convolution_overlap=1.0,
     few_features=64,  # convolutions with 32 output features
     by_filter=2.2,  # 16 convolutions of 64 to 64 features
     scatter_factor=3,  # rows of 512 numbers added to a table: 5; a graph network: 2
@@ -81,4 +90,27 @@ _SPEEDS = {"gpu": H200, "gpu-h200": H200, "gpu-h100": H100}
 
 def speeds_of(machine: Machine) -> Speeds | None:
     """The speeds of a machine: of its chip, else of its platform; None where none is known."""
+    chip = machine.chip
+    if machine.platform == "tpu" and chip is not None and chip.bandwidth:
+        return _by_data_sheet(chip)
     return _SPEEDS.get(machine.name) or _SPEEDS.get(machine.platform)
+
+
+def _by_data_sheet(chip: Chip) -> Speeds:
+    """A TPU: float32 is multiplied in bfloat16, once, or six times where it is to be exact."""
+    return Speeds(
+        bandwidth=chip.bandwidth,
+        launch=0.0,
+        lone_launch=0.0,
+        loop_launch=0.0,
+        loop_pass=0.0,
+        flops={"f32": float(chip.flops)},
+        exact_flops=chip.flops / 6,
+        overlap=0.0,
+        convolution_overlap=0.0,
+        few_features=1,
+        by_filter=1.0,
+        scatter_factor=1,
+        host_bandwidth=chip.bandwidth / HOST_FACTOR,
+        is_measured=False,
+    )

@@ -24,6 +24,8 @@ class Traffic:
         """`scatter_factor` is how much longer a byte takes that is added to what is there."""
         self._size_of = size_of
         self._scatter_factor = scatter_factor
+        self._known: dict[HloComputation, dict[HloInstruction, int]] = {}
+        """By body of a fusion: what its results need of its values."""
 
     def of(self, instruction: HloInstruction) -> int:
         """Bytes that an instruction other than a fusion reads and writes."""
@@ -58,7 +60,9 @@ class Traffic:
 
     def _needed(self, body: HloComputation) -> dict[HloInstruction, int]:
         """By value of a fusion the elements that its results need of it."""
-        needed: dict[HloInstruction, int] = {}
+        if body in self._known:
+            return self._known[body]
+        needed = self._known[body] = {}
 
         def need(operand: HloInstruction, count: int) -> None:
             if operand.shape.is_array:
@@ -72,14 +76,23 @@ class Traffic:
             if not count:
                 continue
             for number, operand in enumerate(value.operands):
-                need(operand, _elements_of(value, number, count))
+                need(operand, self._elements_of(value, number, count))
         return needed
+
+    def _elements_of(self, value: HloInstruction, number: int, count: int) -> int:
+        """The elements of an operand that so many of a value are made of; a TPU nests fusions."""
+        if value.opcode != "fusion":
+            return _elements_of(value, number, count)
+        [body] = value.called_computations
+        return self._needed(body).get(body.parameters[number], 0)
 
     def _written(self, root: HloInstruction) -> int:
         if root.opcode == "tuple":
             return sum(map(self._written, root.operands))
         if root.opcode == "bitcast":
             return self._written(root.operands[0])
+        if root.opcode == "fusion":
+            return self._written(root.called_computations[0].root)
         return self._part(root) if root.opcode in _WRITES_PART else self.bytes_of(root)
 
     def _part(self, writer: HloInstruction) -> int:

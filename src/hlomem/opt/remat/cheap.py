@@ -6,13 +6,21 @@ before their next reader (`greedy.py`), cheapest first, until the share is spent
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
 from hlomem.base.gc_pause import collector_off
 from hlomem.opt.candidate import Candidate, edit_of, planned
-from hlomem.opt.constants import MAX_CHOICES, MAX_FAILED_PRICES, MAX_STEPS, NEXT_PEAK
+from hlomem.opt.constants import (
+    LARGE_PEAK,
+    LEAST_STEPS,
+    MAX_CHOICES,
+    MAX_FAILED_PRICES,
+    MAX_STEPS,
+    MIDDLE_PEAK,
+    NEXT_PEAK,
+)
 from hlomem.opt.loops.change import change_loops
 from hlomem.opt.loops.pairs import find_pairs
 from hlomem.opt.orders.cost import Times, costs_of, module_time
@@ -26,20 +34,41 @@ from hlomem.opt.remat.over import find_overs, with_overs, write_over
 from hlomem.opt.remat.state import State, start_state
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
+    from hlomem.hlo.ir import HloInstruction
     from hlomem.opt.goal import Share
     from hlomem.pipeline import Stages
 
 
-def find_cheap(candidate: Candidate, goal: Share) -> Candidate | None:
+class Way(NamedTuple):
+    """How values are compared that could be dropped."""
+
+    next_peak: float = NEXT_PEAK
+    """The share of the peak above which what a value frees counts: less prefers large values."""
+    weighs_time: bool = True
+    """Whether by the time they take, where speeds are known; else by operations and bytes."""
+    least: float = 0.0
+    """The share of the peak that steps must lower to be taken."""
+
+
+TRIED_WAYS = (
+    Way(least=LEAST_STEPS),
+    Way(LARGE_PEAK, least=LEAST_STEPS),
+    Way(MIDDLE_PEAK, weighs_time=False, least=LEAST_STEPS),
+)
+"""Different programs for a compiler to plan."""
+
+
+def find_cheap(candidate: Candidate, goal: Share, way: Way = Way()) -> Candidate | None:  # noqa: B008
     """The smallest program that was found within a share; None where nothing is smaller."""
     with collector_off():
-        return _Search(candidate, goal.share).run()
+        return _Search(candidate, goal.share, way).run()
 
 
 class _Search:
-    def __init__(self, start: Candidate, share: float) -> None:
+    def __init__(self, start: Candidate, share: float, way: Way) -> None:
+        self._way = way
         self._start = start
         self._given = start.given
         self._machine = start.options.machine
@@ -66,7 +95,9 @@ class _Search:
         failed = 0
         for price in start.prices:
             made = change_loops(start, price) or cut(start, price) or cut_inside(start, price)
-            if made is None or made.changes[-1].kind != "loops" or self._is_refused(made):
+            if made is None or made.changes[-1].kind != "loops":
+                continue  # a byte is worth more next
+            if self._is_refused(made):
                 failed += 1
                 if failed > MAX_FAILED_PRICES:
                     break
@@ -86,7 +117,9 @@ class _Search:
 
     def _is_more(self, flops: int, time: int) -> bool:
         """Whether that is more than the share: of both, where time is not known by measurement."""
-        return time > self._max_time or (not self._start.has_clock and flops > self._max_flops)
+        if time > self._max_time:
+            return True
+        return not self._start.has_measured_clock and flops > self._max_flops
 
     def _reordered(self, stages: Stages) -> Stages:
         """The program in a better order, if one is found at little cost."""
@@ -111,25 +144,32 @@ class _Search:
 
     def _descend(self, start: Candidate, state: State) -> tuple[State, int]:
         """Steps within what is left of the share, to where least is alive; operations they add."""
-        costs, times = costs_of(self._machine), Times(self._machine)
-        spent = flops = start.flops
-        long = time = module_time(start.plan.module, self._machine) - self._time
+        costs = costs_of(self._machine, weighs_time=self._way.weighs_time)
+        times = Times(self._machine)
+        spent = start.flops
+        long = module_time(start.plan.module, self._machine) - self._time
+
+        def is_more(clones: Sequence[HloInstruction]) -> bool:
+            return self._is_more(spent + costs.total(clones), long + sum(map(times.of, clones)))
+
         levels = state.levels()
         least = max(levels, default=0)
         lowest, added = state, 0
         for _ in range(min(MAX_STEPS, MAX_CHOICES // max(len(state.order), 1))):
-            left = self._max_time - time if self._start.has_clock else self._max_flops - flops
-            choice = choose(state, levels, costs, round(least * NEXT_PEAK), left)
+            made = state.clones()
+            choice = choose(
+                state,
+                levels,
+                costs,
+                round(least * self._way.next_peak),
+                lambda clones, made=made: not is_more([*made, *clones]),
+            )
             if choice is None:
-                break
-            clones = choice.state.clones()
-            flops, time = spent + costs.total(clones), long + sum(map(times.of, clones))
-            if self._is_more(flops, time):
                 break
             state, levels = choice.state, choice.levels
             level = max(levels)
-            if level < least:
-                lowest, least, added = state, level, flops - spent
+            if level < least * (1 - self._way.least):
+                lowest, least, added = state, level, costs.total(state.clones())
         return lowest, added
 
     def _planned(self, start: Candidate, stages: Stages, edit: Edit | None = None) -> Candidate:

@@ -9,17 +9,21 @@ from __future__ import annotations
 
 from functools import cached_property
 from itertools import accumulate
-from math import inf
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from hlomem.opt import constants
 from hlomem.opt.remat.clones import apply_step
 from hlomem.opt.remat.state import FORWARDS, State, Step, above
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
+    from hlomem.hlo.ir import HloInstruction
     from hlomem.opt.orders.cost import Costs
+
+
+Allows: TypeAlias = "Callable[[Sequence[HloInstruction]], bool]"
+"""Whether all of these may be recomputed."""
 
 
 class Choice(NamedTuple):
@@ -43,24 +47,31 @@ class _Offer(NamedTuple):
 
 
 def choose(
-    state: State, levels: list[int], costs: Costs, target: int, max_price: float = inf
+    state: State,
+    levels: list[int],
+    costs: Costs,
+    target: int,
+    allows: Allows = lambda _: True,
 ) -> Choice | None:
-    """The best step towards a number of bytes, for no more than a price; None if none helps."""
+    """The best step towards a number of bytes; None where none helps whose clones are allowed."""
     peak = max(levels, default=0)
     full = [place for place, level in enumerate(levels) if level == peak]
     offers = _Offers(state, levels, costs)
     for at in dict.fromkeys((full[0], full[-1])):
         for least in (constants.LEAST_SHARE * peak, (peak - target) / constants.MAX_STEPS):
             found = {offer.step.key: offer for offer in offers.at(at, least)}
-            affordable = [offer for offer in found.values() if offer.price <= max_price]
-            choice = _take_best(state, levels, affordable, target, max_price)
+            choice = _take_best(state, levels, list(found.values()), target, allows)
             if choice is not None:
                 return choice
     return None
 
 
 def _take_best(
-    state: State, levels: list[int], offers: Sequence[_Offer], target: int, max_price: float
+    state: State,
+    levels: list[int],
+    offers: Sequence[_Offer],
+    target: int,
+    allows: Allows,
 ) -> Choice | None:
     """The step that lowers most per cost: above the target, else above what is near the peak."""
     peak = max(levels)
@@ -79,24 +90,31 @@ def _take_best(
                 continue
             tried.add(place)
             offer = harmless[-place]
+            if not allows(_clones(state, offer)):
+                continue
             after = apply_step(state, offer.step)
             new = after.levels()
             if max(new) < peak or (max(new) == peak and new.count(peak) < levels.count(peak)):
                 following = [harmless[-one] for more, one in ranked[rank + 1 :] if 2 * more > gain]
                 first = Choice(after, new, offer.price)
-                return _take_more(first, offer, following, floor, max_price)
+                return _take_more(first, offer, following, floor, allows)
     return None
 
 
+def _clones(state: State, offer: _Offer) -> list[HloInstruction]:
+    """The originals of what an offer recomputes."""
+    return [state.instruction(node) for node, _ in offer.step.clones]
+
+
 def _take_more(
-    choice: Choice, taken: _Offer, others: Sequence[_Offer], floor: int, max_price: float
+    choice: Choice, taken: _Offer, others: Sequence[_Offer], floor: int, allows: Allows
 ) -> Choice:
     """The steps that promise nearly as much and have nothing to do with the one taken, as well."""
-    touched = taken.step.nodes()
+    touched, clones = taken.step.nodes(), _clones(choice.state, taken)
     for other in others[: constants.STEPS_AT_ONCE]:
         nodes = other.step.nodes()
-        is_dear = choice.price + other.price > max_price
-        if is_dear or max(choice.levels) <= floor or not touched.isdisjoint(nodes):
+        more = [*clones, *_clones(choice.state, other)]
+        if max(choice.levels) <= floor or not touched.isdisjoint(nodes) or not allows(more):
             continue
         after = apply_step(choice.state, other.step)
         levels = after.levels()
@@ -104,6 +122,7 @@ def _take_more(
         if is_better and max(levels) <= max(choice.levels):
             choice = Choice(after, levels, choice.price + other.price)
             touched |= nodes
+            clones = more
     return choice
 
 
