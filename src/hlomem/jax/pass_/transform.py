@@ -289,7 +289,8 @@ class Transform:
     def _fit_as_foreseen(self, found: Candidate, answer: Answer, limit: int) -> Answer:
         """The fastest that fits, else the smallest, of those that do not take too long."""
         fits = find_fits(found, limit)
-        quick = [one for one in fits if one.slowdown <= self._most(found)]
+        most = self._most(found)
+        quick = fits if most == inf else [one for one in fits if one.slowdown <= most]
         made, notes = settle(quick, self._compiler, limit, below=answer.outcome.total)
         answer = noted(answer, *notes)
         answer = answer if made is None else _with_values(answer, made)
