@@ -16,6 +16,7 @@ from hlomem.opt.constants import LEAST_STEP, MARGIN, MAX_CUTS, MAX_PLANNED_OFFLO
 from hlomem.opt.goal import Budget, Front, Goal, Offload, Order, Share
 from hlomem.opt.loops.change import iter_changed
 from hlomem.opt.loops.segments import segment_loops
+from hlomem.opt.once import once
 from hlomem.opt.orders.planned_orders import in_orders
 from hlomem.opt.orders.search import improve
 from hlomem.opt.remat.budget_search import find_single
@@ -80,6 +81,10 @@ def drop_copies_in_order(candidate: Candidate) -> Iterator[Candidate]:
 
 def reordered(candidate: Candidate) -> Candidate:
     """A changed program in an order of its own, if one is found at little cost."""
+    return once(candidate, "reordered", lambda: _reordered(candidate))
+
+
+def _reordered(candidate: Candidate) -> Candidate:
     stages = candidate.plan
     found = improve(stages, candidate.given.rules._replace(effort="low"))
     if not found.orders:

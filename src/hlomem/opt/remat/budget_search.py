@@ -18,7 +18,7 @@ from hlomem.opt import constants
 from hlomem.opt.candidate import Candidate, planned, room_for, start_text
 from hlomem.opt.goal import AS_IS, Budget, WorkLeft
 from hlomem.opt.orders.cost import costs_of
-from hlomem.opt.orders.flow import FlowBuilder
+from hlomem.opt.orders.flow import flows_of
 from hlomem.opt.orders.model import levels_of
 from hlomem.opt.orders.one_computation import construct
 from hlomem.opt.orders.planned_orders import in_orders, temporary_bytes
@@ -231,7 +231,7 @@ def lower_all(stages: Stages, target: int, *, may_reorder_collectives: bool) -> 
 
     Recomputation pays for every node that is above the number, not for the peak alone.
     """
-    builder = FlowBuilder(stages, may_reorder_collectives=may_reorder_collectives)
+    builder = flows_of(stages, may_reorder_collectives=may_reorder_collectives)
     entry = stages.module.entry
     flow = builder.build(entry, builder.peaks())
     given = levels_of(flow, range(len(flow.nodes)))

@@ -16,7 +16,7 @@ from hlomem.hlo.opcodes import RUN_IN_PLACE
 from hlomem.opt.constants import MAX_BOUND_NODES
 from hlomem.opt.orders.bound import reachable, weigh, written_over
 from hlomem.opt.orders.effects import Effects, takes_time
-from hlomem.opt.orders.flow import Flow, FlowBuilder, FlowLender, FlowValue
+from hlomem.opt.orders.flow import flows_of
 from hlomem.opt.remat.state import is_repeatable
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from hlomem.analysis.aliasing import HloBuffer
     from hlomem.hlo.ir import HloComputation, HloInstruction
+    from hlomem.opt.orders.flow import Flow, FlowLender, FlowValue
     from hlomem.pipeline import Stages
 
 _WRITE = "dynamic-update-slice"
@@ -49,7 +50,7 @@ _NOTHING = Floor(0, "")
 
 def find_floor(stages: Stages) -> Floor:
     """The floor of a program's temporaries: never too high, but maybe too low to be reached."""
-    builder = FlowBuilder(stages)
+    builder = flows_of(stages)
     effects = Effects(stages.call_graph)
     stacks = _find_stacks(stages)
     floors: dict[HloComputation, Floor] = {}

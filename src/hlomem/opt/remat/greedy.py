@@ -142,8 +142,7 @@ class _Offers:
         ]
         """By node the first place at which a next value is written over what it holds."""
         self._there_until = [
-            min([self._last[value] for value in held], default=len(places))
-            for held in state.holds
+            min([self._last[value] for value in held], default=len(places)) for held in state.holds
         ]
         self._there_until = list(map(min, self._there_until, self.intact_until))
         self._copies: dict[int, list[int]] = {}
