@@ -182,7 +182,8 @@ class Transform:
             answer = self._change(found, outcome, limit)
             if not answer.outcome.missing:
                 return answer
-        plain = self._change(found, outcome)
+        below = None if answer is None else answer.outcome.total
+        plain = self._change(found, outcome, below=below)
         total = rest + plain.outcome.after
         if answer is None or answer.outcome.total >= total:
             least = (rest + floor.size, floor.instruction) if total > limit else (0, "")
@@ -200,14 +201,17 @@ class Transform:
         limit: int | None = None,
         *,
         has_budget: bool = False,
+        below: int | None = None,
     ) -> Answer:
-        """The program in the order found, and with values recomputed."""
+        """The program in the order found, and with values recomputed; unchecked if not smaller."""
         found, ordered = self._reorder(found, outcome)
         if has_budget:
             limit = self._limits.budget.limit_of(
                 other_bytes(found.given.stages), ordered.outcome.before
             )
-        answer = self._recompute(found, ordered, limit)
+        answer = self._recompute(found, ordered, limit, below)
+        if below is not None and answer.proto is ordered.proto and found.total > below:
+            return answer
         # Else checkers were asked about all of it.
         return _check_order(found, answer) if answer.proto is ordered.proto else answer
 
@@ -242,7 +246,9 @@ class Transform:
         outcome = outcome._replace(kind="improved", time_ratio=ratio)
         return found, Answer(write_candidate(found), outcome)
 
-    def _recompute(self, found: Candidate, answer: Answer, limit: int | None) -> Answer:
+    def _recompute(
+        self, found: Candidate, answer: Answer, limit: int | None, below: int | None
+    ) -> Answer:
         """Fit the memory budget, if any; else recompute what is almost free."""
         if limit is not None:
             tried = other_bytes(found.given.stages) + answer.outcome.after
@@ -254,13 +260,15 @@ class Transform:
                 if fitted.proto is not answer.proto:
                     return fitted
                 answer = fitted
-        return _attempt(partial(self._cheapen, found, answer), answer)
+        return _attempt(partial(self._cheapen, found, answer, below), answer)
 
-    def _cheapen(self, found: Candidate, answer: Answer) -> Answer:
-        """Recompute what is almost free, up to the share that the rules name."""
+    def _cheapen(self, found: Candidate, answer: Answer, below: int | None) -> Answer:
+        """Recompute what is almost free, up to the share that the rules name, if that is less."""
         if not self._foresees_orders:
             return self._cheapen_by_trying(found, answer)
-        made, notes = find_accepted(found, Share(self._rules.recompute), self._compiler)
+        made, notes = find_accepted(
+            found, Share(self._rules.recompute), self._compiler, below=below
+        )
         return noted(answer, *notes) if made is None else _with_values(answer, made)
 
     def _cheapen_by_trying(self, found: Candidate, answer: Answer) -> Answer:

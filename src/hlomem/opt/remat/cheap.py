@@ -63,6 +63,8 @@ class _Search:
             return None
         for price in start.prices:
             made = change_loops(start, price) or cut(start, price) or cut_inside(start, price)
+            if made is not None and made is best:
+                continue
             if made is None or made.changes[-1].kind != "loops" or self._is_dear(made):
                 break
             if self._rules.exact and made.rounding_problems():
