@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
 
-from hlomem.opt.candidate import Candidate, edit_of, planned, start_text
+from hlomem.opt.candidate import Candidate, count_instructions, edit_of, planned, start_text
 from hlomem.opt.checks import Change
 from hlomem.opt.constants import LEAST_STEP, MARGIN, MAX_CUTS, MAX_PLANNED_OFFLOADS
 from hlomem.opt.goal import Budget, Front, Goal, Offload, Order, Share
@@ -86,6 +86,7 @@ def reordered(candidate: Candidate) -> Candidate:
 
 def _reordered(candidate: Candidate) -> Candidate:
     stages = candidate.plan
+    candidate.given.clock.spend(count_instructions(stages))
     found = improve(stages, candidate.given.rules._replace(effort="low"))
     if not found.orders:
         return candidate

@@ -15,7 +15,7 @@ from hlomem.opt.constants import MAX_PAIRS
 from hlomem.opt.loops.backward_body import Remaker, find_counter
 from hlomem.opt.loops.choice import LoopPlan, kept_stacks, plan_loops
 from hlomem.opt.loops.fusion_edit import FusionEdits, LoopDraft
-from hlomem.opt.loops.pairs import Loop, find_pairs
+from hlomem.opt.loops.pairs import Loop, LoopPair, find_pairs
 from hlomem.opt.loops.stacks import stacked
 from hlomem.opt.once import once
 from hlomem.opt.orders.cost import costs_of, program_flops
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from hlomem.hlo.body_draft import Draft
     from hlomem.hlo.ir import HloComputation, HloInstruction, HloModule
+    from hlomem.pipeline import Stages
 
 
 def change_loops(candidate: Candidate, price: int) -> Candidate | None:
@@ -53,7 +54,7 @@ def _change_one(candidate: Candidate, price: int, done: set[tuple[str, str]]) ->
     stages, scopes = candidate.plan, candidate.given.rules.scopes
     size_of = stages.options.machine.size_of
     costs, effects = costs_of(stages.options.machine), Effects(stages.call_graph)
-    for pair in once(stages, "pairs", lambda: find_pairs(stages.module)):
+    for pair in _pairs_of(stages):
         names = pair.first.instruction.name, pair.second.instruction.name
         if names in done:
             continue
@@ -67,6 +68,15 @@ def _change_one(candidate: Candidate, price: int, done: set[tuple[str, str]]) ->
         if made is not None:
             return made
     return None
+
+
+def has_pairs(stages: Stages) -> bool:
+    """Whether a program has pairs of loops with stacks between them."""
+    return bool(_pairs_of(stages))
+
+
+def _pairs_of(stages: Stages) -> list[LoopPair]:
+    return once(stages, "pairs", lambda: find_pairs(stages.module))
 
 
 def _make(candidate: Candidate, plan: LoopPlan) -> Candidate | None:

@@ -57,7 +57,7 @@ def _lower(
         for one in (relax(state, costs, max(wanted, *state.levels())), state):
             if not one.clone_nodes():
                 continue
-            work.plans -= 1
+            work.take_plan()
             made = make_smaller(candidate, one)
             if made is not None and made.temporaries < (best or candidate).temporaries:
                 best = made
@@ -70,8 +70,8 @@ def _lower(
 def _descend(state: State, costs: Costs, wanted: int, work: WorkLeft) -> State:
     """The body after steps down to a level, as far as they help."""
     levels = state.levels()
-    while work.steps > 0 and max(levels) > wanted:
-        work.steps -= 1
+    while work.may_step and max(levels) > wanted:
+        work.take_step(len(state.order))
         choice = choose(state, levels, costs, wanted)
         if choice is None:
             break
