@@ -57,14 +57,11 @@ def test_a_clock_grows_with_kernels_and_is_over_when_all_is_planned(effort: str)
     small, large = (Clock("cpu", kernels, effort) for kernels in (3, 4))  # type: ignore[arg-type]
     assert 0 < small.left < large.left
     work = WorkLeft("high", small)
-    small.spend(small.left - 1)
-    assert work.may_step
-    assert not work.is_spent
-    work.take_order(1)
-    assert not work.may_step
-    assert work.is_spent
-    small.start()
-    assert not work.is_spent
+    seen = []
+    for spend in (lambda: small.spend(small.left - 1), lambda: work.take_order(1), small.start):
+        spend()
+        seen.append((work.may_step, work.is_spent))
+    assert seen == [(True, False), (False, True), (True, False)]
 
 
 def test_a_compiler_that_takes_longer_leaves_more_time() -> None:

@@ -41,12 +41,12 @@ def change_loops(candidate: Candidate, price: int) -> Candidate | None:
 def iter_changed(candidate: Candidate, price: int) -> Iterator[Candidate]:
     """The program with one pair of loops changed for a price, with two, and so on."""
     done: set[tuple[str, str]] = set()
-    last: Candidate | None = candidate
     for _ in range(MAX_PAIRS):
-        last = _change_one(last, price, done)
-        if last is None:
+        made = _change_one(candidate, price, done)
+        if made is None:
             break
-        yield last
+        yield made
+        candidate = made
 
 
 def _change_one(candidate: Candidate, price: int, done: set[tuple[str, str]]) -> Candidate | None:
