@@ -84,6 +84,11 @@ class Stages(Struct, frozen=True, eq=False, dict=True):
                 getattr(self, name)
                 after_stage(name)
 
+    @property
+    def is_planned(self) -> bool:
+        """Whether all stages were gone through already."""
+        return "assignment" in self.__dict__
+
     def rescheduled(self, schedule: Schedule) -> Stages:
         """The stages of the same program in another order; what no order changes is kept.
 
@@ -91,7 +96,7 @@ class Stages(Struct, frozen=True, eq=False, dict=True):
         the buffers that were left to heaps, if all is assigned and one stretch of it moved.
         """
         before = self.__dict__.get("live_ranges", self.before)
-        earlier = self._as_earlier if "assignment" in self.__dict__ else self.earlier
+        earlier = self._as_earlier if self.is_planned else self.earlier
         again = replace(self, schedule=schedule, before=before, earlier=earlier)
         self._hand_on(again, _UNSCHEDULED)
         if before is not None:

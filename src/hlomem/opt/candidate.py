@@ -15,7 +15,9 @@ from hlomem.hlo.schedule import running_computations
 from hlomem.opt.checks import Change
 from hlomem.opt.checks.rounding import find_rounding_problems
 from hlomem.opt.constants import CHEAP, PRICES, TIME_PRICES
+from hlomem.opt.goal import Clock
 from hlomem.opt.orders.cost import model_time, module_time, program_flops
+from hlomem.opt.orders.effects import takes_time
 from hlomem.opt.orders.planned_orders import in_orders, needed_bytes, other_bytes, temporary_bytes
 from hlomem.opt.orders.speeds import speeds_of
 from hlomem.opt.remat.edit import Edit, apply_edit, orders_by_name
@@ -49,6 +51,13 @@ class Program(Struct, frozen=True, dict=True, eq=False):
     def time(self) -> int:
         """Its modelled time, in the given order."""
         return model_time(self.stages, {}).before
+
+    @cached_property
+    def clock(self) -> Clock:
+        """What may be planned for it in all."""
+        bodies = running_computations(self.stages.module)
+        kernels = sum(takes_time(one) for body in bodies for one in body.instructions)
+        return Clock(self.stages.options.machine.platform, kernels, self.rules.effort)
 
     def start(self) -> Candidate:
         return planned(self, self.stages)
@@ -199,7 +208,14 @@ class Candidate(Struct, frozen=True, dict=True, eq=False, kw_only=True):
         return self.price <= CHEAP * whole
 
 
+def count_instructions(stages: Stages) -> int:
+    """The instructions that a plan puts in order."""
+    return int(stages.live_ranges.end)
+
+
 def planned(given: Program, stages: Stages) -> Candidate:
+    if not stages.is_planned:
+        given.clock.spend(count_instructions(stages))
     size, total = temporary_bytes(stages), needed_bytes(stages)
     return Candidate(given=given, temporaries=size, total=total, stages=stages)
 

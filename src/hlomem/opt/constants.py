@@ -92,6 +92,8 @@ LEAST_LOWERED = 0.05
 """The share of what is above the number that another order must do without."""
 PLANS_OF_ORDER = 4
 """Plans that the search for an order is worth."""
+STEPS_OF_PLAN = 16
+"""Choices of a value to recompute that take as long as a plan, about."""
 PLAN_MARGIN = 0.999
 """How much less than the share that is missing is asked for after a plan that misses."""
 MORE_MARGIN = 0.02

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 from hlomem.base.errors import CommandError
 from hlomem.base.source import visible
 from hlomem.opt.checks import Allowed
+from hlomem.opt.constants import PLANS_OF_ORDER, STEPS_OF_PLAN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -195,17 +196,83 @@ WORK: Mapping[Effort, Work] = {
 }
 
 
+COMPILED: Mapping[str, int] = {"cpu": 30}
+"""By platform: instructions of programs that are planned in half the time in which its compiler
+makes a kernel. XLA:CPU takes 24 ms, and 3 to 9 ms for each kernel in 9 of 10 of 75
+programs; a plan, with what is done for it, 0.06 to 0.09 ms for an instruction on that machine."""
+COMPILED_ELSEWHERE = 8 * COMPILED["cpu"]
+"""The same of other platforms. With kernels tuned on an H200, XLA took more than 12 ms for each in
+19 of 20 programs, and 100 ms in half of them."""
+SMALLEST = 150
+"""The same for a program, whatever it has of kernels: 24 ms."""
+TIMES: Mapping[Effort, int] = {"low": 1, "default": 1, "high": 100}
+"""How many times that much is planned."""
+
+
+class Clock:
+    """Instructions of programs that are still to be planned, so that a search ends with a compile.
+
+    Seconds would give each process its own program; a compiler's time grows with the kernels that
+    it makes, and a search's with the instructions of what it plans.
+    """
+
+    def __init__(self, platform: str, kernels: int, effort: Effort) -> None:
+        """For a program of so many instructions that a compiler makes kernels of."""
+        per_kernel = COMPILED.get(platform, COMPILED_ELSEWHERE)
+        self._all = TIMES[effort] * (SMALLEST + per_kernel * kernels)
+        self.left = self._all
+
+    def start(self) -> None:
+        self.left = self._all
+
+    def spend(self, instructions: int) -> None:
+        """Count a program of so many instructions that is planned."""
+        self.left -= instructions
+
+    @property
+    def is_over(self) -> bool:
+        return self.left <= 0
+
+
 class WorkLeft:
     """The work that is left, of one effort, for all that is looked for in one program."""
 
-    def __init__(self, effort: Effort) -> None:
+    def __init__(self, effort: Effort, clock: Clock | None = None) -> None:
+        """Without a clock steps and plans are counted, however large the program."""
         self.work = WORK[effort]
         self.steps = self.work.steps
         self.plans = self.work.plans
+        self._clock = clock
+
+    def take_step(self, nodes: int) -> None:
+        """Count a choice of what to recompute, among so many instructions."""
+        self.steps -= 1
+        self._spend(nodes // STEPS_OF_PLAN)
+
+    def take_plan(self) -> None:
+        """Count an exact plan; its instructions are counted where it is made."""
+        self.plans -= 1
+
+    def take_order(self, nodes: int) -> None:
+        """Count a search for an order without much work, which is several plans."""
+        self.plans -= PLANS_OF_ORDER
+        self._spend(nodes)
+
+    def _spend(self, instructions: int) -> None:
+        if self._clock is not None:
+            self._clock.spend(instructions)
+
+    @property
+    def _is_late(self) -> bool:
+        return self._clock is not None and self._clock.is_over
+
+    @property
+    def may_step(self) -> bool:
+        return self.steps > 0 and not self._is_late
 
     @property
     def is_spent(self) -> bool:
-        return self.steps <= 0 or self.plans <= 0
+        return self.steps <= 0 or self.plans <= 0 or self._is_late
 
 
 # Trying programs by a compiler.

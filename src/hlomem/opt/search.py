@@ -30,6 +30,7 @@ from hlomem.opt.candidate import (
 from hlomem.opt.checks import Allowed, Change, find_problems
 from hlomem.opt.constants import MAX_INSIDE_STARTS, MAX_NEARLY, MAX_REJECTED, NEAR, NEARLY
 from hlomem.opt.goal import Budget, Effort, Front, Goal, Order, Pieces, WorkLeft
+from hlomem.opt.loops.change import has_pairs
 from hlomem.opt.orders.planned_orders import temporary_bytes
 from hlomem.opt.remat.floor import find_floor
 from hlomem.opt.remat.inside import lower_inside
@@ -152,12 +153,12 @@ def without_order(found: Candidate, note: str) -> Candidate:
 
 
 def find_accepted(
-    start: Candidate, goal: Goal, compiler: Compiler = OURS
+    start: Candidate, goal: Goal, compiler: Compiler = OURS, *, below: int | None = None
 ) -> tuple[Candidate | None, list[str]]:
-    """The first candidate for a goal, if checkers accept it, else a note."""
+    """The first candidate for a goal below a size, if checkers accept it, else a note."""
     notes: list[str] = []
     for made in propose(start, goal):
-        accepted, problems = settle([made], compiler)
+        accepted, problems = settle([made], compiler, below=below)
         if accepted is not None:
             return accepted, notes
         notes += problems
@@ -197,7 +198,9 @@ class _Fits:
 
     def __init__(self, start: Candidate, limit: int) -> None:
         self._start = start
-        self._goal = Budget(limit, work=WorkLeft(start.given.rules.effort))
+        self._clock = start.given.clock
+        self._clock.start()
+        self._goal = Budget(limit, work=WorkLeft(start.given.rules.effort, self._clock))
         self._bodies_left = MAX_INSIDE_STARTS
         self._cheapest: int | None = None
         """The price of the cheapest that fits."""
@@ -221,10 +224,11 @@ class _Fits:
             for lower in self._inside(start):
                 start = lower
                 yield self._note(start)
-            yield from self._single(start)
-            yield from self._changed()
+            ways = [lambda: self._single(start), self._changed]
+            for way in ways if not has_pairs(self._start.plan) else reversed(ways):
+                yield from way()
         if given is not self._start and self._cheapest is None:
-            self._goal = self._goal._replace(work=WorkLeft(given.given.rules.effort))
+            self._goal = self._goal._replace(work=WorkLeft(given.given.rules.effort, self._clock))
             yield from self._single(given)
         if given.orders and self._cheapest is None:
             yield from self._single(given.given.start())
@@ -261,9 +265,14 @@ class _Fits:
 
     def _changed(self) -> Iterator[Candidate]:
         seen: set[tuple[int, int]] = set()
-        for price in self._start.prices:
+        prices = self._start.prices
+        if has_pairs(self._start.plan):  # whether it fits at all, then for less
+            prices = (prices[-1], *prices[:-1])
+        for price in prices:
             last, goal = self._start, self._goal._replace(price=price)
             for strategy in strategies_for(goal, is_priced=True):
+                if self._clock.is_over:
+                    return
                 if strategy.until_fits and self._cheapest is not None:
                     continue
                 for made in strategy.propose(last, goal):
@@ -277,7 +286,7 @@ class _Fits:
 
     def _refined(self, made: Candidate) -> Iterator[Candidate]:
         """A change in an order of its own; where it is near, with single values made again."""
-        if self._is_dear(made):
+        if self._is_dear(made) or self._clock.is_over:
             return
         start = reordered(made)
         if start is not made:

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
 
-from hlomem.opt.candidate import Candidate, edit_of, planned, start_text
+from hlomem.opt.candidate import Candidate, count_instructions, edit_of, planned, start_text
 from hlomem.opt.checks import Change
 from hlomem.opt.constants import LEAST_STEP, MARGIN, MAX_CUTS, MAX_PLANNED_OFFLOADS
 from hlomem.opt.goal import Budget, Effort, Front, Goal, Offload, Order, Pieces, Share
 from hlomem.opt.loops.change import iter_changed, may_repeat_calls
 from hlomem.opt.loops.segments import segment_loops
+from hlomem.opt.once import once
 from hlomem.opt.orders.planned_orders import in_orders
 from hlomem.opt.orders.search import improve
 from hlomem.opt.pieces.choice import in_pieces
@@ -96,7 +97,12 @@ def drop_copies_in_order(candidate: Candidate, *, or_equal: bool = False) -> Ite
 
 def reordered(candidate: Candidate, effort: Effort = "low") -> Candidate:
     """A changed program in an order of its own, if one is found, at little cost unless said."""
+    return once(candidate, ("reordered", effort), lambda: _reordered(candidate, effort))
+
+
+def _reordered(candidate: Candidate, effort: Effort) -> Candidate:
     stages = candidate.plan
+    candidate.given.clock.spend(count_instructions(stages))
     found = improve(stages, candidate.given.rules._replace(effort=effort))
     if not found.orders:
         return candidate

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hlomem import hlo
+from hlomem.opt.checks import Change, find_problems
 from hlomem.opt.checks.equivalence import find_meaning_problems
 
 LOOP = """\
@@ -153,3 +154,16 @@ def test_calls_stay_in_order_with_what_they_touch(
         hlo.parse(_with_calls(*lines).replace("\nENTRY", _ADD)) for lines in (given, edited)
     )
     assert find_meaning_problems(before, after) == problems
+
+
+NEGATED_TWICE = (
+    "  %made = f32[1,8]{1,0} negate(%row)\n",
+    "  %first = f32[1,8]{1,0} negate(%row)\n  %made = f32[1,8]{1,0} negate(%first)\n",
+)
+
+
+@pytest.mark.parametrize("wrong", [(), (0,), (1,), (2,), (0, 1), (0, 1, 2)])
+def test_changed_loops_that_follow_one_another_are_judged_as_one(wrong: tuple[int, ...]) -> None:
+    given, other = hlo.parse(LOOP), hlo.parse(LOOP.replace(*NEGATED_TWICE))
+    changes = [Change(other if place in wrong else given, "loops") for place in range(3)]
+    assert bool(find_problems(given, changes)) == (2 in wrong)

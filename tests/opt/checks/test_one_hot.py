@@ -121,9 +121,7 @@ WRONG_SCATTERS = {
     "rows in another order": (
         ("concatenate(%row, %place, %label)", "concatenate(%place, %row, %label)"),
     ),
-    "the largest of updates": (
-        ("ROOT %z = f32[] add(%x, %y)", "ROOT %z = f32[] maximum(%x, %y)"),
-    ),
+    "the largest of updates": (("ROOT %z = f32[] add(%x, %y)", "ROOT %z = f32[] maximum(%x, %y)"),),
     "to what is not zero": (("%zero = f32[] constant(0)", "%zero = f32[] constant(2)"),),
     "other dimensions of the operand": (
         ("scatter_dims_to_operand_dims={0,1,2}", "scatter_dims_to_operand_dims={0,2,1}"),

@@ -11,7 +11,7 @@ from hlomem.machines.options import Options
 from hlomem.opt.orders.flow import Flow, FlowBuilder
 from hlomem.opt.orders.model import peak_of
 from hlomem.pipeline import in_text_order, start_stages
-from tests.opt.orders.programs import HOMES, flows_of, iter_edges, name_of
+from tests.opt.orders.programs import HOMES, flows_of, iter_edges, name_of, stages_of
 
 
 @pytest.mark.parametrize("home", HOMES, ids=name_of)
@@ -169,3 +169,18 @@ def test_a_value_made_inside_a_call_is_alive_where_the_caller_reads_it() -> None
     flow = _flow(body, others=made)
     assert flow.nodes[flow.values[0].made_by].name == "new"
     assert peak_of(flow, range(len(flow.nodes))) == 64
+
+
+@pytest.mark.parametrize("home", HOMES, ids=name_of)
+def test_a_flow_built_again_is_as_one_of_a_new_builder(home: Path) -> None:
+    stages = stages_of(home)
+    builder = FlowBuilder(stages)
+    for computation in builder.computations():
+        builder.build(computation, {})
+        peaks = dict.fromkeys(builder.computations(), len(computation.instructions))
+        again, new = (
+            builder.build(computation, peaks),
+            FlowBuilder(stages).build(computation, peaks),
+        )
+        for name in Flow.__struct_fields__:
+            assert getattr(again, name) == getattr(new, name)

@@ -189,7 +189,8 @@ class Transform:
             answer = self._change(found, outcome, limit)
             if not answer.outcome.missing:
                 return answer
-        plain = self._change(found, outcome)
+        below = None if answer is None else answer.outcome.total
+        plain = self._change(found, outcome, below=below)
         total = rest + plain.outcome.after
         if answer is None or answer.outcome.total >= total:
             least = (rest + floor.size, floor.instruction) if total > limit else (0, "")
@@ -207,14 +208,17 @@ class Transform:
         limit: int | None = None,
         *,
         has_budget: bool = False,
+        below: int | None = None,
     ) -> Answer:
-        """The program in the order found, and with values recomputed."""
+        """The program in the order found, and with values recomputed; unchecked if not smaller."""
         found, ordered = self._reorder(found, outcome)
         if has_budget:
             limit = self._limits.budget.limit_of(
                 other_bytes(found.given.stages), ordered.outcome.before
             )
-        answer = self._recompute(found, ordered, limit)
+        answer = self._recompute(found, ordered, limit, below)
+        if below is not None and answer.proto is ordered.proto and found.total > below:
+            return answer
         # Else checkers were asked about all of it.
         return _check_order(found, answer) if answer.proto is ordered.proto else answer
 
@@ -249,7 +253,9 @@ class Transform:
         outcome = outcome._replace(kind="improved", time_ratio=ratio)
         return found, Answer(write_candidate(found), outcome)
 
-    def _recompute(self, found: Candidate, answer: Answer, limit: int | None) -> Answer:
+    def _recompute(
+        self, found: Candidate, answer: Answer, limit: int | None, below: int | None
+    ) -> Answer:
         """Fit the memory budget, if any; else recompute what is almost free."""
         if limit is not None:
             tried = other_bytes(found.given.stages) + answer.outcome.after
@@ -263,7 +269,7 @@ class Transform:
                 if fitted.proto is not answer.proto:
                     return fitted
                 answer = fitted
-        return _attempt(partial(self._cheapen, found, answer), answer)
+        return _attempt(partial(self._cheapen, found, answer, below), answer)
 
     def _with_floor(self, answer: Answer, stages: Stages, elsewhere: int = 0) -> Answer:
         """The answer with the least that the program can take, if it takes too much.
@@ -279,11 +285,13 @@ class Transform:
         outcome = answer.outcome._replace(floor=least, hungriest=floor.instruction)
         return answer._replace(outcome=outcome)
 
-    def _cheapen(self, found: Candidate, answer: Answer) -> Answer:
-        """Recompute what is almost free, up to the share that the rules name."""
+    def _cheapen(self, found: Candidate, answer: Answer, below: int | None) -> Answer:
+        """Recompute what is almost free, up to the share that the rules name, if that is less."""
         if not self._foresees_orders:
             return self._cheapen_by_trying(found, answer)
-        made, notes = find_accepted(found, Share(self._rules.recompute), self._compiler)
+        made, notes = find_accepted(
+            found, Share(self._rules.recompute), self._compiler, below=below
+        )
         return noted(answer, *notes) if made is None else _with_values(answer, made)
 
     def _cheapen_by_trying(self, found: Candidate, answer: Answer) -> Answer:
@@ -297,7 +305,8 @@ class Transform:
     def _fit(self, found: Candidate, answer: Answer, limit: int) -> Answer:
         """The fastest that fits, else the smallest, of those that do not take too long."""
         fits = find_fits(found, limit)
-        quick = [one for one in fits if one.slowdown <= self._most(found)]
+        most = self._most(found)
+        quick = fits if most == inf else [one for one in fits if one.slowdown <= most]
         made, notes = settle(quick, self._compiler, limit, below=answer.outcome.total)
         answer = noted(answer, *notes)
         answer = answer if made is None else _with_values(answer, made)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from hlomem.opt.checks.edit import find_edit_problems
@@ -43,8 +44,19 @@ class Change(NamedTuple):
 def find_problems(
     before: HloModule, changes: Iterable[Change], allowed: Allowed = STRICT
 ) -> list[str]:
-    """The problems of the first change that has any, each compared to what it followed."""
-    for change in changes:
+    """The problems of the first change that has any, each compared to what it followed.
+
+    Changed loops that follow one another are compared as one, first: what computes the same as the
+    first of them was made of needs no more.
+    """
+    pending = list(changes)
+    while pending:
+        same = list(takewhile(lambda change: change.kind == "loops", pending))
+        if len(same) > 1 and not find_meaning_problems(before, same[-1].module, allowed):
+            before = same[-1].module
+            del pending[: len(same)]
+            continue
+        change = pending.pop(0)
         if problems := _CHECKERS[change.kind](before, change.module, allowed):
             return problems
         before = change.module

@@ -131,6 +131,13 @@ class _Happened(NamedTuple):
     """Calls that nothing is known of but that no effect was declared: as often as given."""
 
 
+class _Said(NamedTuple):
+    """What the text says of an operation, once for all its runs."""
+
+    number: int
+    is_free_of_effects: bool
+
+
 class _Stack:
     """A stack as it is after some writes; those that follow one another share what was written."""
 
@@ -179,6 +186,10 @@ class _Terms:
         """By term what was written to a stack, in no shape of its own."""
         self._written: dict[tuple[_Stack | int, int, int], _Stack] = {}
         """The same by what it was before, place and slice."""
+        self._text_of: dict[_Key, int] = {}
+        """Numbers of all that the text says of an operation but shape and operands."""
+        self._said: dict[HloInstruction, _Said] = {}
+        """The same by instruction: a loop's body is gone through again and again."""
         self._left = MAX_OPERATIONS
         self._happened = _Happened({}, Counter())
 
@@ -405,12 +416,11 @@ class _Terms:
     # All others.
 
     def _operation(self, instruction: HloInstruction, operands: list[Value]) -> Value:
-        key: tuple[object, ...] = (
-            *text_of(instruction),
-            tuple(operands),
-            tuple(map(self._classes.of_body, instruction.called_computations)),
-        )
-        if not _is_free_of_effects(instruction):
+        said = self._said.get(instruction)
+        if said is None:
+            said = self._said[instruction] = self._read_text(instruction)
+        key: _Key = (said.number, tuple(operands))
+        if not said.is_free_of_effects:
             touched = _touched_by(instruction)
             if touched == "once":
                 key = (*key, instruction.name)
@@ -426,6 +436,12 @@ class _Terms:
             made = Term(instruction.opcode, texts, instruction.payload, plain, instruction.shape)
             self._made[term] = made
         return term
+
+    def _read_text(self, instruction: HloInstruction) -> _Said:
+        bodies = tuple(map(self._classes.of_body, instruction.called_computations))
+        text = (*text_of(instruction), bodies)
+        number = self._text_of.setdefault(text, len(self._text_of))
+        return _Said(number, _is_free_of_effects(instruction))
 
 
 def _have_same_order(one: Shape, other: Shape) -> bool:

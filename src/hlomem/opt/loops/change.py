@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -14,8 +15,9 @@ from hlomem.opt.constants import MAX_PAIRS
 from hlomem.opt.loops.backward_body import Remaker, find_counter
 from hlomem.opt.loops.choice import LoopPlan, kept_stacks, plan_loops
 from hlomem.opt.loops.fusion_edit import FusionEdits, LoopDraft
-from hlomem.opt.loops.pairs import Loop, find_pairs
+from hlomem.opt.loops.pairs import Loop, LoopPair, find_pairs
 from hlomem.opt.loops.stacks import stacked
+from hlomem.opt.once import once
 from hlomem.opt.orders.cost import costs_of, program_flops
 from hlomem.opt.orders.effects import Effects
 
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
 
     from hlomem.hlo.body_draft import Draft
     from hlomem.hlo.ir import HloComputation, HloInstruction, HloModule
-    from hlomem.opt.goal import Scopes
     from hlomem.pipeline import Stages
 
 
@@ -40,43 +41,33 @@ def change_loops(candidate: Candidate, price: int) -> Candidate | None:
 def iter_changed(candidate: Candidate, price: int) -> Iterator[Candidate]:
     """The program with one pair of loops changed for a price, with two, and so on."""
     done: set[tuple[str, str]] = set()
-    stages, stacks, changes = candidate.plan, 0, list(candidate.changes_so_far)
     for _ in range(MAX_PAIRS):
-        changed = _change_one(stages, price, done, candidate.given.rules.scopes)
-        if changed is None:
+        made = _change_one(candidate, price, done)
+        if made is None:
             break
-        module, gone = changed
-        stacks += gone
-        changes.append(Change(module, "loops"))
-        stages = start_text(module, stages.options)
-        yield replace(
-            planned(candidate.given, stages),
-            changes=tuple(changes),
-            flops=program_flops(stages) - candidate.given.flops,
-            stacks=candidate.stacks + stacks,
-            clones=candidate.clones,
-        )
+        yield made
+        candidate = made
 
 
-def _change_one(
-    stages: Stages, price: int, done: set[tuple[str, str]], scopes: Scopes
-) -> tuple[HloModule, int] | None:
-    """The program with the first pair changed that is not done, and the stacks that are gone."""
+def _change_one(candidate: Candidate, price: int, done: set[tuple[str, str]]) -> Candidate | None:
+    """The program with the first pair changed that is not done."""
+    stages, scopes = candidate.plan, candidate.given.rules.scopes
     size_of = stages.options.machine.size_of
     costs, effects = costs_of(stages.options.machine), Effects(stages.call_graph)
-    for pair in find_pairs(stages.module):
+    for pair in _pairs_of(stages):
         names = pair.first.instruction.name, pair.second.instruction.name
         if names in done:
             continue
         done.add(names)
         repeats = may_repeat_calls(stages)
         plan = plan_loops(pair, costs, size_of, effects, price, scopes, repeats_calls=repeats)
-        if plan is not None:
-            try:
-                module = apply_loop_plan(stages.module, plan)
-            except EditError:
-                continue
-            return module, len(plan.dropped) - (len(plan.stored) - len(kept_stacks(plan)))
+        if plan is None:
+            continue
+        dropped = tuple(stack.earlier_index for stack in plan.dropped)
+        key = names, dropped, plan.stored, plan.remade
+        made = once(candidate, key, partial(_make, candidate, plan))
+        if made is not None:
+            return made
     return None
 
 
@@ -87,6 +78,33 @@ def may_repeat_calls(stages: Stages) -> bool:
     where only loops of the compiler's own were repeated; the reason is not known.
     """
     return stages.options.machine.changed_after_hook != "fusions"
+
+
+def has_pairs(stages: Stages) -> bool:
+    """Whether a program has pairs of loops with stacks between them."""
+    return bool(_pairs_of(stages))
+
+
+def _pairs_of(stages: Stages) -> list[LoopPair]:
+    return once(stages, "pairs", lambda: find_pairs(stages.module))
+
+
+def _make(candidate: Candidate, plan: LoopPlan) -> Candidate | None:
+    """The program with one pair changed; None where that cannot be written."""
+    stages = candidate.plan
+    try:
+        module = apply_loop_plan(stages.module, plan)
+    except EditError:
+        return None
+    made = planned(candidate.given, start_text(module, stages.options))
+    gone = len(plan.dropped) - (len(plan.stored) - len(kept_stacks(plan)))
+    return replace(
+        made,
+        changes=(*candidate.changes_so_far, Change(module, "loops")),
+        flops=program_flops(made.plan) - candidate.given.flops,
+        stacks=candidate.stacks + gone,
+        clones=candidate.clones,
+    )
 
 
 _UNREAD = """

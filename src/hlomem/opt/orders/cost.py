@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.hlo.opcodes import RUN_IN_PLACE
 from hlomem.opt.constants import HOST_FACTOR, TRANSFER_FACTOR
+from hlomem.opt.once import once
 from hlomem.opt.orders.effects import find_end, is_start, takes_time
 from hlomem.opt.orders.library_calls import convolved
 from hlomem.opt.orders.products import Work, product_flops, work_in, work_of
@@ -326,8 +327,25 @@ class Costs:
     def _flops_in(self, body: HloComputation) -> int:
         known = self._bodies.get(body)
         if known is None:
-            known = self._bodies[body] = self.total(body.instructions)
+            known = self._bodies[body] = self._total_in(body)
         return known
+
+    def _total_in(self, body: HloComputation) -> int:
+        """The same; what copies of a module share unread is counted once for all of them."""
+        if body.reader is None:
+            return self.total(body.instructions)
+        counted = once(body.reader, "operations", dict[int, tuple[object, int]])
+        known = counted.get(id(body.unread))
+        if known is None:
+            known = body.unread, self.total(body.instructions)
+            if not any(_runs_others(one) for one in body.instructions):
+                counted[id(body.unread)] = known
+        return known[1]
+
+
+def _runs_others(instruction: HloInstruction) -> bool:
+    """Whether what an instruction costs depends on other bodies, which may be changed alone."""
+    return instruction.opcode == "fusion" or instruction.opcode in RUN_IN_PLACE
 
 
 def costs_of(machine: Machine, *, weighs_time: bool = True) -> Costs:

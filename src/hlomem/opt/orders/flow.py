@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hlomem.analysis.alias_rules import can_share_operand_buffer, may_share_with_operand
 from hlomem.analysis.machine_rules import rules_of
 from hlomem.base.quantities import MAIN_MEMORY
+from hlomem.opt.once import once
 from hlomem.opt.orders.edges import AT_START, Edges, Place, Places
 from hlomem.opt.orders.model import peak_of
 
@@ -108,6 +110,8 @@ class FlowBuilder:
             keeps_overlap=keeps_overlap,
         )
         self._buffers_in: dict[HloComputation, set[HloBuffer]] = {}
+        self._built: dict[HloComputation, Flow] = {}
+        """Without what depends on the peaks."""
         self._alias_rules = rules_of(stages.options.machine)
 
     @property
@@ -125,8 +129,11 @@ class FlowBuilder:
         spans = self._stages.live_ranges.span_of
         return sorted(spans, key=lambda computation: spans[computation][1])
 
-    def peaks(self) -> dict[HloComputation, int]:
+    def peaks(self) -> Mapping[HloComputation, int]:
         """Bytes that each computation needs at once, in its own order, callees included."""
+        return once(self, "peaks", self._find_peaks)
+
+    def _find_peaks(self) -> dict[HloComputation, int]:
         peaks: dict[HloComputation, int] = {}
         for computation in self.computations():
             flow = self.build(computation, peaks)
@@ -135,6 +142,14 @@ class FlowBuilder:
 
     def build(self, computation: HloComputation, peaks: Mapping[HloComputation, int]) -> Flow:
         """The flow of a computation; `peaks` are those of what it calls."""
+        flow = self._built.get(computation)
+        if flow is None:
+            flow = self._built[computation] = self._build(computation)
+        numbers = {buffer: number for number, buffer in enumerate(flow.buffers)}
+        inner, counted = self._called(flow.nodes, peaks, numbers)
+        return replace(flow, inner=inner, counted_inside=counted)
+
+    def _build(self, computation: HloComputation) -> Flow:
         nodes = self._stages.schedule.sequence(computation)
         buffers: dict[HloBuffer, int] = {}
         number_of: dict[HloValue, int] = {}
@@ -144,7 +159,6 @@ class FlowBuilder:
             if place.is_own and self._size_of.get(buffer):
                 number_of[value] = len(values)
                 values.append(_flow_value(place, buffers.setdefault(buffer, len(buffers))))
-        inner, counted = self._called(nodes, peaks, buffers)
         before = self._edges.before(computation)
         return Flow(
             computation=computation,
@@ -160,8 +174,8 @@ class FlowBuilder:
             ),
             at_start=[i for i, value in enumerate(values) if value.made_by == AT_START],
             shares=self._shares(nodes, number_of),
-            inner=inner,
-            counted_inside=counted,
+            inner={},
+            counted_inside={},
             lenders=self._lenders(computation, number_of),
             origins=list(number_of),
         )
@@ -322,6 +336,15 @@ class FlowBuilder:
                 if over:
                     found.setdefault(node, []).append((kept[value], tuple(over)))
         return found
+
+
+def flows_of(stages: Stages, *, may_reorder_collectives: bool = False) -> FlowBuilder:
+    """The flows of a plan, its temporaries counted and its overlap kept; made once."""
+    return once(
+        stages,
+        ("flows", may_reorder_collectives),
+        lambda: FlowBuilder(stages, may_reorder_collectives=may_reorder_collectives),
+    )
 
 
 def _flow_value(place: Place, buffer: int) -> FlowValue:

@@ -15,7 +15,7 @@ from hlomem.opt.constants import NEAR_BOUND
 from hlomem.opt.goal import DEFAULT_RULES, ORDER_WORK, OrderWork, Rules
 from hlomem.opt.orders.bound import NO_MOMENT, Moment, find_moment
 from hlomem.opt.orders.cost import Delays
-from hlomem.opt.orders.flow import Flow, FlowBuilder
+from hlomem.opt.orders.flow import Flow, FlowBuilder, flows_of
 from hlomem.opt.orders.model import peak_of
 from hlomem.opt.orders.one_computation import OrderFinder, Searched
 from hlomem.opt.orders.planned_orders import Best, OrderPlanner, temporary_bytes
@@ -69,11 +69,11 @@ class Improvement(NamedTuple):
 def improve(stages: Stages, rules: Rules = DEFAULT_RULES) -> Improvement:
     """Look for an order of every computation that needs less memory."""
     with collector_off():
-        builder = FlowBuilder(
-            stages,
-            may_reorder_collectives=rules.may_reorder_collectives,
-            keeps_overlap=rules.max_slowdown <= 1,
-        )
+        may_reorder = rules.may_reorder_collectives
+        if rules.max_slowdown <= 1:
+            builder = flows_of(stages, may_reorder_collectives=may_reorder)
+        else:
+            builder = FlowBuilder(stages, may_reorder_collectives=may_reorder, keeps_overlap=False)
         return _Search(stages, builder, ORDER_WORK[rules.effort], rules.max_slowdown - 1).run()
 
 

@@ -15,10 +15,10 @@ from msgspec.structs import replace
 from hlomem.base.gc_pause import collector_off
 from hlomem.hlo.schedule import Schedule
 from hlomem.opt import constants
-from hlomem.opt.candidate import Candidate, planned, room_for, start_text
+from hlomem.opt.candidate import Candidate, count_instructions, planned, room_for, start_text
 from hlomem.opt.goal import AS_IS, Budget, WorkLeft
 from hlomem.opt.orders.cost import costs_of
-from hlomem.opt.orders.flow import FlowBuilder
+from hlomem.opt.orders.flow import flows_of
 from hlomem.opt.orders.model import levels_of
 from hlomem.opt.orders.one_computation import construct
 from hlomem.opt.orders.planned_orders import in_orders, temporary_bytes
@@ -56,7 +56,7 @@ class _Search:
         self._stages = start.plan
         self._rules = start.given.rules
         self._target = room_for(self._stages, goal.limit)
-        self._budget = goal.work or WorkLeft(self._rules.effort)
+        self._budget = goal.work or WorkLeft(self._rules.effort, start.given.clock)
         self._costs = costs_of(self._stages.options.machine)
         entry = self._stages.schedule.sequence(self._stages.module.entry)
         self._program_price = self._costs.price(entry)
@@ -174,8 +174,8 @@ class _Search:
         """The state after steps down to a level, as far as they help and do not cost too much."""
         levels = state.levels()
         cheapest, added = self._cheapest(), 0
-        while self._budget.steps > 0 and max(levels, default=0) > wanted:
-            self._budget.steps -= 1
+        while self._budget.may_step and max(levels, default=0) > wanted:
+            self._budget.take_step(len(state.order))
             choice = choose(state, levels, self._costs, wanted)
             if choice is None or (cheapest is not None and added > constants.TOO_MUCH * cheapest):
                 break
@@ -187,7 +187,7 @@ class _Search:
         return self._costs.price(state.clones())
 
     def _plan(self, state: State) -> _Planned:
-        self._budget.plans -= 1
+        self._budget.take_plan()
         edit = state.edit(self._orders)
         stages = plan_edit(self._stages, edit)
         self._note(state, edit, stages)
@@ -195,8 +195,8 @@ class _Search:
 
     def _order(self, planned: _Planned) -> _Planned:
         """The program in a better order, if one is found without much work."""
-        self._budget.plans -= constants.PLANS_OF_ORDER
         state, stages = planned
+        self._budget.take_order(count_instructions(stages))
         found = improve(stages, self._rules._replace(effort="low"))
         if not found.orders:
             return planned
@@ -231,7 +231,7 @@ def lower_all(stages: Stages, target: int, *, may_reorder_collectives: bool) -> 
 
     Recomputation pays for every node that is above the number, not for the peak alone.
     """
-    builder = FlowBuilder(stages, may_reorder_collectives=may_reorder_collectives)
+    builder = flows_of(stages, may_reorder_collectives=may_reorder_collectives)
     entry = stages.module.entry
     flow = builder.build(entry, builder.peaks())
     given = levels_of(flow, range(len(flow.nodes)))

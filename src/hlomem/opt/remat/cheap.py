@@ -97,6 +97,8 @@ class _Search:
             made = change_loops(start, price) or cut(start, price) or cut_inside(start, price)
             if made is None or made.changes[-1].kind != "loops":
                 continue  # a byte is worth more next
+            if made is best:
+                continue
             if self._is_refused(made):
                 failed += 1
                 if failed > MAX_FAILED_PRICES:

@@ -23,10 +23,11 @@ from hlomem.opt.candidate import Candidate, planned, start_text, with_schedule
 from hlomem.opt.checks import Change
 from hlomem.opt.constants import LEAST_COPY, MAX_COPIES, MAX_SEED
 from hlomem.opt.loops.fusion_edit import LoopDraft
+from hlomem.opt.once import once
 from hlomem.opt.orders.cost import program_flops
 from hlomem.opt.orders.edges import AT_START
 from hlomem.opt.orders.effects import Effects
-from hlomem.opt.orders.flow import FlowBuilder
+from hlomem.opt.orders.flow import FlowBuilder, flows_of
 from hlomem.opt.remat.edit import SUFFIX
 from hlomem.opt.remat.state import is_repeatable
 
@@ -65,6 +66,10 @@ def drop_copies(candidate: Candidate) -> Candidate | None:
 
 def without_copies(candidate: Candidate) -> Candidate | None:
     """The same, whatever it needs: what comes later in its order may be smaller in another."""
+    return once(candidate, "without copies", lambda: _without_copies(candidate))
+
+
+def _without_copies(candidate: Candidate) -> Candidate | None:
     stages = candidate.plan
     try:
         module = _Editor(stages, LEAST_COPY * candidate.temporaries).run()
@@ -86,7 +91,7 @@ class _Editor:
     def __init__(self, stages: Stages, least: float) -> None:
         self._stages = stages
         self._least = least
-        self._builder = FlowBuilder(stages)
+        self._builder = flows_of(stages)
         self._effects = Effects(stages.call_graph)
         self._left = MAX_COPIES
 

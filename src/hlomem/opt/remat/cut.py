@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from hlomem.base.errors import EditError
 from hlomem.hlo.opcodes import RUN_IN_PLACE
 from hlomem.opt.candidate import Candidate, planned, start_text
-from hlomem.opt.checks import Change
+from hlomem.opt.checks import Change, Kind
 from hlomem.opt.constants import MAX_CUT_NODES, MAX_CUT_RETRIES
+from hlomem.opt.once import once
 from hlomem.opt.orders.cost import Costs, costs_of, program_flops
-from hlomem.opt.orders.flow import FlowBuilder
+from hlomem.opt.orders.flow import flows_of
 from hlomem.opt.remat.clones import Draft, settle
-from hlomem.opt.remat.edit import apply_edit, orders_by_name
+from hlomem.opt.remat.edit import Edit, apply_edit, orders_by_name
 from hlomem.opt.remat.min_cut import UNCUT, Network
 from hlomem.opt.remat.state import FORWARDS, State, start_state
 
@@ -35,16 +37,29 @@ def cut(candidate: Candidate, price: int, body: HloComputation | None = None) ->
     costs = costs_of(stages.options.machine)
     scopes = candidate.given.rules.scopes
     state = cut_at_peak(start_state(stages, scopes, body), costs, price)
-    if state is None:
+    return None if state is None else make_smaller(candidate, state)
+
+
+def make_smaller(candidate: Candidate, state: State) -> Candidate | None:
+    """The program with its entry or a body as it is in a state, if that is smaller."""
+    edit = settle(state).edit(orders_by_name(candidate.plan))
+    key = edit.entry, edit.clones, tuple(edit.operands.items()), edit.orders[edit.entry]
+    return once(candidate, key, lambda: _make(candidate, edit))
+
+
+def _make(candidate: Candidate, edit: Edit) -> Candidate | None:
+    stages = candidate.plan
+    try:
+        module = apply_edit(stages.module, edit)
+    except EditError:
         return None
-    edit = settle(state).edit(orders_by_name(stages))
-    module = apply_edit(stages.module, edit)
     made = planned(candidate.given, start_text(module, stages.options))
     if made.temporaries >= candidate.temporaries:
         return None
+    kind: Kind = "clones" if edit.entry == stages.module.entry.name else "loops"
     return replace(
         made,
-        changes=(*candidate.changes_so_far, Change(module, "clones" if body is None else "loops")),
+        changes=(*candidate.changes_so_far, Change(module, kind)),
         flops=program_flops(made.plan) - candidate.given.flops,
         stacks=candidate.stacks,
         clones=candidate.clones + len(edit.clones),
@@ -59,8 +74,12 @@ def cut_inside(candidate: Candidate, price: int) -> Candidate | None:
 
 def hungriest_body(stages: Stages) -> HloComputation | None:
     """The computation that a program needs most in; None for the entry."""
+    return once(stages, "hungriest", lambda: _find_hungriest(stages))
+
+
+def _find_hungriest(stages: Stages) -> HloComputation | None:
     body: HloComputation | None = None
-    peaks = FlowBuilder(stages).peaks()
+    peaks = flows_of(stages).peaks()
     while True:
         state = start_state(stages, computation=body)
         levels = state.levels()

@@ -6,7 +6,7 @@ needs it: at the first run of a node all such values are there whose maker the n
 reader of them needs the node. A loop carries its state through all iterations, and donated
 arguments are on their way to what takes over their memory (`passage.py`). Left out are stacks,
 which a loop writes and does not read, since another loop may recompute them; values that readers
-can compute inside (`fused.py`); and the results that can be declared to be over operands (`over.py`).
+can compute inside (`fused.py`); results that can be declared to be over operands (`over.py`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hlomem.hlo.opcodes import RUN_IN_PLACE
 from hlomem.opt.constants import MAX_BOUND_NODES, MAX_LAST_MADE, MAX_PASSED
 from hlomem.opt.orders.bound import reachable, weigh, written_over
 from hlomem.opt.orders.effects import Effects, takes_time
-from hlomem.opt.orders.flow import Flow, FlowBuilder, FlowLender, FlowValue
+from hlomem.opt.orders.flow import FlowBuilder, flows_of
 from hlomem.opt.remat.fused import find_inside
 from hlomem.opt.remat.last_made import LastMade
 from hlomem.opt.remat.over import find_overs, with_overs
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from hlomem.analysis.aliasing import HloBuffer
     from hlomem.hlo.ir import HloComputation, HloInstruction
+    from hlomem.opt.orders.flow import Flow, FlowLender, FlowValue
     from hlomem.pipeline import Stages
 
 _WRITE = "dynamic-update-slice"
@@ -59,12 +60,13 @@ def find_floor(stages: Stages) -> Floor:
     """The floor of a program's temporaries: never too high, but maybe too low to be reached."""
     effects = Effects(stages.call_graph)
     stacks, inside = _find_stacks(stages), _find_inside(stages)
-    alone = _find(FlowBuilder(stages), stages, effects, stacks | inside)
+    alone = _find(flows_of(stages), stages, effects, stacks | inside)
     if not stages.aliasing.live_out:
         return alone
     # What lies in the memory of results, as well, which is taken off afterwards.
     results = {buffer for buffer in stacks if buffer in stages.aliasing.live_out}
-    both = _find(FlowBuilder(stages, counts_results=True), stages, effects, (stacks | inside) - results)
+    builder = FlowBuilder(stages, counts_results=True)
+    both = _find(builder, stages, effects, (stacks | inside) - results)
     return max(alone, both, key=lambda floor: floor.size)
 
 

@@ -26,7 +26,6 @@ from hlomem.opt.orders.cost import program_flops
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from hlomem.hlo.body_draft import Draft
     from hlomem.hlo.ir import HloComputation, HloInstruction, HloModule
     from hlomem.hlo.opcodes import Opcode
     from hlomem.pipeline import Stages

@@ -163,6 +163,15 @@ class _Offers:
             else max([places[reader] for reader in value.readers], default=-1)
             for value in state.flow.values
         ]
+        self.intact_until = [
+            min([places[writer] for writer in state.limits(node)], default=len(places))
+            for node in range(len(places))
+        ]
+        """By node the first place at which a next value is written over what it holds."""
+        self._there_until = [
+            min([self._last[value] for value in held], default=len(places)) for held in state.holds
+        ]
+        self._there_until = list(map(min, self._there_until, self.intact_until))
         self._copies: dict[int, list[int]] = {}
         for node in state.clone_nodes():
             self._copies.setdefault(state.origin[node], []).append(node)
@@ -289,27 +298,18 @@ class _Offers:
                 users[operand].append(node)
         return users
 
-    def is_there(self, node: int, place: int) -> bool:
-        """Whether all that a node holds is alive at a place, and not written over."""
-        return (
-            self.places[node] < place
-            and self.is_intact(node, place)
-            and all(self._last[value] >= place for value in self._state.holds[node])
-        )
-
-    def is_intact(self, node: int, place: int) -> bool:
-        """Whether no next value is written over what a node holds before a place."""
-        return all(self.places[writer] >= place for writer in self._state.limits(node))
-
     def find_copy(self, node: int, place: int) -> int | None:
-        """The node or a clone of the same that is there."""
-        if self.is_there(node, place):
+        """The node or a clone of the same of which all is alive at a place, not written over."""
+        places, until = self.places, self._there_until
+        if places[node] < place <= until[node]:
             return node
         origin = self._state.origin[node]
-        if node != origin and self.is_there(origin, place):
+        if node != origin and places[origin] < place <= until[origin]:
             return origin
-        copies = self._copies.get(origin, ())
-        return next((copy for copy in copies if self.is_there(copy, place)), None)
+        for copy in self._copies.get(origin, ()):
+            if places[copy] < place <= until[copy]:
+                return copy
+        return None
 
 
 class _Chain:
@@ -330,6 +330,8 @@ class _Chain:
         self.had_choice = False
         """Whether an operand could have been kept as well as recomputed."""
         self._made: dict[int, int] = {}
+        self._begun = 0
+        """Clones that are made, or will be once their operands are."""
 
     def most_alive(self) -> int:
         """The most bytes that the clones need among themselves, each until its last reader."""
@@ -363,7 +365,12 @@ class _Chain:
         if node in self._made:
             return self._made[node]
         state = self._state
-        if not state.may_repeat(node) or len(self.clones) >= constants.MAX_CHAIN:
+        if not state.may_repeat(node):
+            return None
+        if node not in self.moves:
+            self._begun += 1
+        if self._begun > constants.MAX_CHAIN:
+            self.had_choice = True  # it may have one further on
             return None
         operands: list[int] = []
         for operand in state.operands[node]:
@@ -385,8 +392,6 @@ class _Chain:
             self.moved[node] = tuple(operands)
             self._made[node] = node
             return node
-        if len(self.clones) >= constants.MAX_CHAIN:
-            return None
         self.clones.append((node, tuple(operands)))
         self._made[node] = -len(self.clones)
         return self._made[node]
@@ -398,12 +403,11 @@ class _Chain:
         if found is not None:
             return found
         state = self._state
-        sizes = state.flow.sizes
-        size = sum([sizes[state.flow.values[held].buffer] for held in state.holds[node]])
-        can_keep = offers.is_intact(node, place) and value not in state.holds[node]
+        held = state.holds[node]
         may_repeat = state.may_repeat(node)
-        self.had_choice = self.had_choice or (can_keep and may_repeat)
-        if can_keep and (size <= self._kept_size or not may_repeat):
-            self.kept.update(state.holds[node])
-            return node
+        if offers.intact_until[node] >= place and value not in held:
+            self.had_choice = self.had_choice or may_repeat
+            if not may_repeat or sum(map(state.flow.size, held)) <= self._kept_size:
+                self.kept.update(held)
+                return node
         return self.remake(node, value) if may_repeat else None

@@ -8,17 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
-from hlomem.base.errors import EditError
-from hlomem.opt.candidate import Candidate, planned, room_for, start_text
-from hlomem.opt.checks import Change
+from hlomem.opt.candidate import Candidate, room_for
 from hlomem.opt.constants import INSIDE_PRICES, MAX_INSIDE, MAX_INSIDE_NODES
 from hlomem.opt.goal import AS_IS
-from hlomem.opt.orders.cost import Costs, costs_of, program_flops
-from hlomem.opt.remat.clones import relax, settle
-from hlomem.opt.remat.cut import cut_at_peak, hungriest_body
-from hlomem.opt.remat.edit import apply_edit, orders_by_name
+from hlomem.opt.orders.cost import Costs, costs_of
+from hlomem.opt.remat.clones import relax
+from hlomem.opt.remat.cut import cut_at_peak, hungriest_body, make_smaller
 from hlomem.opt.remat.greedy import choose
 from hlomem.opt.remat.state import State, start_state
 
@@ -60,7 +55,10 @@ def _lower(
             continue
         state = _descend(start, costs, wanted, work)
         for one in (relax(state, costs, max(wanted, *state.levels())), state):
-            made = _write(candidate, one, work) if one.clone_nodes() else None
+            if not one.clone_nodes():
+                continue
+            work.take_plan()
+            made = make_smaller(candidate, one)
             if made is not None and made.temporaries < (best or candidate).temporaries:
                 best = made
                 break  # else with the clones that the model does without
@@ -69,30 +67,11 @@ def _lower(
     return best
 
 
-def _write(candidate: Candidate, state: State, work: WorkLeft) -> Candidate | None:
-    """The program with a body as it is in a state; None where that is not one."""
-    stages = candidate.plan
-    work.plans -= 1
-    edit = settle(state).edit(orders_by_name(stages))
-    try:
-        module = apply_edit(stages.module, edit)
-    except EditError:
-        return None
-    made = planned(candidate.given, start_text(module, stages.options))
-    return replace(
-        made,
-        changes=(*candidate.changes_so_far, Change(module, "loops")),
-        flops=program_flops(made.plan) - candidate.given.flops,
-        stacks=candidate.stacks,
-        clones=candidate.clones + len(edit.clones),
-    )
-
-
 def _descend(state: State, costs: Costs, wanted: int, work: WorkLeft) -> State:
     """The body after steps down to a level, as far as they help."""
     levels = state.levels()
-    while work.steps > 0 and max(levels) > wanted:
-        work.steps -= 1
+    while work.may_step and max(levels) > wanted:
+        work.take_step(len(state.order))
         choice = choose(state, levels, costs, wanted)
         if choice is None:
             break

@@ -10,9 +10,10 @@ from msgspec.structs import replace
 
 from hlomem.hlo.opcodes import COLLECTIVES, KNOWN_OPCODES, RUN_IN_PLACE, TRAITS
 from hlomem.opt.goal import ALL_SCOPES, Scopes
+from hlomem.opt.once import once
 from hlomem.opt.orders.edges import AT_START
 from hlomem.opt.orders.effects import Effects
-from hlomem.opt.orders.flow import Flow, FlowBuilder
+from hlomem.opt.orders.flow import Flow, FlowBuilder, flows_of
 from hlomem.opt.orders.library_calls import is_library_call
 from hlomem.opt.orders.model import levels_of
 from hlomem.opt.remat.edit import SUFFIX, Clone, Edit
@@ -166,8 +167,13 @@ def start_state(
     stages: Stages, scopes: Scopes = ALL_SCOPES, computation: HloComputation | None = None
 ) -> State:
     """The entry of a program as it was planned, or another computation that runs."""
-    builder = FlowBuilder(stages)
-    flow = builder.build(computation or stages.module.entry, builder.peaks())
+    body = computation or stages.module.entry
+    return once(stages, ("state", scopes, body), lambda: _start_state(stages, scopes, body))
+
+
+def _start_state(stages: Stages, scopes: Scopes, computation: HloComputation) -> State:
+    builder = flows_of(stages)
+    flow = builder.build(computation, builder.peaks())
     full = list(flow.sizes)
     flow = replace(flow, sizes=_placed_sizes(stages, flow), before=(), after=())
     number_of = {value: number for number, value in enumerate(flow.origins)}

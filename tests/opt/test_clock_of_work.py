@@ -1,0 +1,81 @@
+"""The work of a search is bounded by the size of the program alone, counted, never timed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from hlomem import hlo
+from hlomem.opt.candidate import Program, count_instructions
+from hlomem.opt.goal import EFFORTS, Clock, Rules, WorkLeft
+from hlomem.opt.once import once
+from hlomem.opt.search import find_fits
+from hlomem.pipeline import Stages, in_text_order, start_stages
+from tests.opt.remat.programs import chain
+from tests.opt.remat.scanned import SCANNED, scanned_stages
+
+BETWEEN_LOOKS = 24
+"""Programs that are planned at most between two looks at the clock."""
+
+
+def _chain() -> Stages:
+    return start_stages(hlo.parse(chain(32)), order_lists=in_text_order)
+
+
+@pytest.mark.parametrize(
+    "make", [_chain, *(lambda path=path: scanned_stages(path) for path in SCANNED)]
+)
+@pytest.mark.parametrize("kernels", [0, 4, 16])
+def test_a_search_ends_soon_after_its_clock(make: Callable[[], Stages], kernels: int) -> None:
+    program = Program(make(), Rules())
+    clock = program.__dict__["clock"] = Clock("cpu", kernels, "default")
+    found = find_fits(program.start(), 1)  # nothing fits, so that all is tried
+    most = max([count_instructions(one.plan) for one in found], default=0)
+    most = max(most, count_instructions(program.stages))
+    assert clock.left > -BETWEEN_LOOKS * most
+
+
+def test_more_is_planned_where_more_is_compiled() -> None:
+    found = []
+    for kernels in (1, 8, 1000):
+        program = Program(_chain(), Rules())
+        program.__dict__["clock"] = Clock("cpu", kernels, "default")
+        start = program.start()
+        found.append(len(find_fits(start, start.total // 3)))
+    assert found[0] < found[1] <= found[2]
+
+
+def test_every_search_of_a_program_has_all_its_work() -> None:
+    program = Program(_chain(), Rules())
+    first, second = (find_fits(program.start(), program.start().total // 3) for _ in range(2))
+    assert [one.edit for one in first] == [one.edit for one in second]
+
+
+@pytest.mark.parametrize("effort", EFFORTS)
+def test_a_clock_grows_with_kernels_and_is_over_when_all_is_planned(effort: str) -> None:
+    small, large = (Clock("cpu", kernels, effort) for kernels in (3, 4))  # type: ignore[arg-type]
+    assert 0 < small.left < large.left
+    work = WorkLeft("high", small)
+    seen = []
+    for spend in (lambda: small.spend(small.left - 1), lambda: work.take_order(1), small.start):
+        spend()
+        seen.append((work.may_step, work.is_spent))
+    assert seen == [(True, False), (False, True), (True, False)]
+
+
+def test_a_compiler_that_takes_longer_leaves_more_time() -> None:
+    assert Clock("gpu", 10, "default").left > Clock("cpu", 10, "default").left
+
+
+def test_what_was_found_once_is_not_looked_for_again() -> None:
+    program = Program(_chain(), Rules())
+    asked: list[str] = []
+
+    def find() -> None:
+        asked.append("asked")
+
+    assert once(program, "nothing", find) is None
+    assert once(program, "nothing", find) is None
+    assert once(program.stages, "nothing", find) is None
+    assert len(asked) == 2
