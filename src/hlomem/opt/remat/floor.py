@@ -5,7 +5,7 @@ state, what devices exchange, random numbers) waits in addition, from its maker 
 needs it: at the first run of a node all such values are there whose maker the node needs, if a
 reader of them needs the node. A loop carries its state through all iterations. Left out are stacks,
 which a loop writes and does not read, since another loop may recompute them; values that readers
-can compute inside (`fused.py`); and the results that can be declared to be over operands (`over.py`).
+can compute inside (`fused.py`); and what results can be declared to be written over (`over.py`).
 """
 
 from __future__ import annotations

@@ -26,7 +26,6 @@ from hlomem.opt.orders.cost import program_flops
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from hlomem.hlo.body_draft import Draft
     from hlomem.hlo.ir import HloComputation, HloInstruction, HloModule
     from hlomem.hlo.opcodes import Opcode
     from hlomem.pipeline import Stages
@@ -45,7 +44,7 @@ class Rows(NamedTuple):
 
     axis: int
     """The dimension within a row."""
-    index: HloInstruction
+    column: HloInstruction
     """Where in its row each element goes."""
     is_added: bool
 
@@ -298,7 +297,7 @@ class _Inliner:
         def of(element_type: ElementType, sizes: tuple[int, ...]) -> Shape:
             return Shape(element_type, sizes, (), default_layout(len(sizes)))
 
-        index = self._copy_of[rows.index]
+        index = self._copy_of[rows.column]
         number = index.shape.element_type
         index = put("bitcast", of(number, sizes), index)
         index = put("broadcast", of(number, shape.dimensions), index, attributes=along)

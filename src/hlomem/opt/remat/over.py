@@ -80,9 +80,7 @@ def find_overs(stages: Stages, flow: Flow) -> list[Over]:
 def _is_first(flow: Flow, number: int) -> bool:
     """Whether the memory of a value has held no other before."""
     own = flow.values[number]
-    return all(
-        value.made_by >= own.made_by for value in flow.values if value.buffer == own.buffer
-    )
+    return all(value.made_by >= own.made_by for value in flow.values if value.buffer == own.buffer)
 
 
 def _is_plain_loop(fusion: HloInstruction) -> bool:
