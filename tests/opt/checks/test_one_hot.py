@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - lines of HLO
 """A scatter of one element for each row of zeros is a selection, and nothing else is."""
 
 from __future__ import annotations
@@ -80,23 +81,13 @@ def test_one_element_for_each_row_is_a_selection() -> None:
 
 
 def test_a_number_that_is_not_zero_is_not_changed_by_adding_it() -> None:
-    number = ("%updates = f32[12,1,1,1]{3,2,1,0} bitcast(%losses)",)
-    given = _changed(
-        _SCATTER,
-        (
-            number[0],
-            "%half = f32[] constant(-0.5)\n"
-            "  %updates = f32[12,1,1,1]{3,2,1,0} broadcast(%half), dimensions={}",
-        ),
-    )
-    edited = _changed(
-        _SELECTION,
-        (
-            "%values = f32[4,3,16]{2,1,0} broadcast(%value), dimensions={0,1}",
-            "%half = f32[] constant(-0.5)\n"
-            "  %values = f32[4,3,16]{2,1,0} broadcast(%half), dimensions={}",
-        ),
-    )
+    half = "%half = f32[] constant(-0.5)\n  "
+    updates = "%updates = f32[12,1,1,1]{3,2,1,0}"
+    number = f"{half}{updates} broadcast(%half), dimensions={{}}"
+    given = _changed(_SCATTER, (f"{updates} bitcast(%losses)", number))
+    values = "%values = f32[4,3,16]{2,1,0}"
+    number = f"{half}{values} broadcast(%half), dimensions={{}}"
+    edited = _changed(_SELECTION, (f"{values} broadcast(%value), dimensions={{0,1}}", number))
     assert _problems(given, edited) == []
     zero = (("constant(-0.5)", "constant(-0)"),)
     assert _problems(_changed(given, *zero), _changed(edited, *zero))

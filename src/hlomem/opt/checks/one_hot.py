@@ -50,7 +50,7 @@ class Terms(Protocol):
 class _Rows(NamedTuple):
     axis: int
     """The dimension whose index is not counted."""
-    index: int
+    column: int
 
 
 def selection_of(scatter: HloInstruction, operands: Sequence[int], terms: Terms) -> int | None:
@@ -65,9 +65,9 @@ def selection_of(scatter: HloInstruction, operands: Sequence[int], terms: Terms)
     batch = [number for number in range(shape.rank) if number != rows.axis]
     sizes = tuple([shape.dimensions[number] for number in batch])
     dimensions = {"dimensions": f"{{{','.join(map(str, batch))}}}"}
-    index_type = terms.look(rows.index).shape.element_type
+    index_type = terms.look(rows.column).shape.element_type
     whole = Shape(index_type, shape.dimensions, (), shape.layout)
-    index = terms.view(_plain(index_type, sizes), rows.index)
+    index = terms.view(_plain(index_type, sizes), rows.column)
     index = terms.make("broadcast", whole, [index], dimensions)
     counted = terms.make("iota", whole, (), {"iota_dimension": str(rows.axis)})
     mask = Shape(ElementType.PRED, shape.dimensions, (), shape.layout)

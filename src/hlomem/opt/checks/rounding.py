@@ -157,7 +157,7 @@ class _Loop:
         self._body = body
         self._loaded: set[HloInstruction] = set()
         for one in body.instructions:
-            is_safe = one.opcode in _SAFE or _is_integer(one)
+            is_safe = one.opcode in _SAFE or _is_integer(one) or _adds_nothing(one)
             if is_safe and all(operand in self._loaded for operand in one.operands):
                 self._loaded.add(one)
 
@@ -196,6 +196,14 @@ class _Loop:
         """The operands that count."""
         is_loaded = instruction in self._loaded and not _is_constant(instruction)
         return () if is_loaded else instruction.operands
+
+
+def _adds_nothing(instruction: HloInstruction) -> bool:
+    """Whether zero is added to something, which changes no number but minus zero."""
+    if instruction.opcode != "add":
+        return False
+    wide = [one for one in instruction.operands if one.opcode == "broadcast"]
+    return any(one.operands[0].payload == "0" for one in wide)
 
 
 def _is_constant(instruction: HloInstruction) -> bool:

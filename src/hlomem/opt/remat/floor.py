@@ -6,7 +6,7 @@ needs it: at the first run of a node all such values are there whose maker the n
 reader of them needs the node. A loop carries its state through all iterations, and donated
 arguments are on their way to what takes over their memory (`passage.py`). Left out are stacks,
 which a loop writes and does not read, since another loop may recompute them; values that readers
-can compute inside (`fused.py`); results that can be declared to be over operands (`over.py`).
+can compute inside (`fused.py`); and what results can be declared to be written over (`over.py`).
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ class Rows(NamedTuple):
 
     axis: int
     """The dimension within a row."""
-    index: HloInstruction
+    column: HloInstruction
     """Where in its row each element goes."""
     is_added: bool
 
@@ -297,7 +297,7 @@ class _Inliner:
         def of(element_type: ElementType, sizes: tuple[int, ...]) -> Shape:
             return Shape(element_type, sizes, (), default_layout(len(sizes)))
 
-        index = self._copy_of[rows.index]
+        index = self._copy_of[rows.column]
         number = index.shape.element_type
         index = put("bitcast", of(number, sizes), index)
         index = put("broadcast", of(number, shape.dimensions), index, attributes=along)
