@@ -30,6 +30,7 @@ from hlomem.opt.candidate import (
 from hlomem.opt.checks import Allowed, Change, find_problems
 from hlomem.opt.constants import MAX_INSIDE_STARTS, MAX_NEARLY, MAX_REJECTED, NEAR, NEARLY
 from hlomem.opt.goal import Budget, Effort, Front, Goal, Order, WorkLeft
+from hlomem.opt.loops.pairs import find_pairs
 from hlomem.opt.orders.planned_orders import temporary_bytes
 from hlomem.opt.remat.inside import lower_inside
 from hlomem.opt.strategies import (
@@ -202,6 +203,8 @@ class _Fits:
         """The price of the cheapest that fits."""
         self._near: dict[tuple[int, int], Candidate] = {}
         """By operations and bytes: programs that nearly fit."""
+        self._changes: list[Candidate] = []
+        """Programs with changed loops; of what is near single values were recomputed."""
 
     def run(self) -> Iterator[Candidate]:
         """The program itself, then changed for rising prices, until that costs too much."""
@@ -214,8 +217,12 @@ class _Fits:
             for lower in self._inside(start):
                 start = lower
                 yield self._note(start)
+            later = self._put_aside()
             yield from self._single(start)
+            self._goal = self._goal._replace(work=later)
             yield from self._changed()
+            if self._changes and self._cheapest is None:
+                yield from self._single(min(self._changes, key=lambda one: one.temporaries))
         if given is not self._start and self._cheapest is None:
             self._goal = self._goal._replace(work=WorkLeft(given.given.rules.effort))
             yield from self._single(given)
@@ -226,6 +233,12 @@ class _Fits:
             yield self._note(reordered(self._near[key], self._start.given.rules.effort))
             if self._cheapest is not None:
                 break
+
+    def _put_aside(self) -> WorkLeft | None:
+        """The work for what comes of changed loops: half of it, where there are any."""
+        work = self._goal.work
+        assert work is not None
+        return work.put_aside() if find_pairs(self._start.plan.module) else work
 
     def _changed(self) -> Iterator[Candidate]:
         seen: set[tuple[int, int]] = set()
@@ -253,9 +266,10 @@ class _Fits:
         for lower in self._inside(start):
             start = lower
             yield self._note(start)
+        self._changes.append(start)
         room = room_for(start.plan, self._goal.limit)
         if start.temporaries <= NEAR * room and not self._is_dear(start):
-            yield from self._single(start)
+            yield from self._single(start, WorkLeft("low"))
 
     def _inside(self, start: Candidate) -> Iterator[Candidate]:
         """Values of the hungriest bodies made again, where it is a loop that is too large."""
@@ -265,11 +279,12 @@ class _Fits:
             self._bodies_left -= 1
             yield from map(reordered, lower_inside(start, self._goal.limit, work))
 
-    def _single(self, start: Candidate) -> Iterator[Candidate]:
+    def _single(self, start: Candidate, work: WorkLeft | None = None) -> Iterator[Candidate]:
         most = self._cheapest
         if most is not None:
             most -= start.price
-        for made in propose(start, self._goal._replace(max_price=most)):
+        goal = self._goal._replace(max_price=most, work=work or self._goal.work)
+        for made in propose(start, goal):
             yield self._note(made)
 
     def _is_dear(self, made: Candidate) -> bool:
