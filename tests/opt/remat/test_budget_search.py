@@ -145,7 +145,7 @@ HloModule m, is_scheduled=true
   ROOT %out.2 = (s32[], f32[4096]{0}, f32[4096]{0}) tuple(%next.2, %product, %b.2)
 }
 
-%condition.2 (state.3: (s32[], f32[4096], f32[4096])) -> pred[] {
+%until (state.3: (s32[], f32[4096], f32[4096])) -> pred[] {
   %state.3 = (s32[], f32[4096]{0}, f32[4096]{0}) parameter(0)
   %i.3 = s32[] get-tuple-element(%state.3), index=0
   %limit.2 = s32[] constant(7)
@@ -167,7 +167,7 @@ ENTRY %main (p: f32[4096]) -> f32[] {
   %start.2 = s32[] copy(%zero)
   %second = f32[4096]{0} broadcast(%total), dimensions={}
   %begin.2 = (s32[], f32[4096]{0}, f32[4096]{0}) tuple(%start.2, %second, %given)
-  %loop.2 = (s32[], f32[4096]{0}, f32[4096]{0}) while(%begin.2), condition=%condition.2, body=%body.2
+  %loop.2 = (s32[], f32[4096]{0}, f32[4096]{0}) while(%begin.2), condition=%until, body=%body.2
   %last.2 = f32[4096]{0} get-tuple-element(%loop.2), index=1
   ROOT %r = f32[] reduce(%last.2, %none), dimensions={0}, to_apply=%plus
 }
