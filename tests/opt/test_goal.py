@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hlomem import hlo
-from hlomem.opt.goal import Scopes
+from hlomem.opt.goal import Scopes, WorkLeft
 
 TEXT = """HloModule scopes, is_scheduled=true
 
@@ -31,3 +31,10 @@ ENTRY %main (p: f32[8]) -> f32[8] {
 )
 def test_a_scope_is_a_whole_name_on_the_path(scopes: Scopes, is_there: bool) -> None:
     assert scopes.has(hlo.parse(TEXT).entry.root) is is_there
+
+
+def test_work_that_is_put_aside_is_taken_off() -> None:
+    work, whole = WorkLeft("default"), WorkLeft("default")
+    later = work.put_aside()
+    assert 0 < later.plans <= work.plans
+    assert (work.steps + later.steps, work.plans + later.plans) == (whole.steps, whole.plans)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from hlomem.base.errors import CommandError
@@ -269,6 +270,14 @@ class WorkLeft:
     @property
     def may_step(self) -> bool:
         return self.steps > 0 and not self._is_late
+
+    def put_aside(self) -> WorkLeft:
+        """Half of the work that is left, for what comes later."""
+        other = copy(self)
+        other.steps, other.plans = self.steps // 2, self.plans // 2
+        self.steps -= other.steps
+        self.plans -= other.plans
+        return other
 
     @property
     def is_spent(self) -> bool:

@@ -208,6 +208,8 @@ class _Fits:
         self._has_pieces = start.given.rules.exact
         self._near: dict[tuple[int, int], Candidate] = {}
         """By operations and bytes: programs that nearly fit."""
+        self._changes: list[Candidate] = []
+        """Programs with changed loops; of what is near single values were recomputed."""
 
     def run(self) -> Iterator[Candidate]:
         """The program itself, then changed for rising prices, until that costs too much."""
@@ -224,9 +226,16 @@ class _Fits:
             for lower in self._inside(start):
                 start = lower
                 yield self._note(start)
-            ways = [lambda: self._single(start), self._changed]
-            for way in ways if not has_pairs(self._start.plan) else reversed(ways):
-                yield from way()
+            later = self._put_aside()
+            if has_pairs(self._start.plan):
+                yield from self._changed()
+                if self._changes and self._cheapest is None:
+                    yield from self._single(min(self._changes, key=lambda one: one.temporaries))
+                self._goal = self._goal._replace(work=later)
+                yield from self._single(start)
+            else:
+                yield from self._single(start)
+                yield from self._changed()
         if given is not self._start and self._cheapest is None:
             self._goal = self._goal._replace(work=WorkLeft(given.given.rules.effort, self._clock))
             yield from self._single(given)
@@ -263,6 +272,12 @@ class _Fits:
             self._start = start
             yield self._note(start)
 
+    def _put_aside(self) -> WorkLeft | None:
+        """The work for single values: half of it, where there are loops to be changed."""
+        work = self._goal.work
+        assert work is not None
+        return work.put_aside() if has_pairs(self._start.plan) else work
+
     def _changed(self) -> Iterator[Candidate]:
         seen: set[tuple[int, int]] = set()
         prices = self._start.prices
@@ -294,9 +309,10 @@ class _Fits:
         for lower in self._inside(start):
             start = lower
             yield self._note(start)
+        self._changes.append(start)
         room = room_for(start.plan, self._goal.limit)
         if start.temporaries <= NEAR * room and not self._is_dear(start):
-            yield from self._single(start)
+            yield from self._single(start, WorkLeft("low"))
 
     def _inside(self, start: Candidate) -> Iterator[Candidate]:
         """Values of the hungriest bodies made again, where it is a loop that is too large."""
@@ -306,11 +322,12 @@ class _Fits:
             self._bodies_left -= 1
             yield from map(reordered, lower_inside(start, self._goal.limit, work))
 
-    def _single(self, start: Candidate) -> Iterator[Candidate]:
+    def _single(self, start: Candidate, work: WorkLeft | None = None) -> Iterator[Candidate]:
         most = self._cheapest
         if most is not None:
             most -= start.price
-        for made in propose(start, self._goal._replace(max_price=most)):
+        goal = self._goal._replace(max_price=most, work=work or self._goal.work)
+        for made in propose(start, goal):
             yield self._note(made)
 
     def _is_dear(self, made: Candidate) -> bool:

@@ -107,6 +107,84 @@ ENTRY %main (p: f32[64,64], q: f32[4096]) -> f32[] {
     assert not write(best)[1]
 
 
+TWO_LOOPS = """\
+HloModule m, is_scheduled=true
+
+%plus (x: f32[], y: f32[]) -> f32[] {
+  %x = f32[] parameter(0)
+  %y = f32[] parameter(1)
+  ROOT %z = f32[] add(%x, %y)
+}
+
+%body (state: (s32[], f32[4096], f32[4096])) -> (s32[], f32[4096], f32[4096]) {
+  %state = (s32[], f32[4096]{0}, f32[4096]{0}) parameter(0)
+  %i = s32[] get-tuple-element(%state), index=0
+  %a = f32[4096]{0} get-tuple-element(%state), index=1
+  %b = f32[4096]{0} get-tuple-element(%state), index=2
+  %one = s32[] constant(1)
+  %next = s32[] add(%i, %one)
+  %sum = f32[4096]{0} add(%a, %b)
+  ROOT %out = (s32[], f32[4096]{0}, f32[4096]{0}) tuple(%next, %sum, %b)
+}
+
+%condition (state.1: (s32[], f32[4096], f32[4096])) -> pred[] {
+  %state.1 = (s32[], f32[4096]{0}, f32[4096]{0}) parameter(0)
+  %i.1 = s32[] get-tuple-element(%state.1), index=0
+  %limit = s32[] constant(5)
+  ROOT %before = pred[] compare(%i.1, %limit), direction=LT
+}
+
+%body.2 (state.2: (s32[], f32[4096], f32[4096])) -> (s32[], f32[4096], f32[4096]) {
+  %state.2 = (s32[], f32[4096]{0}, f32[4096]{0}) parameter(0)
+  %i.2 = s32[] get-tuple-element(%state.2), index=0
+  %a.2 = f32[4096]{0} get-tuple-element(%state.2), index=1
+  %b.2 = f32[4096]{0} get-tuple-element(%state.2), index=2
+  %one.2 = s32[] constant(1)
+  %next.2 = s32[] add(%i.2, %one.2)
+  %product = f32[4096]{0} multiply(%a.2, %b.2)
+  ROOT %out.2 = (s32[], f32[4096]{0}, f32[4096]{0}) tuple(%next.2, %product, %b.2)
+}
+
+%until (state.3: (s32[], f32[4096], f32[4096])) -> pred[] {
+  %state.3 = (s32[], f32[4096]{0}, f32[4096]{0}) parameter(0)
+  %i.3 = s32[] get-tuple-element(%state.3), index=0
+  %limit.2 = s32[] constant(7)
+  ROOT %before.2 = pred[] compare(%i.3, %limit.2), direction=LT
+}
+
+ENTRY %main (p: f32[4096]) -> f32[] {
+  %p = f32[4096]{0} parameter(0)
+  %zero = s32[] constant(0)
+  %none = f32[] constant(0)
+  %given = f32[4096]{0} cosine(%p)
+  %start = s32[] copy(%zero)
+  %first = f32[4096]{0} sine(%p)
+  %begin = (s32[], f32[4096]{0}, f32[4096]{0}) tuple(%start, %first, %given)
+  %loop = (s32[], f32[4096]{0}, f32[4096]{0}) while(%begin), condition=%condition, body=%body
+  %last = f32[4096]{0} get-tuple-element(%loop), index=1
+  %wide = f32[16384]{0} pad(%last, %none), padding=0_12288
+  %total = f32[] reduce(%wide, %none), dimensions={0}, to_apply=%plus
+  %start.2 = s32[] copy(%zero)
+  %second = f32[4096]{0} broadcast(%total), dimensions={}
+  %begin.2 = (s32[], f32[4096]{0}, f32[4096]{0}) tuple(%start.2, %second, %given)
+  %loop.2 = (s32[], f32[4096]{0}, f32[4096]{0}) while(%begin.2), condition=%until, body=%body.2
+  %last.2 = f32[4096]{0} get-tuple-element(%loop.2), index=1
+  ROOT %r = f32[] reduce(%last.2, %none), dimensions={0}, to_apply=%plus
+}
+"""
+"""A value that two loops are given, and much between them."""
+
+
+def test_what_a_later_loop_is_given_is_recomputed_for_it() -> None:
+    stages = start_stages(hlo.parse(TWO_LOOPS), order_lists=in_text_order)
+    size, before = 4 * 4096, temporary_bytes(stages)
+    best = _best(stages, before - size)
+    assert best is not None
+    assert best.temporaries <= before - size
+    assert not write(best)[1]
+    assert best.flops == 4096
+
+
 def test_operations_are_counted_from_shapes() -> None:
     text = """\
 HloModule m, is_scheduled=true

@@ -129,7 +129,7 @@ class Draft:
         for value in set(new) - set(old):
             self._touch(value, node)
         self._share(node, node, renamed)
-        if self._state.flow.nodes[self._origin[node]].opcode in FORWARDS:
+        if self._state.flow.nodes[self._origin[node]].opcode in (*FORWARDS, "tuple"):
             self._holds[node] = tuple([renamed.get(value, value) for value in self._holds[node]])
 
     def renamed(self, node: int, operands: tuple[int, ...]) -> dict[int, int]:

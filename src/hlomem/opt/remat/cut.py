@@ -115,9 +115,9 @@ class _Cut:
         self._places = {node: place for place, node in enumerate(state.order)}
         self._before = state.order[: at + 1]
         self._behind = state.order[at + 1 :]
-        self._kept = self._find_tupled()
-        """Nodes not to be recomputed: what they read is written over by then, or a loop's state
-        begins with them, and with it the memory that others lie in."""
+        self._kept = self._find_overwritten()
+        """Nodes not to be recomputed: what they read is written over by then, or what they make is
+        written over in turn."""
 
     def run(self) -> State | None:
         """The program with all that changes; None where nothing is freed."""
@@ -148,16 +148,10 @@ class _Cut:
             sequence.append(node)
         return draft.finish(sequence) if clones else None
 
-    def _find_tupled(self) -> set[int]:
-        """Nodes whose values are put into a tuple after the peak, or written over there."""
+    def _find_overwritten(self) -> set[int]:
+        """Nodes whose values are written over after the peak."""
         state = self._state
         pending = [
-            operand
-            for node in self._behind
-            if state.instruction(node).opcode == "tuple"
-            for operand in state.operands[node]
-        ]
-        pending += [
             operand
             for node in self._behind
             for operand in state.operands[node]

@@ -195,8 +195,6 @@ class _Offers:
         state, places = self._state, self.places
         known = state.flow.values[value]
         later = [reader for reader in known.readers if places[reader] > place]
-        if any(state.instruction(reader).opcode == "tuple" for reader in later):
-            return  # a loop may begin with it, and with its memory
         first = min(later, key=lambda reader: places[reader])
         moved = self._movable(value, places[first])
         if not moved and any(state.writes_over(reader, known.made_by) for reader in later):
