@@ -58,7 +58,12 @@ def test_a_clock_grows_with_kernels_and_is_over_when_all_is_planned(effort: str)
     assert 0 < small.left < large.left
     work = WorkLeft("high", small)
     seen = []
-    for spend in (lambda: small.spend(small.left - 1), lambda: work.take_order(1), small.start):
+    spends: list[Callable[[], None]] = [
+        lambda: small.spend(small.left - 1),
+        lambda: work.take_order(1),
+        small.start,
+    ]
+    for spend in spends:
         spend()
         seen.append((work.may_step, work.is_spent))
     assert seen == [(True, False), (False, True), (True, False)]

@@ -202,6 +202,8 @@ class _Fits:
         self._clock.start()
         self._goal = Budget(limit, work=WorkLeft(start.given.rules.effort, self._clock))
         self._bodies_left = MAX_INSIDE_STARTS
+        self._waiting: list[Candidate] = []
+        """Changed for one price, and near enough for single values."""
         self._cheapest: int | None = None
         """The price of the cheapest that fits."""
         self._is_cheap = False
@@ -285,6 +287,7 @@ class _Fits:
             prices = (prices[-1], *prices[:-1])
         for price in prices:
             last, goal = self._start, self._goal._replace(price=price)
+            self._waiting.clear()
             for strategy in strategies_for(goal, is_priced=True):
                 if self._clock.is_over:
                     return
@@ -298,9 +301,12 @@ class _Fits:
                         seen.add((made.flops, made.total))
                         yield self._note(made)
                         yield from self._refined(made)
+            for near in self._waiting:
+                if not self._is_dear(near):
+                    yield from self._single(near, WorkLeft("low", self._clock))
 
     def _refined(self, made: Candidate) -> Iterator[Candidate]:
-        """A change in an order of its own; where it is near, with single values made again."""
+        """A change in an order of its own; where it is near, single values are for later."""
         if self._is_dear(made) or self._clock.is_over:
             return
         start = reordered(made)
@@ -311,8 +317,8 @@ class _Fits:
             yield self._note(start)
         self._changes.append(start)
         room = room_for(start.plan, self._goal.limit)
-        if start.temporaries <= NEAR * room and not self._is_dear(start):
-            yield from self._single(start, WorkLeft("low"))
+        if start.temporaries <= NEAR * room:
+            self._waiting.append(start)
 
     def _inside(self, start: Candidate) -> Iterator[Candidate]:
         """Values of the hungriest bodies made again, where it is a loop that is too large."""
