@@ -150,6 +150,8 @@ MAX_PIECE_SEEDS = 6
 """Values at a peak that regions are grown from, the largest first."""
 MAX_PIECE_PLANS = 6
 """Plans that are made to choose one region and its number of pieces."""
+LEAST_ROWS = 8
+"""Rows, columns or terms of a product that are left to each piece where a library computes it."""
 NEARLY_ALL = 0.9
 """The part of what most pieces save that is enough where no number of pieces is."""
 LARGE_SHARE = 32

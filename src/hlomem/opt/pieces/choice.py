@@ -63,7 +63,7 @@ def _with_region(candidate: Candidate, limit: int, failed: set[str]) -> Candidat
     stages = candidate.plan
     missing = candidate.temporaries - room_for(stages, limit)
     plans = MAX_PIECE_PLANS
-    for choice in _choices(stages, candidate.temporaries, failed):
+    for choice in _choices(candidate, failed):
         name = _name_of(choice.region)
         best: Candidate | None = None
         for pieces in _numbers(choice, missing):
@@ -113,19 +113,22 @@ def _planned(candidate: Candidate, region: Region, pieces: int) -> Candidate | N
 # Regions at the peak.
 
 
-def _choices(stages: Stages, temporaries: int, failed: set[str]) -> Iterator[_Choice]:
+def _choices(candidate: Candidate, failed: set[str]) -> Iterator[_Choice]:
     """Regions that hold much of what is alive at the peak, the best first."""
+    stages, scopes = candidate.plan, candidate.given.rules.scopes
     size_of = stages.options.machine.size_of
     alive = _alive_at_peak(stages)
     sizes = {one: size_of(one.shape) for one in alive}
-    least = max(temporaries // LARGE_SHARE, 1)
+    least = max(candidate.temporaries // LARGE_SHARE, 1)
     seeds = sorted((one for one in alive if sizes[one] >= least), key=lambda one: -sizes[one])
     reaches: dict[HloComputation, Reach] = {}
     found: dict[frozenset[HloInstruction], _Choice] = {}
     for seed in seeds[:MAX_PIECE_SEEDS]:
         reach = reaches.setdefault(seed.parent, Reach(seed.parent))
         for dimension, size in enumerate(seed.shape.dimensions):
-            region = find_region(seed, dimension, reach, size_of, least) if size > 1 else None
+            if size == 1:
+                continue
+            region = find_region(seed, dimension, reach, size_of, least, scopes)
             if region is None or frozenset(region.solved) in found:
                 continue
             internal = set(region.internal)

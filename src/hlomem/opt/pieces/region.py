@@ -12,17 +12,19 @@ from math import gcd
 from typing import TYPE_CHECKING
 
 from hlomem.opt.constants import MAX_PIECES
+from hlomem.opt.goal import ALL_SCOPES
 from hlomem.opt.orders.bound import reachable
 from hlomem.opt.pieces.indices import Scope
 from hlomem.opt.pieces.links import SLICED, Cut, Share
-from hlomem.opt.pieces.shapes import most_pieces
 from hlomem.opt.pieces.solve import Solved, solve
+from hlomem.opt.pieces.tiles import most_pieces
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from hlomem.hlo.ir import HloComputation, HloInstruction
     from hlomem.hlo.shape import Shape
+    from hlomem.opt.goal import Scopes
 
 _ELEMENT = "get-tuple-element"
 _MAX_BANS = 6
@@ -51,13 +53,19 @@ class Reach:
 
 class Region:
     def __init__(
-        self, reach: Reach, size_of: Callable[[Shape], int], least: int, banned: int = 0
+        self,
+        reach: Reach,
+        size_of: Callable[[Shape], int],
+        least: int,
+        banned: int = 0,
+        scopes: Scopes = ALL_SCOPES,
     ) -> None:
         """`least` is the size from which values are large; `banned` is left out, as bits."""
         self._reach = reach
         self._size_of = size_of
         self._least = least
         self._banned = banned
+        self._scopes = scopes
         self.solved: dict[HloInstruction, Solved] = {}
         """By instruction of the region how it is computed; without elements of tuples."""
         self.cut: dict[HloInstruction, Cut] = {}
@@ -84,7 +92,7 @@ class Region:
         if known is not None:
             return all(known.link.results[number] == cut for number, cut in wanted.items())
         is_banned = bool(self._banned >> self._reach.node_of[instruction] & 1)
-        if is_banned is not again:
+        if is_banned is not again or not self._is_allowed(instruction):
             return False
         cuts = {
             number: cut
@@ -99,6 +107,10 @@ class Region:
             return False
         self.again |= {instruction} if again else set()
         return True
+
+    def _is_allowed(self, instruction: HloInstruction) -> bool:
+        """Whether an instruction comes from parts of the code that may change, if it is known."""
+        return self._scopes.has(instruction) or not instruction.metadata.op_name
 
     def _take(self, instruction: HloInstruction, solved: Solved) -> bool:
         made = dict(self._arrays(instruction, solved))
@@ -213,11 +225,8 @@ class Region:
 
     @property
     def most(self) -> int:
-        """The number of pieces that leaves the tiles of all kernels whole."""
-        return min(
-            (most_pieces(one, solved.link) for one, solved in self.solved.items()),
-            default=MAX_PIECES,
-        )
+        """The number of pieces that all kernels can compute."""
+        return min((most_pieces(*pair) for pair in self.solved.items()), default=MAX_PIECES)
 
     @property
     def internal(self) -> list[HloInstruction]:
@@ -260,12 +269,17 @@ def _inside(solved: Solved) -> int:
 
 
 def find_region(
-    value: HloInstruction, dimension: int, reach: Reach, size_of: Callable[[Shape], int], least: int
+    value: HloInstruction,
+    dimension: int,
+    reach: Reach,
+    size_of: Callable[[Shape], int],
+    least: int,
+    scopes: Scopes = ALL_SCOPES,
 ) -> Region | None:
     """The region that a value is computed in, in pieces along a dimension; None where none is."""
     banned = 0
     for _ in range(_MAX_BANS):
-        region = Region(reach, size_of, least, banned)
+        region = Region(reach, size_of, least, banned, scopes)
         if not region.include(value, dimension):
             return None
         obstacle = region.grow()

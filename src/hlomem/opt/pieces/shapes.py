@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from hlomem.base.errors import EditError
 from hlomem.hlo.shape import ElementType, Shape
 from hlomem.hlo.shape_edits import with_element_type
-from hlomem.opt.constants import MAX_PIECES
 from hlomem.opt.pieces.links import Share, gemm_config
 
 if TYPE_CHECKING:
@@ -106,20 +105,3 @@ def _may_keep(fusion: HloInstruction, shape: Shape) -> bool:
     return all(
         int(str(count)) <= sizes[place] for count, place in zip(partitions, order, strict=False)
     )
-
-
-def most_pieces(one: HloInstruction, link: Link) -> int:
-    """The most pieces that a kernel can compute: each has one of its tiles, at least."""
-    config = one.backend_config if one.opcode == "fusion" else None
-    told: Any = config.get("fusion_backend_config") if isinstance(config, dict) else None
-    if not isinstance(told, dict):
-        return MAX_PIECES
-    tiles = told.get("block_level_fusion_config", {}).get("output_tiles", [])
-    if not str(told.get("kind", "")).startswith("__triton") or len(tiles) != len(link.results):
-        return 1
-    results = one.shape.elements if one.shape.is_tuple else (one.shape,)
-    found = MAX_PIECES
-    for tile, result, cut in zip(tiles, results, link.results, strict=True):
-        if isinstance(cut, int):
-            found = min(found, result.dimensions[cut] // int(tile["sizes"][cut]))
-    return found
