@@ -51,15 +51,45 @@ def test_a_fusion_makes_what_is_taken(
     assert (draft.root.opcode == "tuple") is (results > 1)
 
 
-def _edited(dropped: str) -> tuple[hlo.HloModule, str]:
+def _edited(dropped: str, given: str = TEXT) -> tuple[hlo.HloModule, str]:
     """The program without the stack of a value, made of the other."""
-    stages = start_stages(hlo.parse(TEXT), order_lists=in_text_order)
+    stages = start_stages(hlo.parse(given), order_lists=in_text_order)
     [pair] = find_pairs(stages.module)
     size_of = stages.options.machine.size_of
     plan = plan_loops(pair, Costs(size_of), size_of, Effects(stages.call_graph), 0)
     assert plan is not None
     assert [stack.value.name for stack in plan.dropped] == [dropped]
     return stages.module, format_module(apply_loop_plan(stages.module, plan))
+
+
+def _twice() -> str:
+    """The same where the fusion is given the counter three times."""
+    text = TEXT.replace(
+        "p3: s32[]) -> (f32[3,2],", "p3: s32[], p4: s32[], p5: s32[]) -> (f32[3,2],"
+    )
+    text = text.replace("fusion(%s, %t, %x, %i)", "fusion(%s, %t, %x, %i, %i, %i)")
+    return text.replace(
+        "  %tanh = f32[2]{0} tanh(%sine)",
+        """  %p4 = s32[] parameter(4)
+  %p5 = s32[] parameter(5)
+  %sum.1 = s32[] add(%p4, %p5)
+  %number = f32[] convert(%sum.1)
+  %numbers = f32[2]{0} broadcast(%number), dimensions={}
+  %tanh = f32[2]{0} multiply(%sine, %numbers)""",
+    )
+
+
+@pytest.mark.parametrize("text", [TEXT, _twice()], ids=["once", "thrice"])
+def test_a_recomputed_fusion_takes_the_slice_itself(text: str) -> None:
+    given, edited = _edited("tanh", text)
+    module = hlo.parse(edited)
+    module.validate()
+    assert not find_meaning_problems(given, module)
+    [back] = [one for one in module.computations if one.name == "back"]
+    [made] = [one for one in back.instructions if one.name == "both.remat"]
+    opcodes = [one.opcode for one in made.called_computations[0].instructions]
+    assert opcodes.count("dynamic-slice") == 1
+    assert not [one for one in back.instructions if "slice" in one.name]
 
 
 @pytest.mark.parametrize(

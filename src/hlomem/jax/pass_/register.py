@@ -83,17 +83,16 @@ def optimize(
     for `hlomem.improve`; unless it is said, collectives may change places if this is the only
     process: all devices run what is compiled here. `max_slowdown` is how many times as long a
     program may take, as modelled: without `fit` for transfers that an order exposes (1 unless it is
-    said), with it for what is recomputed (1.25 on a GPU). What would fit for more is refused, and
-    `report()` says what is possible.
+    said), with it for what is recomputed (1.25 on a GPU, 2 on a TPU). What would fit for more is
+    refused, and `report()` says what is possible.
 
     `recompute` is the share of a program's operations, and of its modelled time, that
-    recomputation may add, where the program needs less then; 0 leaves it at the order. Programs for
-    a TPU get another order alone.
+    recomputation may add, where the program needs less then; 0 leaves it at the order.
 
     `target` names the machine programs are compiled for where it is not here (`tpu-v5e:2x2`,
-    `cuda-h100`). On a TPU orders are tried: libtpu plans them in child processes, and one is taken
-    if its plan is smaller. That needs to know the chips, by `target`, by `chip`, or because they
-    are here.
+    `cuda-h100`). On a TPU programs are tried: libtpu plans them in child processes, and one is
+    taken if its plan is smaller. That needs to know the chips, by `target`, by `chip`, or because
+    they are here.
 
     `fit` is the memory that all allocations of a program may take together: bytes, `"200 MiB"`, or
     a chip whose memory it is. A program that is larger in the order found has values recomputed
@@ -102,8 +101,8 @@ def optimize(
     up to 1.0 (or `"50%"`) is a share of the temporaries that each program needs now.
 
     `exact` keeps the last bits: instructions are repeated whole, and no kernel computes what none
-    did before. It is on unless `fit` is named. `within` and `without` name parts of the code, as
-    `jax.named_scope` does, whose values alone may be recomputed, or may not.
+    did before. It is off with `fit` and on a TPU, unless it is said. `within` and `without` name
+    parts of the code, as `jax.named_scope` does, whose values alone may be recomputed, or may not.
     """
     exposed = 1.0 if max_slowdown is None or fit is not None else max_slowdown
     if max_slowdown is not None:

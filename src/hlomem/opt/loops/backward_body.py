@@ -366,34 +366,36 @@ class Remaker:
         One that `loads` takes the slices of stacks itself, which are then written nowhere.
         """
         draft.drop_dead(lambda _: True)
-        operands: dict[HloInstruction, HloInstruction] = {}
-        """By operand the parameter that it is."""
+        operands: list[HloInstruction] = []
+        loaded: dict[HloInstruction, HloInstruction] = {}
+        """By stack or index the parameter that it is."""
         for parameter in [one for one in draft.instructions if one.opcode == "parameter"]:
             value = given[parameter]
             if loads and value in self._places:
-                self._load(draft, parameter, value, operands)
+                self._load(draft, parameter, value, loaded)
             else:
-                operands[self._made[value]] = parameter
-        for number, parameter in enumerate(operands.values()):
+                parameter.payload = str(len(operands))
+                operands.append(self._made[value])
+        for number, parameter in enumerate(loaded.values(), len(operands)):
             parameter.payload = str(number)
         self._draft.separate(draft, SUFFIX)
-        return list(operands)
+        return [*operands, *loaded]
 
     def _load(
         self,
         draft: Draft,
         parameter: HloInstruction,
         value: HloInstruction,
-        operands: dict[HloInstruction, HloInstruction],
+        loaded: dict[HloInstruction, HloInstruction],
     ) -> None:
         """Let a body take a stored value from its stack, where it had a parameter for it."""
         taken: list[HloInstruction] = []
         for operand in (self._stacks[value], self._places[value]):
-            if operand not in operands:
+            if operand not in loaded:
                 name = self._draft.new(operand.name)
-                operands[operand] = draft.make(name, operand.shape, "parameter", payload="0")
-                draft.instructions.insert(0, operands[operand])
-            taken.append(operands[operand])
+                loaded[operand] = draft.make(name, operand.shape, "parameter", payload="0")
+                draft.instructions.insert(0, loaded[operand])
+            taken.append(loaded[operand])
         part = self._part(value)
         zero = draft.make(self._draft.new("constant"), taken[1].shape, "constant", payload="0")
         read = draft.make(

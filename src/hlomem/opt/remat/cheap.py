@@ -6,6 +6,7 @@ before their next reader (`greedy.py`), cheapest first, until the share is spent
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
@@ -151,20 +152,21 @@ class _Search:
         spent = start.flops
         long = module_time(start.plan.module, self._machine) - self._time
 
-        def is_more(clones: Sequence[HloInstruction]) -> bool:
-            return self._is_more(spent + costs.total(clones), long + sum(map(times.of, clones)))
+        def allows(made: list[HloInstruction], more: Sequence[HloInstruction]) -> bool:
+            clones = [*made, *more]
+            time = long + sum(map(times.of, clones))
+            return not self._is_more(spent + costs.total(clones), time)
 
         levels = state.levels()
         least = max(levels, default=0)
         lowest, added = state, 0
         for _ in range(min(MAX_STEPS, MAX_CHOICES // max(len(state.order), 1))):
-            made = state.clones()
             choice = choose(
                 state,
                 levels,
                 costs,
                 round(least * self._way.next_peak),
-                lambda clones, made=made: not is_more([*made, *clones]),
+                partial(allows, state.clones()),
             )
             if choice is None:
                 break
