@@ -229,8 +229,8 @@ class _Terms:
     ) -> int:
         """The term of an operation."""
         own = attributes or {}
-        key = opcode, tuple(sorted(own.items())), payload, "", tuple(operands), ()
-        term = self._term(shape, key)
+        text = opcode, tuple(sorted(own.items())), payload, "", ()
+        term = self._term(shape, (self._number_of_text(text), tuple(operands)))
         self._made[term] = Term(opcode, own, payload, operands, shape)
         return term
 
@@ -439,9 +439,11 @@ class _Terms:
 
     def _read_text(self, instruction: HloInstruction) -> _Said:
         bodies = tuple(map(self._classes.of_body, instruction.called_computations))
-        text = (*text_of(instruction), bodies)
-        number = self._text_of.setdefault(text, len(self._text_of))
+        number = self._number_of_text((*text_of(instruction), bodies))
         return _Said(number, _is_free_of_effects(instruction))
+
+    def _number_of_text(self, text: _Key) -> int:
+        return self._text_of.setdefault(text, len(self._text_of))
 
 
 def _have_same_order(one: Shape, other: Shape) -> bool:
