@@ -1,11 +1,13 @@
 """Values recomputed where that is almost free: a share of a program's work, and no more.
 
 Loops come first (`loops/change.py`); then values are dropped at the peak one by one and recomputed
-before their next reader (`greedy.py`), cheapest first, until the share is spent.
+before their next reader (`greedy.py`), cheapest first, until the share is spent. Where results can
+be declared to be written over operands (`over.py`), values are dropped as if they were.
 """
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -53,8 +55,8 @@ class _Search:
         looped = self._change_loops()
         start = looped or self._start
         found = [start, *self._drop(start)]
-        found += [over for over in map(write_over, found) if over is not None]
         best = min(found, key=lambda one: one.temporaries)
+        best = write_over(best) or best
         return best if best.temporaries < self._start.temporaries else None
 
     def _change_loops(self) -> Candidate | None:
@@ -66,7 +68,9 @@ class _Search:
         failed = 0
         for price in start.prices:
             made = change_loops(start, price) or cut(start, price) or cut_inside(start, price)
-            if made is None or made.changes[-1].kind != "loops" or self._is_refused(made):
+            if made is None or made.changes[-1].kind != "loops":
+                break
+            if self._is_refused(made):
                 failed += 1
                 if failed > MAX_FAILED_PRICES:
                     break
@@ -112,13 +116,13 @@ class _Search:
     def _descend(self, start: Candidate, state: State) -> tuple[State, int]:
         """Steps within what is left of the share, to where least is alive; operations they add."""
         costs, times = costs_of(self._machine), Times(self._machine)
-        spent = flops = start.flops
+        spent = start.flops
         long = time = module_time(start.plan.module, self._machine) - self._time
         levels = state.levels()
         least = max(levels, default=0)
         lowest, added = state, 0
         for _ in range(min(MAX_STEPS, MAX_CHOICES // max(len(state.order), 1))):
-            left = self._max_time - time if self._start.has_clock else self._max_flops - flops
+            left = self._max_time - time if self._start.has_clock else inf
             choice = choose(state, levels, costs, round(least * NEXT_PEAK), left)
             if choice is None:
                 break
