@@ -16,7 +16,7 @@ from hlomem.opt.loops.backward_body import Remaker, find_counter
 from hlomem.opt.loops.choice import LoopPlan, kept_stacks, plan_loops
 from hlomem.opt.loops.fusion_edit import FusionEdits, LoopDraft
 from hlomem.opt.loops.pairs import Loop, LoopPair, find_pairs
-from hlomem.opt.loops.stacks import stacked
+from hlomem.opt.loops.stacks import fusion_of, stacked
 from hlomem.opt.once import once
 from hlomem.opt.orders.cost import costs_of, program_flops
 from hlomem.opt.orders.effects import Effects
@@ -59,7 +59,7 @@ def _change_one(candidate: Candidate, price: int, done: set[tuple[str, str]]) ->
         if names in done:
             continue
         done.add(names)
-        repeats = may_repeat_calls(stages)
+        repeats = may_repeat_calls(stages, pair)
         plan = plan_loops(pair, costs, size_of, effects, price, scopes, repeats_calls=repeats)
         if plan is None:
             continue
@@ -71,13 +71,25 @@ def _change_one(candidate: Candidate, price: int, done: set[tuple[str, str]]) ->
     return None
 
 
-def may_repeat_calls(stages: Stages) -> bool:
+def may_repeat_calls(stages: Stages, pair: LoopPair) -> bool:
     """Whether products that a first loop computes may be computed in a second.
 
-    On an H200 (jax 0.11.2) a scan's gradients came out wrong that did so, and equal to the bit
-    where only loops of the compiler's own were repeated; the reason is not known.
+    On an H200 (jax 0.11.2) the gradients of a scan came out wrong whose body takes its weights by
+    slices that are read asynchronously, and equal to the bit where no product was repeated, or
+    nothing was asynchronous; the reason is not known.
     """
-    return stages.options.machine.changed_after_hook != "fusions"
+    if stages.options.machine.changed_after_hook != "fusions":
+        return True
+    return not any(_slices_ahead(one) for one in pair.first.body.instructions)
+
+
+def _slices_ahead(instruction: HloInstruction) -> bool:
+    """Whether an instruction begins to read a slice that is not waited for."""
+    if instruction.opcode != "async-start":
+        return False
+    fusion = fusion_of(instruction)
+    bodies = () if fusion is None else fusion.called_computations
+    return any(body.root.opcode == "dynamic-slice" for body in bodies)
 
 
 def has_pairs(stages: Stages) -> bool:

@@ -1,7 +1,8 @@
 """Values recomputed where that is almost free: a share of a program's work, and no more.
 
 Loops come first (`loops/change.py`); then values are dropped at the peak one by one and recomputed
-before their next reader (`greedy.py`), cheapest first, until the share is spent.
+before their next reader (`greedy.py`), cheapest first, until the share is spent. Where results can
+be declared to be written over operands (`over.py`), values are dropped as if they were.
 """
 
 from __future__ import annotations
@@ -83,8 +84,8 @@ class _Search:
         looped = self._change_loops()
         start = looped or self._start
         found = [start, *self._drop(start)]
-        found += [over for over in map(write_over, found) if over is not None]
         best = min(found, key=lambda one: one.temporaries)
+        best = write_over(best) or best
         return best if best.temporaries < self._start.temporaries else None
 
     def _change_loops(self) -> Candidate | None:
