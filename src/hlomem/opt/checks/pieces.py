@@ -238,7 +238,7 @@ class _Loop:
             return self._terms.parameter(shape, ("counter of", self._loop.name))
         for claim in sorted(found, key=repr):
             if claim.kind == "written" and claim.about[0] == number:
-                return claim.about[1]
+                return int(claim.about[1])
             if claim.kind == "added" and claim.about[0] == number:
                 _, term, opcode = claim.about
                 begin = self._terms.number_in(first)
