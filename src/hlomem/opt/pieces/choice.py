@@ -70,7 +70,9 @@ def _with_region(candidate: Candidate, limit: int, failed: set[str]) -> list[Can
             made = _planned(candidate, choice.region, pieces) if plans > 0 else None
             plans -= 1
             if made is None or made.temporaries >= [candidate, *found][-1].temporaries:
-                break
+                if found:
+                    break
+                continue  # more pieces may be smaller
             found.append(made)
             if made.total <= limit:
                 break
