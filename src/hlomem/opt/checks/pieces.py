@@ -238,8 +238,7 @@ class _Loop:
             return self._terms.parameter(shape, ("counter of", self._loop.name))
         for claim in sorted(found, key=repr):
             if claim.kind == "written" and claim.about[0] == number:
-                written: Value = claim.about[1]
-                return written
+                return int(claim.about[1])
             if claim.kind == "added" and claim.about[0] == number:
                 _, term, opcode = claim.about
                 begin = self._terms.number_in(first)

@@ -37,10 +37,10 @@ def in_pieces(candidate: Candidate, limit: int) -> Iterator[Candidate]:
         if candidate.given.rules.exact or candidate.total <= limit:
             return
         made = _with_region(candidate, limit, failed)
-        if made is None:
+        if not made:
             return
-        yield made
-        candidate = made
+        yield from made
+        candidate = made[-1]
 
 
 class _Choice(NamedTuple):
@@ -58,34 +58,41 @@ class _Choice(NamedTuple):
         return max(map(self.saved, _divisors(self.region)[-1:]), default=0)
 
 
-def _with_region(candidate: Candidate, limit: int, failed: set[str]) -> Candidate | None:
-    """The program with the region in pieces that helps most at its peak; None where none does."""
+def _with_region(candidate: Candidate, limit: int, failed: set[str]) -> list[Candidate]:
+    """The program with the region in pieces that helps most at its peak, in more and more."""
     stages = candidate.plan
     missing = candidate.temporaries - room_for(stages, limit)
     plans = MAX_PIECE_PLANS
     for choice in _choices(candidate, failed):
         name = _name_of(choice.region)
-        best: Candidate | None = None
-        for pieces in _numbers(choice, missing):
+        found: list[Candidate] = []
+        for pieces in _numbers(choice, missing, has_clock=candidate.has_clock):
             made = _planned(candidate, choice.region, pieces) if plans > 0 else None
             plans -= 1
-            if made is None or made.temporaries >= (best or candidate).temporaries:
-                break
-            best = made
+            if made is None or made.temporaries >= [candidate, *found][-1].temporaries:
+                if found:
+                    break
+                continue  # more pieces may be smaller
+            found.append(made)
             if made.total <= limit:
                 break
-        if best is not None and best.temporaries < candidate.temporaries:
-            return best
+        if found:
+            return found
         failed.add(name)
-    return None
+    return []
 
 
-def _numbers(choice: _Choice, missing: int) -> list[int]:
-    """Numbers of pieces to try: the least that may do, else that leaves little, and more."""
+def _numbers(choice: _Choice, missing: int, *, has_clock: bool) -> list[int]:
+    """Numbers of pieces to try: the least that may do, else that leaves little, and more.
+
+    With `has_clock` fewer come before, for what is too slow in many.
+    """
     known = _divisors(choice.region)
     wanted = min(missing, round(NEARLY_ALL * choice.saved(known[-1])))
     first = next(one for one in known if choice.saved(one) >= wanted)
-    return [one for one in known if one % first == 0 and (one // first).bit_count() == 1]
+    fewer = [one for one in (first // 4, first // 2) if one in known and has_clock]
+    more = [one for one in known if one % first == 0 and (one // first).bit_count() == 1]
+    return [*fewer, *more]
 
 
 def _divisors(region: Region) -> list[int]:
