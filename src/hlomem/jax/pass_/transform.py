@@ -178,12 +178,12 @@ class Transform:
         rest = other_bytes(found.given.stages)
         floor = find_floor(found.given.stages)
         answer: Answer | None = None
-        if rest + floor.size <= limit:
+        plain = self._change(found, outcome)
+        total = rest + plain.outcome.after
+        if total > limit >= rest + floor.size:
             answer = self._change(found, outcome, limit)
             if not answer.outcome.missing:
                 return answer
-        plain = self._change(found, outcome)
-        total = rest + plain.outcome.after
         if answer is None or answer.outcome.total >= total:
             least = (rest + floor.size, floor.instruction) if total > limit else (0, "")
             slower = () if answer is None else answer.outcome.slower
