@@ -153,12 +153,12 @@ def without_order(found: Candidate, note: str) -> Candidate:
 
 
 def find_accepted(
-    start: Candidate, goal: Goal, compiler: Compiler = OURS, *, below: int | None = None
+    start: Candidate, goal: Goal, compiler: Compiler = OURS
 ) -> tuple[Candidate | None, list[str]]:
-    """The first candidate for a goal below a size, if checkers accept it, else a note."""
+    """The first candidate for a goal, if checkers accept it, else a note."""
     notes: list[str] = []
     for made in propose(start, goal):
-        accepted, problems = settle([made], compiler, below=below)
+        accepted, problems = settle([made], compiler)
         if accepted is not None:
             return accepted, notes
         notes += problems

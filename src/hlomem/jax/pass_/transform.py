@@ -185,14 +185,14 @@ class Transform:
         rest = other_bytes(found.given.stages)
         floor = find_floor(found.given.stages)
         answer: Answer | None = None
-        if rest + floor.size <= limit or not self._rules.exact:
+        plain = self._change(found, outcome)
+        total = rest + plain.outcome.after
+        is_possible = rest + floor.size <= limit
+        if total > limit and (is_possible or not self._rules.exact):
             answer = self._change(found, outcome, limit)
             if not answer.outcome.missing:
                 return answer
-        below = None if answer is None else answer.outcome.total
-        plain = self._change(found, outcome, below=below)
-        total = rest + plain.outcome.after
-        if answer is None or answer.outcome.total >= total:
+        if answer is None or not is_possible or answer.outcome.total >= total:
             least = (rest + floor.size, floor.instruction) if total > limit else (0, "")
             slower = () if answer is None else answer.outcome.slower
             told = plain.outcome._replace(total=total, limit=limit, slower=slower)
@@ -208,17 +208,14 @@ class Transform:
         limit: int | None = None,
         *,
         has_budget: bool = False,
-        below: int | None = None,
     ) -> Answer:
-        """The program in the order found, and with values recomputed; unchecked if not smaller."""
+        """The program in the order found, and with values recomputed."""
         found, ordered = self._reorder(found, outcome)
         if has_budget:
             limit = self._limits.budget.limit_of(
                 other_bytes(found.given.stages), ordered.outcome.before
             )
-        answer = self._recompute(found, ordered, limit, below)
-        if below is not None and answer.proto is ordered.proto and found.total > below:
-            return answer
+        answer = self._recompute(found, ordered, limit)
         # Else checkers were asked about all of it.
         return _check_order(found, answer) if answer.proto is ordered.proto else answer
 
@@ -253,9 +250,7 @@ class Transform:
         outcome = outcome._replace(kind="improved", time_ratio=ratio)
         return found, Answer(write_candidate(found), outcome)
 
-    def _recompute(
-        self, found: Candidate, answer: Answer, limit: int | None, below: int | None
-    ) -> Answer:
+    def _recompute(self, found: Candidate, answer: Answer, limit: int | None) -> Answer:
         """Fit the memory budget, if any; else recompute what is almost free."""
         if limit is not None:
             tried = other_bytes(found.given.stages) + answer.outcome.after
@@ -269,7 +264,7 @@ class Transform:
                 if fitted.proto is not answer.proto:
                     return fitted
                 answer = fitted
-        return _attempt(partial(self._cheapen, found, answer, below), answer)
+        return _attempt(partial(self._cheapen, found, answer), answer)
 
     def _with_floor(self, answer: Answer, stages: Stages, elsewhere: int = 0) -> Answer:
         """The answer with the least that the program can take, if it takes too much.
@@ -285,13 +280,11 @@ class Transform:
         outcome = answer.outcome._replace(floor=least, hungriest=floor.instruction)
         return answer._replace(outcome=outcome)
 
-    def _cheapen(self, found: Candidate, answer: Answer, below: int | None) -> Answer:
-        """Recompute what is almost free, up to the share that the rules name, if that is less."""
+    def _cheapen(self, found: Candidate, answer: Answer) -> Answer:
+        """Recompute what is almost free, up to the share that the rules name."""
         if not self._foresees_orders:
             return self._cheapen_by_trying(found, answer)
-        made, notes = find_accepted(
-            found, Share(self._rules.recompute), self._compiler, below=below
-        )
+        made, notes = find_accepted(found, Share(self._rules.recompute), self._compiler)
         return noted(answer, *notes) if made is None else _with_values(answer, made)
 
     def _cheapen_by_trying(self, found: Candidate, answer: Answer) -> Answer:

@@ -1,4 +1,4 @@
-"""What must be there when the last of a node's operands is made.
+"""The bytes that must be there when the last of a node's operands is made.
 
 All operands of a node are there when it runs, so one of them is made last, while the others wait.
 Whichever it is, what makes it has its own operands then, in addition to those that wait, and one of

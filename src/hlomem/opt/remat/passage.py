@@ -1,8 +1,8 @@
-"""What is on its way through a computation at every moment, from its begin to its end.
+"""The bytes that are on their way from the begin of a computation to its end, at every moment.
 
 The state of a loop, and the arguments whose memory results take over, are there at the begin and
-cannot be recomputed once they are written over. Whenever a node runs, every way from them to what
-the computation leaves behind leads over a value that is there then: such values are a cut between
+cannot be recomputed once they are written over. Whenever a node runs, every way from them to the
+results of the computation leads over a value that is there then: such values are a cut between
 both, and the least cut is a number of bytes that no order and no recomputation goes below.
 """
 
