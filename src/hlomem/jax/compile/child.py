@@ -44,6 +44,7 @@ from hlomem.jax.compile.shardings import (
     donated_names,
     enter_mesh,
     name_donated,
+    placed_arguments,
     rejitted,
     with_argument_shardings,
 )
@@ -175,6 +176,8 @@ def _reshard(
     job: Job, notes: Notes, function: Any, arguments: Any, keywords: Any
 ) -> tuple[Any, Any, Any]:
     """The function and arguments of a factory with the shardings of the job."""
+    if job.has_mesh or job.arguments or job.result_shardings:
+        arguments = placed_arguments(notes, function, arguments)
     if job.has_mesh:
         enter_mesh(arguments, keywords)
     if not job.arguments and not job.result_shardings:

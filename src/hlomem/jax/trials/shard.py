@@ -31,12 +31,13 @@ from hlomem.report.data.shard import ShardReport, report_on
 from hlomem.report.data.sharding.argument_findings import code_of
 from hlomem.report.data.sharding.finding import WORDS, Place, ShardingChange
 from hlomem.report.data.sharding.gather_findings import partitioner_warnings
-from hlomem.report.data.sharding.subject import Subject
+from hlomem.report.data.sharding.subject import Subject, WrittenAt
 from hlomem.report.data.sharding.values import WORTH
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from hlomem.jax.compile.messages import ArgumentLines
     from hlomem.jax.compile.parent import PlannedProgram
     from hlomem.jax.trials.source_edits import Edit
     from hlomem.report.data.sharding.finding import ShardingFinding
@@ -180,21 +181,31 @@ def subject_of(planned: PlannedProgram, log: str = "") -> Subject:
     return Subject(
         explained.memory,
         explained.space,
-        facts.argument_lines,
+        {name: _written_at(at, facts.jit_line) for name, at in facts.argument_lines.items()},
         partitioner_warnings(f"{log}\n{planned.output}"),
-        _result_line(facts.jit_line) or None,
+        _keyword_line(facts.jit_line, "out_shardings") or None,
         facts.donated,
     )
 
 
-def _result_line(jit_line: str) -> str:
-    """The line of `out_shardings` in a call of jax.jit, or else that of the call."""
+def _written_at(at: ArgumentLines, jit_line: str) -> WrittenAt:
+    """The lines of an argument; where only jax.jit says its sharding, that line first."""
+    if at.position < 0:
+        return WrittenAt(at.made, at.sharding, at.is_mapped)
+    given = _keyword_line(jit_line, "in_shardings", at.position)
+    return WrittenAt((given,) if given else at.made, at.sharding)
+
+
+def _keyword_line(jit_line: str, keyword: str, position: int | None = None) -> str:
+    """The line of a keyword in a call of jax.jit, or of a part of it; or else that of the call."""
     name, _, number = jit_line.rpartition(":")
     try:
         file = SourceFile(name) if name else None
     except CommandError:
         file = None
-    return jit_line if file is None else f"{name}:{file.keyword_line(int(number), 'out_shardings')}"
+    if file is None:
+        return jit_line
+    return f"{name}:{file.keyword_line(int(number), keyword, position)}"
 
 
 def _tried(trials: Trials, finding: ShardingFinding, planned: PlannedProgram) -> ShardingFinding:

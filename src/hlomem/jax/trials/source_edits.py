@@ -258,16 +258,23 @@ class SourceFile:
         starts = [(self._range(call)[0], self.source_of(call.args[0])) for call in calls]
         return [Edit(self.file, start, start, f"{name} = ") for start, name in starts]
 
-    def keyword_line(self, line: int, name: str) -> int:
-        """The line of a keyword of a call that begins at a line; that line if there is none."""
+    def keyword_line(self, line: int, name: str, position: int | None = None) -> int:
+        """The line of a keyword of a call that begins at a line; that line if there is none.
+
+        With a position, that of this part of the keyword's tuple.
+        """
         found = [
-            keyword.value.lineno
+            keyword.value
             for node in ast.walk(self._tree)
             if isinstance(node, ast.Call) and node.lineno == line
             for keyword in node.keywords
             if keyword.arg == name
         ]
-        return next(iter(found), line)
+        for value in found:
+            parts = value.elts if isinstance(value, ast.Tuple | ast.List) else []
+            is_part = position is not None and position < len(parts)
+            return parts[position].lineno if is_part and position is not None else value.lineno
+        return line
 
     def _expression(self, place: Place) -> ast.expr | None:
         """The expression that begins and ends at a place, or the largest on its line."""

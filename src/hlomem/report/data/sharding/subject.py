@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.report.data import roles
 from hlomem.report.data.buffers import iter_results
@@ -14,7 +14,7 @@ from hlomem.report.data.sharding.layouts import Layouts
 from hlomem.report.data.sharding.whole_program import WholeProgram, WholeValue, is_constraint
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Container, Mapping, Sequence
 
     from hlomem.base.quantities import ValueId
     from hlomem.hlo.ir import HloInstruction
@@ -30,6 +30,15 @@ _SKIPPED = frozenset({roles.TUPLES, roles.CONSTANTS, roles.THREAD_LOCAL, roles.W
 _SAME_SHAPE = 64
 
 
+class WrittenAt(NamedTuple):
+    """The lines that made an argument, and those of its sharding, innermost first."""
+
+    made: Sequence[str]
+    sharding: Sequence[str] = ()
+    is_mapped: bool = False
+    """Whether a library called the function that made it, once for each of several."""
+
+
 class Subject:
     """One memory space of a partitioned program."""
 
@@ -37,7 +46,7 @@ class Subject:
         self,
         memory: MemoryView,
         space: Space,
-        argument_lines: Mapping[str, Sequence[str]] | None = None,
+        argument_lines: Mapping[str, WrittenAt] | None = None,
         warnings: Sequence[str] = (),
         jit_line: str | None = None,
         donated: Sequence[str] = (),
@@ -207,23 +216,32 @@ class Subject:
     # Lines.
 
     def line_of_arguments(self, sizes: Mapping[str, float]) -> str | None:
-        """The line that makes some arguments, weighted, and no other; None if unknown.
+        """The line that makes some arguments or their shardings, weighted; None if unknown.
 
-        Where it makes others of the same tree, too, one that makes no other tree.
+        One that makes no other argument; or else none of another tree. Where a library has made a
+        tree of which they are the lesser part, no line tells them from the others.
         """
+        known = self._argument_lines
         others, other_trees = set[str](), set[str]()
         trees = {top_of(name) for name in sizes}
-        for name, made_at in self._argument_lines.items():
-            others.update(made_at if name not in sizes else ())
-            other_trees.update(made_at if top_of(name) not in trees else ())
+        for name, at in known.items():
+            lines = (*at.made, *at.sharding)
+            others.update(lines if name not in sizes else ())
+            other_trees.update(lines if top_of(name) not in trees else ())
         weights: dict[str, float] = {}
         for name, size in sizes.items():
-            lines = self._argument_lines.get(name, ())
-            own = [line for line in lines if line not in others]
-            own = own or [line for line in lines if line not in other_trees] or list(lines)
-            if own:
-                weights[own[0]] = weights.get(own[0], 0.0) + size
+            at = known.get(name, WrittenAt(()))
+            lines = [line for line in (*at.made, *at.sharding) if line not in others]
+            if not lines and not (at.is_mapped and self._is_lesser_part(at.made[:1], sizes)):
+                lines = [line for line in at.made if line not in other_trees] or list(at.made)
+            if lines:
+                weights[lines[0]] = weights.get(lines[0], 0.0) + size
         return max(weights, key=lambda line: weights[line], default=None)
+
+    def _is_lesser_part(self, made: Sequence[str], names: Container[str]) -> bool:
+        """Whether few of the arguments that were made at a line are among these."""
+        alike = [name for name, at in self._argument_lines.items() if at.made[:1] == made]
+        return 2 * len([name for name in alike if name in names]) < len(alike)
 
     def first_use(self, buffer: Buffer) -> str | None:
         """The first line that reads an argument."""
