@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from hlomem.jax.compile.messages import ArgumentLines
     from hlomem.jax.compile.parent import PlannedProgram
     from hlomem.jax.trials.source_edits import Edit
-    from hlomem.report.data.sharding.finding import ShardingFinding
+    from hlomem.report.data.sharding.finding import FindingKind, ShardingFinding
 
 MAX_SECONDS = 1800.0
 """How long one compile may take."""
@@ -49,6 +49,16 @@ _LINK = (
 )
 _MAX_TRIED = 6
 """Findings whose changes are compiled."""
+_LEAST = 0.04
+_SMALLEST = 1 << 16
+"""The share of the memory, and the bytes, that a change saves, so that it is told."""
+_UNTRIED = 0.25
+"""The same by the plan, for a change that could not be compiled."""
+_NEAR = 0.9
+_PRECEDENCE: tuple[FindingKind, ...] = (
+    "dropped", "donated", "optimizer", "padding", "reshard", "gathered", "stack", "replicated"
+)  # fmt: skip
+"""The surest first."""
 
 
 def shard(
@@ -120,9 +130,9 @@ def shard_job(
         for number, finding in enumerate(report.findings)
     ]
     tried = _without_told(tried, WORTH * report.size)
-    helpful = [one for one in tried if one.got is None or one.got > WORTH * report.size]
+    helpful = [one for one in tried if _is_helpful(one, report.size)]
     notes = [_note(one) for one in tried if one not in helpful]
-    findings = tuple(sorted(helpful, key=_rank))
+    findings = tuple(_ranked(helpful))
     return replace(report, findings=findings, notes=(*report.notes, *notes))
 
 
@@ -165,14 +175,36 @@ def _without_told(tried: Sequence[ShardingFinding], least: float) -> list[Shardi
 
 def _note(finding: ShardingFinding) -> str:
     """A sentence on a finding whose change saves nothing."""
-    saved = finding.got or 0
-    what = "saves" if saved >= 0 else "takes"
     where = f" at {finding.source}" if finding.source else ""
+    if finding.got is None:
+        return f"{WORDS[finding.kind]}{where}: {finding.note or 'not compiled'}"
+    saved = finding.got
+    what = "saves" if saved >= 0 else "takes"
     return f"compiled: {WORDS[finding.kind]}{where}: its change {what} {format_bytes(abs(saved))}"
 
 
-def _rank(finding: ShardingFinding) -> int:
-    return -(finding.promised if finding.got is None else finding.got)
+def _is_helpful(finding: ShardingFinding, size: int) -> bool:
+    if finding.got is None:
+        return finding.promised >= _UNTRIED * size
+    return finding.got >= max(_LEAST * size, _SMALLEST)
+
+
+def _ranked(findings: Sequence[ShardingFinding]) -> list[ShardingFinding]:
+    """By what was saved; of those that save about the same, a plain mistake first."""
+    left = sorted(findings, key=lambda one: (one.got is None, -(one.got or one.promised)))
+    order = []
+    while left:
+        first = left[0]
+        alike = [one for one in left if _is_near(one, first)]
+        order.append(min(alike, key=lambda one: _PRECEDENCE.index(one.kind)))
+        left.remove(order[-1])
+    return order
+
+
+def _is_near(one: ShardingFinding, first: ShardingFinding) -> bool:
+    if one.got is None or first.got is None:
+        return one is first
+    return one.got >= _NEAR * first.got
 
 
 def subject_of(planned: PlannedProgram, log: str = "") -> Subject:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from hlomem.base.sizes import format_bytes
 from hlomem.report.data import roles
 from hlomem.report.data.sharding.finding import ShardingChange, ShardingFinding
+from hlomem.report.data.sharding.peers import Peers
 from hlomem.report.data.sharding.promise import promise
 from hlomem.report.data.sharding.subject import top_of
 from hlomem.report.data.sharding.values import (
@@ -33,6 +34,8 @@ _MAX_NAMED = 4
 _PADDED = 1.25
 _MATRIX = 2
 _MAX_CODE = 8
+_FEW = 0.02
+"""The share of the largest saving of a group below which an argument of it is not told."""
 
 
 class Wish(NamedTuple):
@@ -72,11 +75,14 @@ def find_in_arguments(subject: Subject) -> Iterator[ShardingFinding]:
     for wish in _wishes(subject):
         groups[wish.kind, top_of(wish.name)].append(wish)
     for (kind, _), wishes in groups.items():
-        if sum(wish.saves for wish in wishes) >= WORTH * subject.space.size:
-            yield _finding(subject, kind, wishes)
+        most = max(wish.saves for wish in wishes)
+        large = [wish for wish in wishes if wish.saves >= _FEW * most]
+        if sum(wish.saves for wish in large) >= WORTH * subject.space.size:
+            yield _finding(subject, kind, large)
 
 
 def _wishes(subject: Subject) -> Iterator[Wish]:
+    peers = Peers(subject)
     for name, buffer, layout in subject.arguments:
         sharding = layout.sharding
         if sharding is None or not sharding.free:
@@ -86,12 +92,11 @@ def _wishes(subject: Subject) -> Iterator[Wish]:
             if its.replication < sharding.replication:
                 yield Wish("optimizer", name, buffer, layout, its, like)
                 continue
-        if subject.is_input(name, buffer) and sharding.used:
-            continue
-        wanted = split_further(sharding, layout.whole)
+        axes = peers.axes_for(name, buffer, layout)
+        wanted = split_further(sharding, layout.whole, axes)
         if wanted is not None:
             often = subject.layouts.written
-            other = split_further(sharding, layout.whole, is_spread=True, written=often)
+            other = split_further(sharding, layout.whole, axes, is_spread=True, written=often)
             yield Wish("replicated", name, buffer, layout, wanted, other=other)
 
 

@@ -137,6 +137,10 @@ class Subject:
         """Whether a result may be the new version of an argument, by order among equal shapes."""
         return self._updates.get(argument) == result
 
+    def has_update(self, argument: str) -> bool:
+        """Whether the program returns a new version of an argument."""
+        return argument in self._updates or self.is_donated(argument)
+
     @cached_property
     def _updates(self) -> dict[str, str]:
         """Each argument's result: the same path end, or else the order among equal shapes."""

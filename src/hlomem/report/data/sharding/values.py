@@ -37,18 +37,20 @@ class Held(NamedTuple):
 def split_further(
     sharding: Sharding,
     whole: Sequence[int],
+    axes: Sequence[Axis] | None = None,
     *,
     is_spread: bool = False,
     written: Mapping[tuple[int, str], int] | None = None,
 ) -> Sharding | None:
-    """The sharding with all free axes that divide a dimension; None if there are none.
+    """The sharding with those free axes that divide a dimension; None if there are none.
 
     The longest dimension on a device is split; with `is_spread` one that is still whole, if any,
     and the one whose size an axis splits most often elsewhere, by how often that is `written`.
     """
     often = written or {}
     found = sharding
-    for axis in sorted(sharding.free, key=lambda axis: -axis.size):
+    free = sharding.free if axes is None else axes
+    for axis in sorted(free, key=lambda axis: -axis.size):
         local = found.shard(whole)
         fitting = [
             at
