@@ -55,6 +55,7 @@ _SMALLEST = 1 << 16
 _UNTRIED = 0.25
 """The same by the plan, for a change that could not be compiled."""
 _NEAR = 0.9
+_SAME = 1.02
 _PRECEDENCE: tuple[FindingKind, ...] = (
     "dropped", "donated", "optimizer", "padding", "reshard", "gathered", "stack", "replicated"
 )  # fmt: skip
@@ -114,7 +115,7 @@ def shard_job(
         on_progress=lambda doing: on_progress(f"{doing} {words}"),
     )
     subject = subject_of(planned, log)
-    report = replace(report_on(subject), target=job.target)
+    report = replace(report_on(subject, is_tried=is_tried), target=job.target)
     report = replace(report, findings=tuple(_with_unused(report.findings)))
     if not is_tried or not report.findings:
         return report
@@ -129,7 +130,7 @@ def shard_job(
         _tried(trials, finding, planned) if number < _MAX_TRIED else finding
         for number, finding in enumerate(report.findings)
     ]
-    tried = _without_told(tried, WORTH * report.size)
+    tried = _without_told(_without_others(tried), WORTH * report.size)
     helpful = [one for one in tried if _is_helpful(one, report.size)]
     notes = [_note(one) for one in tried if one not in helpful]
     findings = tuple(_ranked(helpful))
@@ -165,6 +166,17 @@ def _unused(finding: ShardingFinding, file: str) -> Iterator[ShardingFinding]:
             how=f"{name} = {ast.unparse(call)}",
             change=ShardingChange(place=Place(file=file, line=call.lineno), is_assigned=True),
         )
+
+
+def _without_others(tried: Sequence[ShardingFinding]) -> list[ShardingFinding]:
+    """Of findings on the same arrays at several places, the one that saved most."""
+    best: dict[tuple[str, tuple[str, ...]], ShardingFinding] = {}
+    for one in tried:
+        key = one.kind, one.names
+        known = best.get(key)
+        is_better = known is None or (one.got or 0) > max(_SAME * (known.got or 0), 0)
+        best[key] = one if known is None or is_better else known
+    return list(best.values())
 
 
 def _without_told(tried: Sequence[ShardingFinding], least: float) -> list[ShardingFinding]:

@@ -90,8 +90,11 @@ def build_shard(memory: MemoryView, space: Space) -> ShardReport:
     return report_on(Subject(memory, space))
 
 
-def report_on(subject: Subject) -> ShardReport:
-    """The same of a program of which more is known than its dump."""
+def report_on(subject: Subject, *, is_tried: bool = False) -> ShardReport:
+    """The same of a program of which more is known than its dump.
+
+    With `is_tried` changes are to be compiled, so that findings are told at each likely place.
+    """
     memory, space = subject.memory, subject.space
     mesh = subject.layouts.mesh
     is_known = subject.whole is not None and mesh is not None
@@ -102,7 +105,9 @@ def report_on(subject: Subject) -> ShardReport:
         size=space.size,
         device_count=memory.device_count,
         mesh=mesh.describe() if mesh is not None and is_known else "",
-        findings=tuple(found.findings) if found else (),
+        findings=tuple([one for one in found.findings if not one.is_other or is_tried])
+        if found
+        else (),
         arguments=_rows(subject.arguments) if is_known else _unknown(subject),
         results=_rows(subject.results) if is_known else (),
         values=_values(subject) if is_known else (),

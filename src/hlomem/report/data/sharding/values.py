@@ -71,7 +71,7 @@ def values_along(subject: Subject, axis: Axis) -> Iterator[Held]:
     for buffer, layout in subject.values:
         is_other = buffer.id in subject.resharded or buffer.role == roles.GATHERED
         if not is_other and tuple(sorted(layout.whole)) not in weights:
-            found = _along(buffer, layout, axis)
+            found = _along(subject, buffer, layout, axis)
             if found is not None:
                 yield found
 
@@ -87,7 +87,7 @@ def weight_shapes(subject: Subject) -> set[tuple[int, ...]]:
     return shapes
 
 
-def _along(buffer: Buffer, layout: Layout, axis: Axis) -> Held | None:
+def _along(subject: Subject, buffer: Buffer, layout: Layout, axis: Axis) -> Held | None:
     sharding = layout.sharding
     if sharding is None or axis.name not in {free.name for free in sharding.free}:
         return None
@@ -96,7 +96,9 @@ def _along(buffer: Buffer, layout: Layout, axis: Axis) -> Held | None:
     fitting = [at for at, size in enumerate(local) if size % axis.size == 0 and at >= is_stack]
     if not fitting:
         return None
-    return Held(buffer, layout, sharding.with_axis(fitting[0], axis))
+    written, whole = subject.layouts.written, layout.whole
+    best = max(fitting, key=lambda at: (written.get((whole[at], axis.name), 0), -at))
+    return Held(buffer, layout, sharding.with_axis(best, axis))
 
 
 def is_partial(subject: Subject, buffer: Buffer) -> bool:

@@ -209,18 +209,11 @@ class WholeProgram:
         origins = [self._lines.origin_in(one) for one in (value.instruction, *value.calls[::-1])]
         return next((origin.line for origin in origins if origin.line), None)
 
-    def line_in_body(self, value: WholeValue) -> str | None:
-        """The same; for what helpers compute in a loop, the line of its body that calls them."""
-        line = self.line(value)
+    def line_of_loop(self, value: WholeValue) -> str | None:
+        """The line of the innermost loop around a value; its own where there is none."""
         loops = [call for call in value.calls if call.opcode == "while"]
         loop = users_frame(self._lines.origin_in(loops[-1]).frames) if loops else None
-        own = value.instruction.stack_frames
-        frames = [frame for frame in own if not is_installed(frame.file_name)]
-        places = [(frame.file_name, frame.line) for frame in frames]
-        if loop is None or (loop.file, loop.line) not in places:
-            return line
-        at = places.index((loop.file, loop.line))
-        return f"{places[at - 1][0]}:{places[at - 1][1]}" if at > 0 else line
+        return self.line(value) if loop is None else f"{loop.file}:{loop.line}"
 
     def stored_by(self, update: WholeValue) -> WholeValue:
         """The value that a `dynamic-update-slice` writes, as the user computed it."""
