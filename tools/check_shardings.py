@@ -147,6 +147,7 @@ def compile_change(program: Program, finding: ShardingFinding) -> Truth | str:
     """A whole compile of what a finding says to write: its diff applied, its shardings given."""
     change = finding.change
     changed = {"arguments": change.arguments, "result_shardings": change.results}
+    changed |= {"has_mesh": change.has_mesh}
     changed = msgspec.to_builtins(changed)
     if "--- a/" not in finding.how:
         return compile_whole(program.factory, program.target, changed)

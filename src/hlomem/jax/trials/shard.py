@@ -24,7 +24,12 @@ from hlomem.jax.fitting import spec_of
 from hlomem.jax.known_plans import KnownPlans, default_cache
 from hlomem.jax.target_kinds import parse_target
 from hlomem.jax.trials.called_function import FACTORY, kept_arguments
-from hlomem.jax.trials.changes import Change, wrap_layers_by
+from hlomem.jax.trials.changes import Change, other_policies, wrap_layers_by
+from hlomem.jax.trials.constraint_source import (
+    is_asked_by_caller,
+    unused_constraints,
+    use_constraints,
+)
 from hlomem.jax.trials.source_edits import SourceFile
 from hlomem.jax.trials.trying import Trials
 from hlomem.report.data.shard import ShardReport, report_on
@@ -54,6 +59,7 @@ _SMALLEST = 1 << 16
 """The share of the memory, and the bytes, that a change saves, so that it is told."""
 _UNTRIED = 0.25
 """The same by the plan, for a change that could not be compiled."""
+_MAX_UNUSED = 2
 _NEAR = 0.9
 _SAME = 1.02
 _PRECEDENCE: tuple[FindingKind, ...] = (
@@ -151,11 +157,11 @@ def _with_unused(findings: Sequence[ShardingFinding]) -> Iterator[ShardingFindin
 
 def _unused(finding: ShardingFinding, file: str) -> Iterator[ShardingFinding]:
     try:
-        calls = SourceFile(file).unused_constraints()
+        found = unused_constraints(SourceFile(file))
     except CommandError:
         return
-    for call in calls[:1]:
-        name = ast.unparse(call.args[0])
+    for call, value, _ in found[:_MAX_UNUSED]:
+        name = ast.unparse(value)
         yield replace(
             finding,
             kind="dropped",
@@ -229,6 +235,7 @@ def subject_of(planned: PlannedProgram, log: str = "") -> Subject:
         partitioner_warnings(f"{log}\n{planned.output}"),
         _keyword_line(facts.jit_line, "out_shardings") or None,
         facts.donated,
+        is_asked_by_caller,
     )
 
 
@@ -268,6 +275,7 @@ def _tried(trials: Trials, finding: ShardingFinding, planned: PlannedProgram) ->
         arguments=dict(chosen.arguments),
         other_arguments={},
         results=dict(chosen.results),
+        has_mesh=chosen.has_mesh,
     )
     how = [code_of(change.arguments, change.results), best.how() if best.edits else ""]
     return replace(finding, got=got, how="\n".join([part for part in how if part]), change=change)
@@ -289,11 +297,19 @@ def _changes(finding: ShardingFinding, planned: PlannedProgram) -> Iterator[Chan
         if edits:
             yield Change("shard", title, "", _LINK, edits=tuple(edits), has_mesh=has_mesh)
     if wanted.is_assigned and wanted.place is not None:
-        edits = SourceFile(wanted.place.file).assign_constraints(wanted.place.line)
+        edits = use_constraints(SourceFile(wanted.place.file), wanted.place.line)
         yield Change("shard", title, "", _LINK, edits=tuple(edits))
     if wanted.drops_gathered:
         memory, calls = planned.memory.memory, planned.facts.calls
         yield from wrap_layers_by(memory, calls, (DROPS_GATHERED, DROPPING_POLICY))
+        yield from other_policies(_file_of(finding))
+
+
+def _file_of(finding: ShardingFinding) -> list[SourceFile]:
+    try:
+        return [SourceFile((finding.source or "").rpartition(":")[0])]
+    except CommandError:
+        return []
 
 
 def _results(wanted: ShardingChange, arguments: Mapping[str, str]) -> dict[str, str]:

@@ -251,7 +251,7 @@ def find_lost_donations(
     """Donated arguments whose result, of the same whole shape, is sharded differently."""
     told = {name for finding in known for name in finding.names}
     groups: dict[tuple[str | None, str], list[Lost]] = defaultdict(list)
-    for name, _, layout in subject.lost_donations:
+    for name, _, layout in subject.donated:
         for result, its_buffer, its in subject.results if name not in told else ():
             if (
                 its.whole == layout.whole
@@ -310,10 +310,13 @@ def _lost(subject: Subject, group: Sequence[Lost]) -> ShardingFinding:
 
 
 def _none_left(subject: Subject, buffer: Buffer, layout: Layout) -> dict[ValueId, float]:
-    """A result and the values of its shape, which only bring it into another sharding."""
+    """A result and the values of its shape, which only bring it into another sharding.
+
+    A result that has the memory of an argument all the same keeps it.
+    """
     whole = tuple([size for size in layout.whole if size != 1])
     alike = {one.id: 0.0 for one, its in subject.values if its.whole == whole}
-    return {**alike, buffer.id: 0.0}
+    return alike if buffer.parameter is not None else {**alike, buffer.id: 0.0}
 
 
 def find_in_results(

@@ -57,6 +57,8 @@ class ShardingChange(Record, frozen=True, kw_only=True):
     """Constraints that hold the first argument to the sharding it has now."""
     is_assigned: bool = False
     """Whether the constraint at `place`, whose value is not used, is to be assigned to its name."""
+    has_mesh: bool = False
+    """Whether its constraints are by P alone, for use under a mesh."""
     drops_gathered: bool = False
     """Whether layers are to be recomputed by a policy that drops gathered weights."""
 

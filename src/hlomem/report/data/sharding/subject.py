@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.report.data import roles
 from hlomem.report.data.buffers import iter_results
-from hlomem.report.data.donation import build_donation, declared_donations
+from hlomem.report.data.donation import declared_donations
 from hlomem.report.data.sharding.collectives import find_resharded
 from hlomem.report.data.sharding.finding import Place
 from hlomem.report.data.sharding.layouts import Layouts
 from hlomem.report.data.sharding.whole_program import WholeProgram, WholeValue, is_constraint
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Mapping, Sequence
+    from collections.abc import Callable, Container, Mapping, Sequence
 
     from hlomem.base.quantities import ValueId
     from hlomem.hlo.ir import HloInstruction
@@ -50,12 +50,16 @@ class Subject:
         warnings: Sequence[str] = (),
         jit_line: str | None = None,
         donated: Sequence[str] = (),
+        is_asked_by_caller: Callable[[str, int], bool] = lambda _file, _line: False,
     ) -> None:
-        """`donated` are arguments that JAX was told to donate, where that is known."""
+        """`donated` are arguments that JAX was told to donate, where that is known.
+
+        `is_asked_by_caller` tells lines that ask for a sharding that their callers give them.
+        """
         self.memory = memory
         self.space = space
         whole = memory.dump.whole
-        self.whole = None if whole is None else WholeProgram(whole)
+        self.whole = None if whole is None else WholeProgram(whole, is_asked_by_caller)
         self.layouts = Layouts(memory, self.whole)
         self._argument_lines = dict(argument_lines or {})
         self.warnings = tuple(warnings)
@@ -175,18 +179,10 @@ class Subject:
             return words[0] != "true"
         return number < len(words) and words[number] != "true"
 
-    @cached_property
-    def lost_donations(self) -> list[tuple[str, Buffer, Layout]]:
-        """Arguments that are donated, or were to be, and whose memory no result takes."""
-        module = self.memory.module
-        if module is None:
-            return []
-        rows = build_donation(self.memory, self.space).rows
-        used = {row.name for row in rows if row.state == "used"}
-        donated = [one for one in self.arguments if self.is_donated(one[0])]
-        sizes = {buffer.size for name, buffer, _ in donated if name not in used}
-        # Where XLA gives an argument's memory to another's result, that one's is lost instead.
-        return [one for one in donated if one[0] not in used or one[1].size in sizes]
+    @property
+    def donated(self) -> list[tuple[str, Buffer, Layout]]:
+        """Arguments that are donated, or were to be."""
+        return [one for one in self.arguments if self.is_donated(one[0])]
 
     def is_input(self, name: str, buffer: Buffer) -> bool:
         """Whether an argument is data: by its name, or unnamed and without a new version."""

@@ -22,7 +22,7 @@ from hlomem.hlo.sharding import (
 from hlomem.report.data.lines import Lines, is_installed, users_frame
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from hlomem.hlo.ir import HloComputation, HloInstruction, HloModule
     from hlomem.hlo.shape import Shape
@@ -64,8 +64,13 @@ class Constraint(NamedTuple):
 class WholeProgram:
     """The module before partitioning."""
 
-    def __init__(self, module: HloModule) -> None:
+    def __init__(
+        self,
+        module: HloModule,
+        is_asked_by_caller: Callable[[str, int], bool] = lambda _file, _line: False,
+    ) -> None:
         self.module = module
+        self._is_asked_by_caller = is_asked_by_caller
         self._lines = Lines(module)
 
     @cached_property
@@ -191,7 +196,7 @@ class WholeProgram:
 
     @cached_property
     def _helpers(self) -> set[tuple[str, int]]:
-        """Lines at which constraints of several callers are written."""
+        """Lines at which constraints of several callers are written, or what a caller asks for."""
         callers: dict[tuple[str, int], set[tuple[str, int]]] = {}
         for constraint in self.constraints:
             frames = constraint.value.instruction.stack_frames
@@ -199,7 +204,11 @@ class WholeProgram:
             for here, caller in pairwise(own[:2]):
                 place = here.file_name, here.line
                 callers.setdefault(place, set()).add((caller.file_name, caller.line))
-        return {place for place, found in callers.items() if len(found) > 1}
+        return {
+            place
+            for place, found in callers.items()
+            if len(found) > 1 or self._is_asked_by_caller(*place)
+        }
 
     def line(self, value: WholeValue) -> str | None:
         """`file:line` of the user's code."""
