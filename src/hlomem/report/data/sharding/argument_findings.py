@@ -78,7 +78,7 @@ def find_in_arguments(subject: Subject) -> Iterator[ShardingFinding]:
         most = max(wish.saves for wish in wishes)
         large = [wish for wish in wishes if wish.saves >= _FEW * most]
         if sum(wish.saves for wish in large) >= WORTH * subject.space.size:
-            yield _finding(subject, kind, large)
+            yield _finding(subject, kind, large, {wish.name: wish.saves for wish in wishes})
 
 
 def _wishes(subject: Subject) -> Iterator[Wish]:
@@ -124,7 +124,10 @@ def _shared_end(one: str, other: str) -> int:
     return count
 
 
-def _finding(subject: Subject, kind: FindingKind, wishes: list[Wish]) -> ShardingFinding:
+def _finding(
+    subject: Subject, kind: FindingKind, wishes: list[Wish], group: Mapping[str, float]
+) -> ShardingFinding:
+    """A finding on the large arguments of a group."""
     wishes.sort(key=lambda wish: -wish.saves)
     results = dict(_followers(subject, wishes))
     share = {wish.buffer.id: wish.share for wish in wishes}
@@ -135,7 +138,7 @@ def _finding(subject: Subject, kind: FindingKind, wishes: list[Wish]) -> Shardin
     axes = tuple(dict.fromkeys([axis.name for wish in wishes for axis in wish.axes]))
     specs = {wish.name: wish.wanted.spec() for wish in wishes}
     others = specs | {wish.name: wish.other.spec() for wish in wishes if wish.other is not None}
-    line = subject.line_of_arguments({wish.name: wish.saves for wish in wishes})
+    line = subject.line_of_arguments(group)
     returned = {name: spec for name, (_, _, spec) in results.items()}
     fixed = {name: spec for name, spec in returned.items() if subject.is_result_fixed(name)}
     return ShardingFinding(

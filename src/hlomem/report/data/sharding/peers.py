@@ -11,6 +11,8 @@ from math import prod
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from hlomem.hlo.sharding import Axis
     from hlomem.report.data.buffers import Buffer
     from hlomem.report.data.sharding.layouts import Layout
@@ -45,7 +47,7 @@ class Peers:
                 if is_data
                 else self._is_like_model(name, layout, axis)
             )
-            or (is_data and share >= _LARGE and self._model_share(axis) > 0)
+            or (is_data and share >= _LARGE and _share_split([its for _, _, its in self._model], axis) > 0)
         ]
 
     def _is_like_data(self, layout: Layout, axis: Axis) -> bool:
@@ -64,17 +66,15 @@ class Peers:
         What is only read is not held to what changes, such as a cache.
         """
         assert layout.sharding is not None
-        share = self._model_share(axis, is_read=not self._subject.has_update(name))
-        return share >= _MOST if layout.sharding.used else share > 0
-
-    def _model_share(self, axis: Axis, *, is_read: bool = False) -> float:
-        """The share of the model and its state that an axis splits."""
-        sizes = [
-            (prod(layout.whole), axis in _used(layout))
-            for name, _, layout in self._model
-            if not (is_read and self._subject.has_update(name))
+        others = [
+            (other, its)
+            for other, _, its in self._model
+            if (its.whole, its.local) != (layout.whole, layout.local)
         ]
-        return sum(size for size, is_split in sizes if is_split) / max(sum(s for s, _ in sizes), 1)
+        if not self._subject.has_update(name):
+            others = [one for one in others if not self._subject.has_update(one[0])]
+        share = _share_split([its for _, its in others], axis)
+        return share >= _MOST if layout.sharding.used else share > 0
 
     @cached_property
     def _data(self) -> list[tuple[str, Buffer, Layout]]:
@@ -85,6 +85,12 @@ class Peers:
         return [
             one for one in self._subject.arguments if not self._subject.is_input(one[0], one[1])
         ]
+
+
+def _share_split(layouts: Sequence[Layout], axis: Axis) -> float:
+    """The share of all elements that an axis splits."""
+    sizes = [(prod(layout.whole), axis in _used(layout)) for layout in layouts]
+    return sum(size for size, is_split in sizes if is_split) / max(sum(s for s, _ in sizes), 1)
 
 
 def _rows(layout: Layout) -> tuple[tuple[Axis, ...], ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.report.data import roles
@@ -28,6 +29,8 @@ _SMALL = 0.001
 """Share of the space below which a value is not looked at."""
 _SKIPPED = frozenset({roles.TUPLES, roles.CONSTANTS, roles.THREAD_LOCAL, roles.WORKSPACE})
 _SAME_SHAPE = 64
+_FEW = 0.02
+"""The share of the largest argument of a line below which one says nothing of the others."""
 
 
 class WrittenAt(NamedTuple):
@@ -239,9 +242,14 @@ class Subject:
         return max(weights, key=lambda line: weights[line], default=None)
 
     def _is_lesser_part(self, made: Sequence[str], names: Container[str]) -> bool:
-        """Whether few of the arguments that were made at a line are among these."""
-        alike = [name for name, at in self._argument_lines.items() if at.made[:1] == made]
-        return 2 * len([name for name in alike if name in names]) < len(alike)
+        """Whether few of the large arguments that were made at a line are among these."""
+        alike = {
+            name: prod(layout.whole)
+            for name, _, layout in self.arguments
+            if self._argument_lines.get(name, WrittenAt(())).made[:1] == made
+        }
+        large = [name for name in alike if alike[name] >= _FEW * max(alike.values())]
+        return 2 * len([name for name in large if name in names]) < len(large)
 
     def first_use(self, buffer: Buffer) -> str | None:
         """The first line that reads an argument."""
