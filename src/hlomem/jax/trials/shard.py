@@ -52,7 +52,7 @@ MAX_SECONDS = 1800.0
 _LINK = (
     "https://docs.jax.dev/en/latest/notebooks/Distributed_arrays_and_automatic_parallelization.html"
 )
-_MAX_TRIED = 6
+_MAX_TRIED = 8
 """Findings whose changes are compiled."""
 _LEAST = 0.04
 _SMALLEST = 1 << 16

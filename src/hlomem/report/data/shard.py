@@ -16,6 +16,7 @@ from hlomem.report.data.sharding.argument_findings import (
     find_lost_donations,
 )
 from hlomem.report.data.sharding.collectives import Collective, build_collectives
+from hlomem.report.data.sharding.constraint_findings import find_odd_constraints
 from hlomem.report.data.sharding.finding import ShardingFinding  # noqa: TC001 - msgspec reads it
 from hlomem.report.data.sharding.gather_findings import find_full_reshards, find_kept_gathers
 from hlomem.report.data.sharding.subject import Subject
@@ -23,7 +24,7 @@ from hlomem.report.data.sharding.value_findings import find_padding, find_whole_
 from hlomem.report.data.sharding.values import WORTH, split_further
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from hlomem.report.data.buffers import Buffer
     from hlomem.report.data.memory import MemoryView, Space
@@ -136,6 +137,7 @@ class _Found:
             find_padding,
             find_kept_gathers,
             find_full_reshards,
+            lambda given: _new(find_odd_constraints(given), self.findings),
         )
         for rule in rules:
             self._ask(rule, subject)
@@ -146,6 +148,14 @@ class _Found:
             self.findings += rule(subject)
         except HlomemError as error:
             self.notes.append(f"a rule could not be applied: {error}")
+
+
+def _new(
+    found: Iterator[ShardingFinding], known: Sequence[ShardingFinding]
+) -> Iterator[ShardingFinding]:
+    """Findings at places of which nothing was found yet."""
+    places = {one.change.place for one in known}
+    yield from [one for one in found if one.change.place not in places]
 
 
 def _rows(found: list[tuple[str, Buffer, Layout]]) -> tuple[ShardedArray, ...]:

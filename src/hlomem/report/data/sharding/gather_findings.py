@@ -166,9 +166,10 @@ def _stacked(subject: Subject) -> Iterator[Kept]:
         name = None if layout is None else _stacked_argument(subject, layout)
         if name is not None and layout is not None:
             line = _line_stored(subject, buffer, layout)
-        elif layout is None and (way := gather_stored(memory, buffer)):
+        elif way := gather_stored(memory, buffer):
             argument = find_argument(memory, way[-1])
-            if argument is not None and argument.role == roles.INPUTS:
+            is_by_hand = way[-1].metadata.op_name.endswith(_BY_HAND)
+            if argument.role == roles.INPUTS if argument is not None else not is_by_hand:
                 continue
             name = (argument.parameter if argument else None) or buffer.name
             line = _line_of_way(subject, way) or buffer.source
@@ -280,10 +281,14 @@ def _reshard(
     subject: Subject, buffer: Buffer, taker: HloInstruction, saved: int, told: dict[str, str]
 ) -> Iterator[ShardingFinding]:
     names = [taker.metadata.op_name, buffer.op_name or ""]
-    value = next((one for name in names for one in _whole_of(subject, name)), None)
+    shape = parse_shape_or_none(buffer.shape)
+    size = 0 if shape is None else prod(shape.dimensions)
+    values = [one for name in names for one in _whole_of(subject, name)]
+    whole = [one for one in values if prod(one.dimensions) == size]
+    value = next(iter(whole or values), None)
     warning = next((told[name] for name in names if name in told), next(iter(told.values()), ""))
     for number, at in enumerate(_places_to_reshard(subject, value)):
-        before = _source_sharding(subject, at)
+        before = source_sharding(subject, at)
         kept = "" if before is None else before.spec()
         asked = subject.whole.sharding_of(at.instruction) if subject.whole and at else None
         line = subject.whole.line(at) if at is not None and subject.whole else buffer.source
@@ -325,7 +330,7 @@ def _places_to_reshard(
         at = constraint.value
         if prod(at.dimensions) != prod(value.dimensions) or "transpose(" in at.op_name:
             continue
-        before = _source_sharding(subject, at)
+        before = source_sharding(subject, at)
         is_far = before is not None and bool(steps_between(before, constraint.sharding))
         rank = 0 if not constraint.sharding.used else 1 if is_far else 2
         found.setdefault(subject.place(at), (rank, steps, at))
@@ -367,7 +372,7 @@ def _row(sharding: Sharding, at: int) -> tuple[Axis, ...]:
     return sharding.dimensions[at] if at < len(sharding.dimensions) else ()
 
 
-def _source_sharding(subject: Subject, value: WholeValue | None) -> Sharding | None:
+def source_sharding(subject: Subject, value: WholeValue | None) -> Sharding | None:
     """The sharding that the value's first operand has, where one is written."""
     if value is None or subject.whole is None:
         return None
