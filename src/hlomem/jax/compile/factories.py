@@ -170,8 +170,8 @@ def _lower(
     function: Any, arguments: Any, keywords: Any, target: Target, jit: Mapping[str, Any]
 ) -> FactoryProgram:
     placed, named, options = place_for(
-            arguments, keywords, target, is_placed=is_placed_by_jit(function)
-        )
+        arguments, keywords, target, is_placed=is_placed_by_jit(function)
+    )
     if jit and hasattr(function, "lower"):
         raise CommandError(f"the factory's function is jitted already, without {', '.join(jit)}")
     jitted = jitted_with(function, {**options, **jit})

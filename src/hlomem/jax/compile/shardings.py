@@ -154,8 +154,9 @@ def argument_lines(
     numbers = [at for at, one in enumerate(placed) for _ in jax.tree.leaves(one)]
     leaves = _named_leaves(function, arguments, keywords)
     given = _named_leaves(function, placed, keywords)
+    places = chain(numbers, repeat(-1))
     found = {}
-    for (name, leaf), (_, other), number in zip(leaves, given, chain(numbers, repeat(-1))):
+    for (name, leaf), (_, other), number in zip(leaves, given, places, strict=False):
         is_own = other is leaf
         found[name] = ArgumentLines(
             made=notes.lines_of(leaf),

@@ -19,6 +19,7 @@ Function: TypeAlias = "ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda"
 
 _ASKING = (CONSTRAINT, "with_logical_constraint", "reshard")
 _MAPS = ("map", "tree_map")
+_NAMED = (ast.Name, ast.Attribute, ast.Subscript)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
@@ -39,10 +40,10 @@ def unused_constraints(file: SourceFile) -> list[Unused]:
             continue
         call = statement.value
         value = _constrained(file, call) if isinstance(call, ast.Call) else None
-        is_named = isinstance(value, ast.Name | ast.Attribute | ast.Subscript)
-        if isinstance(call, ast.Call) and value is not None and is_named:
-            if isinstance(statement, ast.Expr) or not _is_read(file, statement):
-                found.append(Unused(call, value, statement))
+        if not isinstance(call, ast.Call) or not isinstance(value, _NAMED):
+            continue
+        if isinstance(statement, ast.Expr) or not _is_read(file, statement):
+            found.append(Unused(call, value, statement))
     return found
 
 
@@ -85,8 +86,8 @@ def _called(file: SourceFile, name: str) -> Iterator[Function]:
         if isinstance(node, ast.FunctionDef) and node.name == name:
             yield node
         elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Lambda):
-            if name in {target.id for target in node.targets if isinstance(target, ast.Name)}:
-                yield node.value
+            names = [target.id for target in node.targets if isinstance(target, ast.Name)]
+            yield from [node.value] if name in names else []
 
 
 def _returned(function: Function) -> list[ast.expr]:
@@ -141,7 +142,8 @@ def is_asked_by_caller(file_name: str, line: int) -> bool:
                 value = call.args[0]
                 name = value.id if isinstance(value, ast.Name) else ""
                 rest = [*call.args[1:], *[keyword.value for keyword in call.keywords]]
-                return name in given and bool(_depends_on(function, rest) & (given - {name, "mesh"}))
+                others = given - {name, "mesh"}
+                return name in given and not others.isdisjoint(_depends_on(function, rest))
     return False
 
 
@@ -152,11 +154,14 @@ def _depends_on(function: Function, expressions: list[ast.expr]) -> set[str]:
     while pending:
         found = {node.id for node in ast.walk(pending.pop()) if isinstance(node, ast.Name)} - names
         names |= found
-        for node in ast.walk(function):
-            if isinstance(node, ast.Assign) and any(
+        pending += [
+            node.value
+            for node in ast.walk(function)
+            if isinstance(node, ast.Assign)
+            and any(
                 isinstance(part, ast.Name) and part.id in found
                 for target in node.targets
                 for part in ast.walk(target)
-            ):
-                pending.append(node.value)
+            )
+        ]
     return names

@@ -163,7 +163,8 @@ def gather_stored(memory: MemoryView, buffer: Buffer) -> list[HloInstruction]:
     for placed in memory.family(memory.joined.placed_by_id[buffer.id]):
         one = memory.instruction_by_name.get(placed.value.name)
         for update in _updates_of(one) if one is not None else ():
-            way, here = [], update
+            way: list[HloInstruction] = []
+            here: HloInstruction | None = update
             while here is not None and len(way) < _MAX_HOPS:
                 way.append(here)
                 if gathers(here):

@@ -27,6 +27,12 @@ if TYPE_CHECKING:
 _LARGE = 0.05
 """The share of the memory that an array under a constraint takes, so that it is looked at."""
 _MAX_FOUND = 4
+_WHY: dict[str, str] = {
+    "padding": "the axes do not divide it evenly",
+    "reshard": "it is several moves from the sharding before",
+    "gathered": "it is gathered before the layers, and stays for the backward pass",
+    "replicated": "it is whole on every device",
+}
 
 
 class Doubt(NamedTuple):
@@ -59,16 +65,16 @@ def _doubt(subject: Subject, constraint: Constraint) -> Doubt | None:
     if is_backward(value.op_name) or is_recomputed(value.op_name):
         return None
     whole = value.dimensions
-    local = prod(sharding.shard(whole)) * value.instruction.shape.element_type.byte_width
-    if any(size % sharding.split_of(at) for at, size in enumerate(whole)):
-        return Doubt("padding", constraint, local, _even(sharding, whole))
+    size = prod(whole) * value.instruction.shape.element_type.byte_width
+    if any(one % sharding.split_of(at) for at, one in enumerate(whole)):
+        return Doubt("padding", constraint, size, _even(sharding, whole))
     before = source_sharding(subject, value)
     if not sharding.used:
-        return _whole(subject, constraint, local, before)
+        return _whole(subject, constraint, size, before)
     steps = () if before is None else steps_between(before, sharding)
     if before is None or not steps:
         return None
-    return Doubt("reshard", constraint, local * sharding.mesh.size, (before.spec(),), steps)
+    return Doubt("reshard", constraint, size, (before.spec(),), steps)
 
 
 def _even(sharding: Sharding, whole: tuple[int, ...]) -> tuple[str, ...]:
@@ -112,7 +118,7 @@ def _finding(subject: Subject, place: Place, doubt: Doubt) -> ShardingFinding:
     return ShardingFinding(
         kind=doubt.kind,
         title=f"the constraint {asked} on {list(value.dimensions)}",
-        why=f"{list(value.dimensions)} is {format_bytes(doubt.size)} on each device under {asked}",
+        why=f"{list(value.dimensions)} is {format_bytes(doubt.size)} in all; {_WHY[doubt.kind]}",
         size=doubt.size,
         promised=0,
         source=subject.whole.line(value) if subject.whole else None,

@@ -39,15 +39,14 @@ class Peers:
             return []
         if not layout.sharding.used and share >= _HUGE:
             return list(layout.sharding.free)
+        free = layout.sharding.free
+        if not is_data:
+            return [axis for axis in free if self._is_like_model(name, layout, axis)]
+        model = [its for _, _, its in self._model] if share >= _LARGE else []
         return [
             axis
-            for axis in layout.sharding.free
-            if (
-                self._is_like_data(layout, axis)
-                if is_data
-                else self._is_like_model(name, layout, axis)
-            )
-            or (is_data and share >= _LARGE and _share_split([its for _, _, its in self._model], axis) > 0)
+            for axis in free
+            if self._is_like_data(layout, axis) or _share_split(model, axis) > 0
         ]
 
     def _is_like_data(self, layout: Layout, axis: Axis) -> bool:

@@ -228,9 +228,8 @@ class Subject:
         others, other_trees = set[str](), set[str]()
         trees = {top_of(name) for name in sizes}
         for name, at in known.items():
-            lines = (*at.made, *at.sharding)
-            others.update(lines if name not in sizes else ())
-            other_trees.update(lines if top_of(name) not in trees else ())
+            others.update((*at.made, *at.sharding) if name not in sizes else ())
+            other_trees.update((*at.made, *at.sharding) if top_of(name) not in trees else ())
         weights: dict[str, float] = {}
         for name, size in sizes.items():
             at = known.get(name, WrittenAt(()))

@@ -136,9 +136,7 @@ def _moved(
         return None
     there = [at for at, axes in enumerate(wanted.dimensions) if axis in axes]
     written = subject.layouts.written
-    best = max(
-        fitting, key=lambda at: (at in there, written.get((whole[at], axis.name), 0), -at)
-    )
+    best = max(fitting, key=lambda at: (at in there, written.get((whole[at], axis.name), 0), -at))
     return sharding.with_axis(best, axis)
 
 
@@ -217,7 +215,10 @@ def _keeping(subject: Subject, axis: Axis, value: WholeValue) -> list[Constraint
     Those on values of its shape, or nearly so, before others; the nearest first.
     """
     assert subject.whole is not None
-    has_axis = lambda sharding: axis.name in {used.name for used in sharding.used}  # noqa: E731
+
+    def has_axis(sharding: Sharding) -> bool:
+        return axis.name in {used.name for used in sharding.used}
+
     weights = weight_shapes(subject)
     found: dict[Place | None, tuple[int, int, Constraint]] = {}
     for steps, one in near_constraints(subject.whole, value, has_axis):
@@ -314,7 +315,7 @@ def _alternatives(
 
 
 def _uneven_constraint(subject: Subject, value: WholeValue | None) -> Constraint | None:
-    """The constraint that does not divide a value, or else the first that does not divide its own."""
+    """The nearest constraint to a value that does not divide its own, or else the first."""
     if subject.whole is None:
         return None
     near = [] if value is None else [one for _, one in near_constraints(subject.whole, value)]

@@ -35,7 +35,7 @@ _CONSTRAINT = "Sharding"
 _MANUAL = "manual_computation_body"
 _SHARD_MAP = "shmap_body"
 _SAME_VALUE = frozenset({"reshape", "copy", "bitcast", "convert", "broadcast", "transpose"})
-_PARTS = _SAME_VALUE | {"dynamic-slice", "slice"}
+_PARTS = _SAME_VALUE | {"dynamic-slice", "slice", "reduce-precision"}
 _MOVED = frozenset({"reshape", "bitcast"})
 _MAX_HOPS = 32
 
