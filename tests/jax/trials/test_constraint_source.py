@@ -1,4 +1,4 @@
-"""Constraints in source: values that are not used, and functions that ask for what they are told."""
+"""Constraints in source: values that are not used, and functions that are told what to ask."""
 
 from __future__ import annotations
 

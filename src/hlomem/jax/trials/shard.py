@@ -236,6 +236,7 @@ def subject_of(planned: PlannedProgram, log: str = "") -> Subject:
         _keyword_line(facts.jit_line, "out_shardings") or None,
         facts.donated,
         is_asked_by_caller,
+        _result_lines(facts.jit_line),
     )
 
 
@@ -245,6 +246,16 @@ def _written_at(at: ArgumentLines, jit_line: str) -> WrittenAt:
         return WrittenAt(at.made, at.sharding, at.is_mapped)
     given = _keyword_line(jit_line, "in_shardings", at.position)
     return WrittenAt((given,) if given else at.made, at.sharding)
+
+
+def _result_lines(jit_line: str) -> list[str]:
+    """The lines of the parts of `out_shardings`, where they are written out."""
+    name, _, number = jit_line.rpartition(":")
+    try:
+        lines = SourceFile(name).keyword_parts(int(number), "out_shardings") if name else []
+    except CommandError:
+        return []
+    return [f"{name}:{line}" for line in lines]
 
 
 def _keyword_line(jit_line: str, keyword: str, position: int | None = None) -> str:

@@ -245,18 +245,25 @@ class SourceFile:
 
         With a position, that of this part of the keyword's tuple.
         """
-        found = [
+        parts = self.keyword_parts(line, name)
+        if position is not None and position < len(parts):
+            return parts[position]
+        return next((value.lineno for value in self._keywords(line, name)), line)
+
+    def keyword_parts(self, line: int, name: str) -> list[int]:
+        """The lines of the parts of a keyword's tuple; none where it is not written as one."""
+        for value in self._keywords(line, name):
+            return [part.lineno for part in value.elts] if isinstance(value, ast.Tuple) else []
+        return []
+
+    def _keywords(self, line: int, name: str) -> list[ast.expr]:
+        return [
             keyword.value
             for node in ast.walk(self.tree)
             if isinstance(node, ast.Call) and node.lineno == line
             for keyword in node.keywords
             if keyword.arg == name
         ]
-        for value in found:
-            parts = value.elts if isinstance(value, ast.Tuple | ast.List) else []
-            is_part = position is not None and position < len(parts)
-            return parts[position].lineno if is_part and position is not None else value.lineno
-        return line
 
     def _expression(self, place: Place) -> ast.expr | None:
         """The expression that begins and ends at a place, or the largest on its line."""

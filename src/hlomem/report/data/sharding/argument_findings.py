@@ -104,12 +104,13 @@ def _parameter_of(
     subject: Subject, name: str, buffer: Buffer, layout: Layout
 ) -> tuple[str, Sharding] | None:
     """The model's parameter that optimizer state belongs to, by its path and shape."""
-    if buffer.role not in (roles.OPTIMIZER, roles.ARGUMENTS) or len(layout.whole) < _MATRIX:
+    is_state = buffer.role in (roles.OPTIMIZER, roles.ARGUMENTS)
+    if not is_state or subject.is_learned(name, buffer) or len(layout.whole) < _MATRIX:
         return None
     models = [
         (_shared_end(name, other), other, its.sharding)
         for other, its_buffer, its in subject.arguments
-        if its_buffer.role == roles.WEIGHTS and its.whole == layout.whole
+        if other != name and its.whole == layout.whole and subject.is_learned(other, its_buffer)
     ]
     found = max(models, key=lambda model: model[0], default=None)
     if found is None or found[2] is None:

@@ -343,26 +343,27 @@ def _whole_of(subject: Subject, name: str) -> list[WholeValue]:
 
 
 def steps_between(before: Sharding, asked: Sharding) -> tuple[str, ...]:
-    """Shardings from one to another that each move one axis, as an all-to-all can; the last not.
+    """Shardings from one to another that each move axes of one dimension; the last not.
 
-    An axis can move that is the last on its dimension, to where those before it are already.
+    An all-to-all can: axes move that are the last of theirs, to where those before are already.
     """
     rank = max(len(before.dimensions), len(asked.dimensions))
     rows = [_row(before, at) for at in range(rank)]
     steps = [before.spec()]
     for _ in before.used:
         moves = [
-            (at, to)
+            (at, to, count)
+            for count in range(1, len(before.used) + 1)
             for at in range(rank)
             for to in range(rank)
             if at != to
-            and rows[at]
-            and _row(asked, to)[: len(rows[to]) + 1] == (*rows[to], rows[at][-1])
+            and len(rows[at]) >= count
+            and _row(asked, to)[: len(rows[to]) + count] == (*rows[to], *rows[at][-count:])
         ]
         if not moves:
             break
-        at, to = moves[0]
-        rows[to], rows[at] = (*rows[to], rows[at][-1]), rows[at][:-1]
+        at, to, count = moves[0]
+        rows[to], rows[at] = (*rows[to], *rows[at][-count:]), rows[at][:-count]
         steps.append(type(before)(before.mesh, tuple(rows)).spec())
     is_there = steps[-1] == asked.spec()
     return tuple(steps[:-1]) if is_there and len(steps) > _ONE_MOVE else ()

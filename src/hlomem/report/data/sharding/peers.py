@@ -10,6 +10,9 @@ from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING
 
+from hlomem.report.data import roles
+from hlomem.report.data.sharding.subject import top_of
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -62,18 +65,26 @@ class Peers:
     def _is_like_model(self, name: str, layout: Layout, axis: Axis) -> bool:
         """Whether an axis splits the model; most of it, where another splits the argument.
 
-        What is only read is not held to what changes, such as a cache.
+        It is not held to the state of its own optimizer, and what is only read not to what
+        changes, such as a cache.
         """
         assert layout.sharding is not None
+        tree = top_of(name)
+        shapes = {its.whole for other, _, its in self._model if top_of(other) == tree}
         others = [
             (other, its)
-            for other, _, its in self._model
+            for other, its_buffer, its in self._model
             if (its.whole, its.local) != (layout.whole, layout.local)
+            and not (its.whole in shapes and self._is_elsewhere(tree, other, its_buffer))
         ]
         if not self._subject.has_update(name):
             others = [one for one in others if not self._subject.has_update(one[0])]
         share = _share_split([its for _, its in others], axis)
         return share >= _MOST if layout.sharding.used else share > 0
+
+    def _is_elsewhere(self, tree: str, name: str, buffer: Buffer) -> bool:
+        """Whether an argument is in another tree, such as that of an optimizer."""
+        return top_of(name) != tree or buffer.role == roles.OPTIMIZER
 
     @cached_property
     def _data(self) -> list[tuple[str, Buffer, Layout]]:

@@ -6,9 +6,11 @@ from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
+from hlomem.base.patterns import lazy_pattern
 from hlomem.report.data import roles
 from hlomem.report.data.buffers import iter_results
 from hlomem.report.data.donation import declared_donations
+from hlomem.report.data.phases import is_forward
 from hlomem.report.data.sharding.collectives import find_resharded
 from hlomem.report.data.sharding.finding import Place
 from hlomem.report.data.sharding.layouts import Layouts
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from hlomem.report.data.sharding.layouts import Layout
 
 _FIRST = "result"
+_PART = lazy_pattern(r"result\[(\d{1,6})\]")
 _SMALL = 0.001
 """Share of the space below which a value is not looked at."""
 _SKIPPED = frozenset({roles.TUPLES, roles.CONSTANTS, roles.THREAD_LOCAL, roles.WORKSPACE})
@@ -53,11 +56,13 @@ class Subject:
         warnings: Sequence[str] = (),
         jit_line: str | None = None,
         donated: Sequence[str] = (),
-        is_asked_by_caller: Callable[[str, int], bool] = lambda _file, _line: False,
+        is_asked_by_caller: Callable[[str, int], bool] | None = None,
+        result_lines: Sequence[str] = (),
     ) -> None:
         """`donated` are arguments that JAX was told to donate, where that is known.
 
-        `is_asked_by_caller` tells lines that ask for a sharding that their callers give them.
+        `is_asked_by_caller` tells lines that ask for a sharding that their callers give them;
+        `result_lines` are those of the parts of `out_shardings`.
         """
         self.memory = memory
         self.space = space
@@ -68,6 +73,7 @@ class Subject:
         self.warnings = tuple(warnings)
         self.jit_line = jit_line
         self._donated = frozenset(donated)
+        self._result_lines = tuple(result_lines)
 
     @cached_property
     def arguments(self) -> list[tuple[str, Buffer, Layout]]:
@@ -143,6 +149,23 @@ class Subject:
     def is_update(self, argument: str, result: str) -> bool:
         """Whether a result may be the new version of an argument, by order among equal shapes."""
         return self._updates.get(argument) == result
+
+    def is_learned(self, name: str, buffer: Buffer) -> bool:
+        """Whether an argument is a model's: by its name, or because a forward pass reads it."""
+        if buffer.role != roles.ARGUMENTS:
+            return buffer.role == roles.WEIGHTS
+        return name in self._read_forward
+
+    @cached_property
+    def _read_forward(self) -> set[str]:
+        """Arguments that change, and that an operation of the forward pass reads."""
+        found = set()
+        for name, _, layout in self.arguments:
+            users = [] if layout.value is None else list(layout.value.instruction.users)
+            users += [user for one in users if one.opcode == "tuple" for user in one.users]
+            if self.has_update(name) and any(is_forward(one.metadata.op_name) for one in users):
+                found.add(name)
+        return found
 
     def has_update(self, argument: str) -> bool:
         """Whether the program returns a new version of an argument."""
@@ -277,7 +300,10 @@ class Subject:
         if value is not None and value.instruction.opcode == "custom-call":
             return self.whole.line(value) if self.whole else None
         if self.jit_line is not None:
-            return self.jit_line
+            part = _PART.match(name)
+            number = int(part[1]) if part else -1
+            is_part = 0 <= number < len(self._result_lines)
+            return self._result_lines[number] if is_part else self.jit_line
         return None if value is None or self.whole is None else self.whole.line(value)
 
     def constraint_of_result(self, name: str) -> Sharding | None:

@@ -67,8 +67,9 @@ class WholeProgram:
     def __init__(
         self,
         module: HloModule,
-        is_asked_by_caller: Callable[[str, int], bool] = lambda _file, _line: False,
+        is_asked_by_caller: Callable[[str, int], bool] | None = None,
     ) -> None:
+        """`is_asked_by_caller` tells lines that ask for a sharding that their callers give."""
         self.module = module
         self._is_asked_by_caller = is_asked_by_caller
         self._lines = Lines(module)
@@ -196,7 +197,7 @@ class WholeProgram:
 
     @cached_property
     def _helpers(self) -> set[tuple[str, int]]:
-        """Lines at which constraints of several callers are written, or what a caller asks for."""
+        """Lines that ask for what a caller asks for; without the source, those of several."""
         callers: dict[tuple[str, int], set[tuple[str, int]]] = {}
         for constraint in self.constraints:
             frames = constraint.value.instruction.stack_frames
@@ -207,7 +208,7 @@ class WholeProgram:
         return {
             place
             for place, found in callers.items()
-            if len(found) > 1 or self._is_asked_by_caller(*place)
+            if (self._is_asked_by_caller(*place) if self._is_asked_by_caller else len(found) > 1)
         }
 
     def line(self, value: WholeValue) -> str | None:
