@@ -66,7 +66,7 @@ def test_constraints_whose_values_nobody_reads_are_told(file: SourceFile) -> Non
     [
         ("    with_sharding_constraint(a, s)\n    split", "    a = with_sharding_constraint(a, s)"),
         ("    split(b, s)", "    b = split(b, s)"),
-        ("    unused = with", "    c = with_sharding_constraint(c, s)"),
+        ("    unused = with", "    c = unused = with_sharding_constraint(c, s)"),
         ("    jax.tree.map", "    tree = jax.tree.map("),
     ],
 )

@@ -24,6 +24,7 @@ import msgspec
 from hlomem.base.errors import CommandError, HlomemError
 from hlomem.jax.compile.call_counts import counted_calls
 from hlomem.jax.compile.changed_sources import install
+from hlomem.jax.compile.dead_constraints import dead_constraints
 from hlomem.jax.compile.factories import find_factory, make_program
 from hlomem.jax.compile.messages import (
     DUMP,
@@ -199,6 +200,7 @@ def _places(notes: Notes, program: FactoryProgram) -> dict[str, Any]:
         "argument_lines": argument_lines(notes, *given),
         "donated": tuple(name_donated(*given, donated_names(program.lowered))),
         "jit_line": "" if noted is None else noted.line,
+        "dead_constraints": () if program.jaxpr is None else dead_constraints(program.jaxpr),
     }
 
 

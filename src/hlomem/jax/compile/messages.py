@@ -141,6 +141,8 @@ class Facts(Struct, frozen=True, kw_only=True):
     """The lines of the user's code that made the arguments, by name."""
     donated: tuple[str, ...] = ()
     """The arguments that are to be donated, by name."""
+    dead_constraints: tuple[str, ...] = ()
+    """The lines of constraints whose values are not used."""
     jit_line: str = ""
     """The line that jits the function; empty if unknown."""
 

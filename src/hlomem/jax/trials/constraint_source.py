@@ -13,7 +13,7 @@ from hlomem.base.errors import CommandError
 from hlomem.jax.trials.source_edits import CONSTRAINT, Edit, SourceFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 Function: TypeAlias = "ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda"
 
@@ -32,8 +32,11 @@ class Unused(NamedTuple):
     statement: ast.Expr | ast.Assign
 
 
-def unused_constraints(file: SourceFile) -> list[Unused]:
-    """Constraints on names, written as statements, or assigned to a name that is not read."""
+def unused_constraints(file: SourceFile, dead: Sequence[int] = ()) -> list[Unused]:
+    """Constraints on names, written as statements, or assigned to a name that is not read.
+
+    And those of lines whose values a trace was seen not to use.
+    """
     found = []
     for statement in ast.walk(file.tree):
         if not isinstance(statement, ast.Expr | ast.Assign):
@@ -42,7 +45,8 @@ def unused_constraints(file: SourceFile) -> list[Unused]:
         value = _constrained(file, call) if isinstance(call, ast.Call) else None
         if not isinstance(call, ast.Call) or not isinstance(value, _NAMED):
             continue
-        if isinstance(statement, ast.Expr) or not _is_read(file, statement):
+        is_dead = statement.lineno in dead or isinstance(statement, ast.Expr)
+        if is_dead or (isinstance(statement, ast.Assign) and not _is_read(file, statement)):
             found.append(Unused(call, value, statement))
     return found
 
@@ -50,13 +54,12 @@ def unused_constraints(file: SourceFile) -> list[Unused]:
 def use_constraints(file: SourceFile, line: int) -> list[Edit]:
     """The constraints of a line whose values are not used, assigned to what they are put on."""
     edits = []
-    for unused in unused_constraints(file):
-        if unused.call.lineno == line:
-            name, start = file.source_of(unused.value), file.range_of(unused.call)[0]
-            first = start
+    for unused in unused_constraints(file, (line,)):
+        if unused.statement.lineno == line:
+            start = file.range_of(unused.call)[0]
             if isinstance(unused.statement, ast.Assign):
-                first = file.range_of(unused.statement.targets[0])[0]
-            edits.append(Edit(file.file, first, start, f"{name} = "))
+                start = file.range_of(unused.statement.targets[0])[0]
+            edits.append(Edit(file.file, start, start, f"{file.source_of(unused.value)} = "))
     return edits
 
 

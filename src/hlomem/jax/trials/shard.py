@@ -34,7 +34,12 @@ from hlomem.jax.trials.source_edits import SourceFile
 from hlomem.jax.trials.trying import Trials
 from hlomem.report.data.shard import ShardReport, report_on
 from hlomem.report.data.sharding.argument_findings import code_of
-from hlomem.report.data.sharding.finding import WORDS, Place, ShardingChange
+from hlomem.report.data.sharding.finding import (
+    WORDS,
+    Place,
+    ShardingChange,
+    ShardingFinding,
+)
 from hlomem.report.data.sharding.gather_findings import partitioner_warnings
 from hlomem.report.data.sharding.subject import Subject, WrittenAt
 from hlomem.report.data.sharding.values import WORTH
@@ -45,7 +50,7 @@ if TYPE_CHECKING:
     from hlomem.jax.compile.messages import ArgumentLines
     from hlomem.jax.compile.parent import PlannedProgram
     from hlomem.jax.trials.source_edits import Edit
-    from hlomem.report.data.sharding.finding import FindingKind, ShardingFinding
+    from hlomem.report.data.sharding.finding import FindingKind
 
 MAX_SECONDS = 1800.0
 """How long one compile may take."""
@@ -66,6 +71,16 @@ _PRECEDENCE: tuple[FindingKind, ...] = (
     "dropped", "donated", "optimizer", "padding", "reshard", "gathered", "stack", "replicated"
 )  # fmt: skip
 """The surest first."""
+_NOTHING = ShardingFinding(
+    kind="dropped",
+    title="by the plan, nothing of it is at the peak",
+    why="",
+    size=0,
+    promised=0,
+    source=None,
+    how="",
+    change=ShardingChange(),
+)
 
 
 def shard(
@@ -122,9 +137,11 @@ def shard_job(
     )
     subject = subject_of(planned, log)
     report = replace(report_on(subject, is_tried=is_tried), target=job.target)
-    report = replace(report, findings=tuple(_with_unused(report.findings)))
+    dead = planned.facts.dead_constraints
+    report = replace(report, findings=tuple(_with_unused(report.findings, dead)))
     if not is_tried or not report.findings:
-        return report
+        told = [one for one in report.findings if one.promised > 0]
+        return replace(report, findings=tuple(told))
     trials = Trials(
         job,
         known.keep(planned),
@@ -143,24 +160,32 @@ def shard_job(
     return replace(report, findings=findings, notes=(*report.notes, *notes))
 
 
-def _with_unused(findings: Sequence[ShardingFinding]) -> Iterator[ShardingFinding]:
-    """Findings, and before one on whole values the constraint whose value is not used."""
+def _with_unused(
+    findings: Sequence[ShardingFinding], dead: Sequence[str]
+) -> Iterator[ShardingFinding]:
+    """Findings, and before those on whole values the constraints whose values are not used."""
     told: set[str] = set()
     for finding in findings:
         place = finding.change.place
         is_whole = finding.kind in ("replicated", "stack") and place is not None
         if place is not None and is_whole and place.file not in told:
             told.add(place.file)
-            yield from _unused(finding, place.file)
+            yield from _unused(finding, place.file, dead)
         yield finding
+    for file in dict.fromkeys([line.rpartition(":")[0] for line in dead]):
+        if file not in told:
+            yield from _unused(_NOTHING, file, dead)
 
 
-def _unused(finding: ShardingFinding, file: str) -> Iterator[ShardingFinding]:
+def _unused(finding: ShardingFinding, file: str, dead: Sequence[str]) -> Iterator[ShardingFinding]:
+    """A finding as one on a constraint of a file whose value is not used."""
+    own = [line.rpartition(":") for line in dead]
     try:
-        found = unused_constraints(SourceFile(file))
+        lines = [int(number) for name, _, number in own if name == file]
+        found = unused_constraints(SourceFile(file), lines)
     except CommandError:
         return
-    for call, value, _ in found[:_MAX_UNUSED]:
+    for call, value, statement in found[:_MAX_UNUSED]:
         name = ast.unparse(value)
         yield replace(
             finding,
@@ -170,7 +195,7 @@ def _unused(finding: ShardingFinding, file: str) -> Iterator[ShardingFinding]:
             f" {finding.title}",
             source=f"{file}:{call.lineno}",
             how=f"{name} = {ast.unparse(call)}",
-            change=ShardingChange(place=Place(file=file, line=call.lineno), is_assigned=True),
+            change=ShardingChange(place=Place(file=file, line=statement.lineno), is_assigned=True),
         )
 
 
