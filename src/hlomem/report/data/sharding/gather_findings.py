@@ -41,6 +41,8 @@ _NAME = lazy_pattern(r'op_name="((?:[^"\\\n]|\\.)*+)"')
 _FROM_TO = lazy_pattern(r"from sharding (\{[^\n]*?\}) to (\{[^\n]*?\}) (?:efficiently|without)")
 _MAX_HOPS = 16
 _MAX_PLACES = 3
+_JOINED = 4
+"""How many times larger or smaller an array under a constraint may be than what is gathered."""
 _ONE_MOVE = 2
 
 
@@ -328,11 +330,13 @@ def _places_to_reshard(
     found: dict[Place | None, tuple[int, int, WholeValue]] = {}
     for steps, constraint in near_constraints(subject.whole, value):
         at = constraint.value
-        if prod(at.dimensions) != prod(value.dimensions) or "transpose(" in at.op_name:
+        ratio = prod(at.dimensions) / prod(value.dimensions)
+        if not 1 / _JOINED <= ratio <= _JOINED or "transpose(" in at.op_name:
             continue
         before = source_sharding(subject, at)
         is_far = before is not None and bool(steps_between(before, constraint.sharding))
         rank = 0 if not constraint.sharding.used else 1 if is_far else 2
+        rank += 0 if ratio == 1 else _MAX_PLACES
         found.setdefault(subject.place(at), (rank, steps, at))
     best = sorted(found.values(), key=lambda one: one[:2])
     return [at for _, _, at in best[:_MAX_PLACES]] or [value]
