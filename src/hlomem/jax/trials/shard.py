@@ -65,7 +65,8 @@ _SMALLEST = 1 << 16
 _UNTRIED = 0.25
 """The same by the plan, for a change that could not be compiled."""
 _MAX_UNUSED = 2
-_NEAR = 0.9
+_NEAR, _SURE = 0.9, 0.25
+"""The shares of the most that is saved from which on a likely and a sure mistake may be first."""
 _SAME = 1.02
 _PRECEDENCE: tuple[FindingKind, ...] = (
     "dropped", "donated", "optimizer", "padding", "reshard", "gathered", "stack", "replicated"
@@ -233,7 +234,10 @@ def _is_helpful(finding: ShardingFinding, size: int) -> bool:
 
 
 def _ranked(findings: Sequence[ShardingFinding]) -> list[ShardingFinding]:
-    """By what was saved; of those that save about the same, a plain mistake first."""
+    """By what was saved; of those that save about the same, a plain mistake first.
+
+    Nobody asks for padding or for a constraint without effect, but for a whole array one may.
+    """
     left = sorted(findings, key=lambda one: (one.got is None, -(one.got or one.promised)))
     order = []
     while left:
@@ -247,7 +251,7 @@ def _ranked(findings: Sequence[ShardingFinding]) -> list[ShardingFinding]:
 def _is_near(one: ShardingFinding, first: ShardingFinding) -> bool:
     if one.got is None or first.got is None:
         return one is first
-    return one.got >= _NEAR * first.got
+    return one.got >= (_SURE if one.kind in ("dropped", "padding") else _NEAR) * first.got
 
 
 def subject_of(planned: PlannedProgram, log: str = "") -> Subject:

@@ -102,8 +102,7 @@ def _whole(
     value = constraint.value
     number = None if subject.whole is None else subject.whole.argument_of(value)
     if number is not None:
-        is_trained = any(is_backward(buffer.op_name) for buffer in subject.memory.buffers)
-        is_repeated = bool(value.calls) or not is_trained
+        is_repeated = bool(value.calls) or not subject.is_trained
         if is_repeated or before is None or not before.used:
             return None
         return Doubt("gathered", constraint, size, (before.spec(),))

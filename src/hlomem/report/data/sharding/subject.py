@@ -10,7 +10,7 @@ from hlomem.base.patterns import lazy_pattern
 from hlomem.report.data import roles
 from hlomem.report.data.buffers import iter_results
 from hlomem.report.data.donation import declared_donations
-from hlomem.report.data.phases import is_forward
+from hlomem.report.data.phases import is_backward, is_forward
 from hlomem.report.data.sharding.collectives import find_resharded
 from hlomem.report.data.sharding.finding import Place
 from hlomem.report.data.sharding.layouts import Layouts
@@ -123,6 +123,11 @@ class Subject:
         return found
 
     @cached_property
+    def is_trained(self) -> bool:
+        """Whether the program has a backward pass."""
+        return any(is_backward(buffer.op_name) for buffer in self.memory.buffers)
+
+    @cached_property
     def resharded(self) -> dict[ValueId, HloInstruction]:
         """Values that are gathered whole to be split again, by id, with who splits them."""
         return find_resharded(self.memory, self.space)
@@ -176,7 +181,9 @@ class Subject:
         """Each argument's result: the same path end, or else the order among equal shapes."""
         found: dict[str, str] = {}
         taken: set[str] = set()
-        state = [one for one in self.arguments if one[1].role != roles.INPUTS]
+        state = [
+            one for one in self.arguments if one[1].role != roles.INPUTS or self.is_donated(one[0])
+        ]
         state.sort(key=_number)
         of_shape: dict[tuple[int, ...], list[tuple[str, str]]] = {}
         for result, buffer, layout in self.results:
@@ -212,9 +219,11 @@ class Subject:
 
     def is_input(self, name: str, buffer: Buffer) -> bool:
         """Whether an argument is data: by its name, or unnamed and without a new version."""
+        if self.is_donated(name):
+            return False
         if buffer.role != roles.ARGUMENTS:
             return buffer.role == roles.INPUTS
-        return not self.is_donated(name) and not (_tail(name) and _tail(name) in self._tails)
+        return not (_tail(name) and _tail(name) in self._tails)
 
     @cached_property
     def _tails(self) -> set[str]:

@@ -13,6 +13,7 @@ from hlomem.report.data.sharding.promise import promise
 from hlomem.report.data.sharding.values import (
     WORTH,
     Held,
+    is_of_weights,
     split_further,
     values_along,
     weight_shapes,
@@ -222,7 +223,8 @@ def _keeping(subject: Subject, axis: Axis, value: WholeValue) -> list[Constraint
     weights = weight_shapes(subject)
     found: dict[Place | None, tuple[int, int, Constraint]] = {}
     for steps, one in near_constraints(subject.whole, value, has_axis):
-        is_weight = tuple(sorted(one.value.dimensions)) in weights
+        is_alike = tuple(sorted(one.value.dimensions)) in weights
+        is_weight = is_alike and is_of_weights(subject, one.value.op_name, one.value)
         if has_axis(one.sharding) or is_weight or "transpose(" in one.value.op_name:
             continue
         likeness = _likeness(one.value.dimensions, value.dimensions)

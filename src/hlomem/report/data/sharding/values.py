@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.report.data import roles
+from hlomem.report.data.phases import is_forward
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from hlomem.report.data.buffers import Buffer
     from hlomem.report.data.sharding.layouts import Layout
     from hlomem.report.data.sharding.subject import Subject
+    from hlomem.report.data.sharding.whole_program import WholeValue
 
 WORTH = 0.01
 """Smallest share of a memory space that a finding is about."""
@@ -70,10 +72,25 @@ def values_along(subject: Subject, axis: Axis) -> Iterator[Held]:
     weights = weight_shapes(subject)
     for buffer, layout in subject.values:
         is_other = buffer.id in subject.resharded or buffer.role == roles.GATHERED
-        if not is_other and tuple(sorted(layout.whole)) not in weights:
+        shape = tuple(sorted(layout.whole))
+        is_alike = shape in weights and is_of_weights(subject, buffer.op_name, layout.value)
+        if not is_other and not is_alike:
             found = _along(subject, buffer, layout, axis)
             if found is not None:
                 yield found
+
+
+def is_of_weights(subject: Subject, name: str | None, value: WholeValue | None) -> bool:
+    """Whether a value of the shape of weights is of them: a part, a gradient or an update.
+
+    What the forward pass computes of several values has such a shape by chance.
+    """
+    is_computed = is_forward(name) or not subject.is_trained
+    if not is_computed or value is None or subject.whole is None:
+        return True
+    if value.instruction.opcode == "dynamic-update-slice":
+        value = subject.whole.stored_by(value)
+    return subject.whole.argument_of(value) is not None
 
 
 def weight_shapes(subject: Subject) -> set[tuple[int, ...]]:
