@@ -146,8 +146,11 @@ def check_arguments(truth: Truth | str, report: ShardReport) -> str:
 def compile_change(program: Program, finding: ShardingFinding) -> Truth | str:
     """A whole compile of what a finding says to write: its diff applied, its shardings given."""
     change = finding.change
-    changed = {"arguments": change.arguments, "result_shardings": change.results}
-    changed = msgspec.to_builtins(changed)
+    changed = {
+        "arguments": msgspec.to_builtins(change.arguments),
+        "result_shardings": msgspec.to_builtins(change.results),
+        "has_mesh": change.has_mesh,
+    }
     if "--- a/" not in finding.how:
         return compile_whole(program.factory, program.target, changed)
     with TemporaryDirectory() as home:

@@ -67,6 +67,53 @@ def make_constrained(devices):
         return jnp.sort(jnp.sin(y), axis=1).sum(axis=1)
 
     return spread, (S((1024, 1024), "float32", sharding=split),)
+
+
+def make_placed(devices):
+    mesh = Mesh(np.array(devices), ("data",))
+    split, whole = NamedSharding(mesh, P("data")), NamedSharding(mesh, P())
+    look_up = jax.jit(
+        lambda table, ids: jnp.tanh(table[ids]).mean(1),
+        in_shardings=(
+            whole,  # of the table
+            split,
+        ),
+        out_shardings=split,
+    )
+    return look_up, (S((65536, 64), "float32"), S((512, 8), "int32"))
+
+
+def make_plain(devices):
+    mesh = Mesh(np.array(devices), ("data",))
+    split, whole = NamedSharding(mesh, P("data")), NamedSharding(mesh, P())
+    params = opt_state = {"w": S((512, 512), "float32", sharding=whole)}
+    x = S((4096, 512), "float32", sharding=split)
+    return jax.jit(_step, donate_argnums=(0, 1)), (params, opt_state, x)
+
+
+def make_dead(devices):
+    mesh = Mesh(np.array(devices), ("data",))
+    split, whole = NamedSharding(mesh, P("data")), NamedSharding(mesh, P())
+
+    @jax.jit
+    def distances(x):
+        square = jnp.abs(x[:, None] - x[None])
+        kept = jax.lax.with_sharding_constraint(square, split)
+        return jnp.sort(square if square.ndim == 2 else kept, axis=1)[:, :4]
+
+    return distances, (S((2048,), "float32", sharding=whole),)
+
+
+def make_loop(devices):
+    mesh = Mesh(np.array(devices), ("data",))
+    split, whole = NamedSharding(mesh, P("data")), NamedSharding(mesh, P())
+
+    def loss(w, x):
+        x = jax.lax.with_sharding_constraint(x, whole)
+        return jnp.mean(jax.lax.scan(lambda x, _: (jnp.tanh(x @ w), None), x, None, 32)[0])
+
+    step = jax.jit(lambda w, x: w - jax.grad(loss)(w, x))
+    return step, (S((64, 64), "float32", sharding=whole), S((2048, 64), "float32", sharding=split))
 '''
 
 
@@ -118,6 +165,35 @@ def test_a_constraint_is_replaced_in_the_source(model: Path) -> None:
     assert first.got is not None
     assert first.got > 0
     assert (model / "model.py").read_text() == MODEL
+
+
+def test_an_argument_that_jit_places_is_named_in_in_shardings(model: Path) -> None:
+    [finding] = _shard(model, "make_placed").findings
+    assert finding.kind == "replicated"
+    assert finding.source == f"{model}/model.py:{_line('            whole,  # of')}"
+    assert finding.names == ("table",)
+    # 16 MiB become 2 MiB.
+    assert finding.got is not None
+    assert finding.got > 10 << 20
+
+
+def test_a_model_on_every_device_is_a_choice_where_only_data_are_split(model: Path) -> None:
+    assert _shard(model, "make_plain").findings == ()
+
+
+def test_a_constraint_that_the_trace_does_not_use_is_named_first(model: Path) -> None:
+    first = _shard(model, "make_dead").findings[0]
+    assert first.kind == "dropped"
+    assert first.source == f"{model}/model.py:{_line('        kept = jax.lax')}"
+    assert "+        square = kept = jax.lax.with_sharding_constraint(square, split)" in first.how
+    assert first.got is not None
+    assert first.got > 8 << 20
+
+
+def test_a_stack_is_kept_whole_by_the_constraint_before_its_loop(model: Path) -> None:
+    first = _shard(model, "make_loop").findings[0]
+    assert first.kind == "stack"
+    assert first.source == f"{model}/model.py:{_line('        x = jax.lax.with_sharding')}"
 
 
 def test_nothing_is_compiled_twice_if_only_the_plan_is_asked_for(model: Path) -> None:

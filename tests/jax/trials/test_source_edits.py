@@ -191,14 +191,6 @@ def _applied(edits: list[Edit]) -> str:
     return text
 
 
-def test_a_constraint_that_is_not_used_is_assigned(constrained: SourceFile) -> None:
-    [call] = constrained.unused_constraints()
-    assert call.lineno == 6
-    edits = constrained.assign_constraints(6)
-    assert "    a = with_sharding_constraint(a, s)\n" in _applied(edits)
-    assert constrained.assign_constraints(7) == []
-
-
 def test_a_value_takes_other_shardings_before_its_constraint(constrained: SourceFile) -> None:
     place = Place(file="", line=7, column=8, end_line=7, end_column=42, is_constraint=True)
     edit = constrained.constrain_before(place, ["x", "y"])
@@ -212,3 +204,4 @@ def test_a_value_takes_other_shardings_before_its_constraint(constrained: Source
 def test_the_line_of_a_keyword(constrained: SourceFile) -> None:
     assert constrained.keyword_line(11, "out_shardings") == 13
     assert constrained.keyword_line(11, "in_shardings") == 11
+    assert constrained.keyword_line(11, "out_shardings", 0) == 13

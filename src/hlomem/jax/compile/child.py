@@ -24,6 +24,7 @@ import msgspec
 from hlomem.base.errors import CommandError, HlomemError
 from hlomem.jax.compile.call_counts import counted_calls
 from hlomem.jax.compile.changed_sources import install
+from hlomem.jax.compile.dead_constraints import dead_constraints
 from hlomem.jax.compile.factories import find_factory, make_program
 from hlomem.jax.compile.messages import (
     DUMP,
@@ -44,6 +45,7 @@ from hlomem.jax.compile.shardings import (
     donated_names,
     enter_mesh,
     name_donated,
+    placed_arguments,
     rejitted,
     with_argument_shardings,
 )
@@ -175,6 +177,8 @@ def _reshard(
     job: Job, notes: Notes, function: Any, arguments: Any, keywords: Any
 ) -> tuple[Any, Any, Any]:
     """The function and arguments of a factory with the shardings of the job."""
+    if job.has_mesh or job.arguments or job.result_shardings:
+        arguments = placed_arguments(notes, function, arguments)
     if job.has_mesh:
         enter_mesh(arguments, keywords)
     if not job.arguments and not job.result_shardings:
@@ -196,6 +200,7 @@ def _places(notes: Notes, program: FactoryProgram) -> dict[str, Any]:
         "argument_lines": argument_lines(notes, *given),
         "donated": tuple(name_donated(*given, donated_names(program.lowered))),
         "jit_line": "" if noted is None else noted.line,
+        "dead_constraints": () if program.jaxpr is None else dead_constraints(program.jaxpr),
     }
 
 

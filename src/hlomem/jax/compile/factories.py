@@ -4,8 +4,8 @@ A factory is called with the settings of the command line, and with the target's
 has a parameter of that name. It returns
 
 - `(function, arguments)` or `(function, arguments, keywords)`: a function, jitted or not, and what
-  it is to be called with, arrays or `jax.ShapeDtypeStruct`s; what has no sharding is put on the
-  target's first device; or
+  it is to be called with, arrays or `jax.ShapeDtypeStruct`s; what has no sharding goes where
+  jax.jit or the other arguments say, or else to the target's first device; or
 - a `jax.stages.Lowered` or `Traced`, or a wrapper of one, as nnx.jit and eqx.filter_jit return; a
   wrapper may have `compiler_options`, and as `command` the line its own stack is started by.
 
@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hlomem.base.errors import CommandError
 from hlomem.base.source import visible
-from hlomem.jax.compile.programs import jitted_with, place_for
+from hlomem.jax.compile.programs import is_placed_by_jit, jitted_with, place_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -142,7 +142,9 @@ def trace_program(factory: Callable[..., Any], settings: Mapping[str, Any], targ
         )
     if not isinstance(made, import_module("jax").stages.Traced):
         function, arguments, keywords = _called(made)
-        placed, named, options = place_for(arguments, keywords, target)
+        placed, named, options = place_for(
+            arguments, keywords, target, is_placed=is_placed_by_jit(function)
+        )
         made = jitted_with(function, options).trace(*placed, **named)
     return made.jaxpr
 
@@ -167,7 +169,9 @@ def _called(made: Any) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
 def _lower(
     function: Any, arguments: Any, keywords: Any, target: Target, jit: Mapping[str, Any]
 ) -> FactoryProgram:
-    placed, named, options = place_for(arguments, keywords, target)
+    placed, named, options = place_for(
+        arguments, keywords, target, is_placed=is_placed_by_jit(function)
+    )
     if jit and hasattr(function, "lower"):
         raise CommandError(f"the factory's function is jitted already, without {', '.join(jit)}")
     jitted = jitted_with(function, {**options, **jit})

@@ -105,6 +105,18 @@ class Errand(Struct, frozen=True, kw_only=True):
     """`sys.path` of the parent."""
 
 
+class ArgumentLines(Struct, frozen=True, kw_only=True):
+    """The lines of the user's code that made an argument, innermost first."""
+
+    made: tuple[str, ...] = ()
+    sharding: tuple[str, ...] = ()
+    """The lines that made its sharding."""
+    is_mapped: bool = False
+    """Whether a library called the function that made it, once for each of several."""
+    position: int = -1
+    """Its place among the positional arguments, where only jax.jit gives it a sharding."""
+
+
 class Facts(Struct, frozen=True, kw_only=True):
     """The facts known of a program once it is lowered."""
 
@@ -125,10 +137,12 @@ class Facts(Struct, frozen=True, kw_only=True):
     versions: dict[str, str] = field(default_factory=dict)
     command: str = ""
     """The command line by which the factory's own stack makes the same program."""
-    argument_lines: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """The lines of the user's code that made the arguments, by name, innermost first."""
+    argument_lines: dict[str, ArgumentLines] = field(default_factory=dict)
+    """The lines of the user's code that made the arguments, by name."""
     donated: tuple[str, ...] = ()
     """The arguments that are to be donated, by name."""
+    dead_constraints: tuple[str, ...] = ()
+    """The lines of constraints whose values are not used."""
     jit_line: str = ""
     """The line that jits the function; empty if unknown."""
 

@@ -36,7 +36,10 @@ def lower(
         raise CommandError(f"{problem}, a Lowered or a Compiled")
     options: Mapping[str, Any] = {}
     if target is not None:
-        arguments, keywords, options = place_for(tuple(arguments), dict(keywords), target)
+        is_placed = is_placed_by_jit(function)
+        arguments, keywords, options = place_for(
+            tuple(arguments), dict(keywords), target, is_placed=is_placed
+        )
     lowered = jitted_with(function, {**options, **(jit or {})}).lower(*arguments, **keywords)
     return getattr(lowered, "lowered", lowered)  # nnx.jit and eqx.filter_jit wrap theirs
 
@@ -49,30 +52,51 @@ def jitted_with(function: Any, options: Mapping[str, Any]) -> Any:
 
 
 def place_for(
-    arguments: tuple[Any, ...], keywords: dict[str, Any], target: Target
+    arguments: tuple[Any, ...],
+    keywords: dict[str, Any],
+    target: Target,
+    *,
+    is_placed: bool = False,
 ) -> tuple[tuple[Any, ...], dict[str, Any], dict[str, Any]]:
     """Arguments on a target's devices; options of jax.jit that put a program without any there."""
-    placed, named = place(arguments, keywords, target)
+    placed, named = place(arguments, keywords, target, is_placed=is_placed)
     jax = import_module("jax")
     leaves = jax.tree.leaves((placed, named))
-    if any(getattr(leaf, "sharding", None) is not None for leaf in leaves):
+    if is_placed or any(getattr(leaf, "sharding", None) is not None for leaf in leaves):
         return placed, named, {}
     first = jax.sharding.SingleDeviceSharding(target.devices[0])
     return placed, named, {"out_shardings": first}
 
 
+def is_placed_by_jit(function: Any) -> bool:
+    """Whether a function was jitted with shardings for its arguments, `in_shardings`."""
+    info = getattr(function, "_jit_info", None)
+    return bool(getattr(info, "user_specified_in_shardings", False))
+
+
 def place(
-    arguments: tuple[Any, ...], keywords: dict[str, Any], target: Target
+    arguments: tuple[Any, ...],
+    keywords: dict[str, Any],
+    target: Target,
+    *,
+    is_placed: bool = False,
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The same arguments as shapes on the devices of a target."""
+    """The same arguments as shapes on the devices of a target.
+
+    With `is_placed` jax.jit says where those without a sharding go; where others are on several
+    devices, JAX puts them there, too.
+    """
     jax = import_module("jax")
     ours = set(target.devices)
-    first = jax.sharding.SingleDeviceSharding(target.devices[0])
+    shardings = [_own_sharding(leaf) for leaf in jax.tree.leaves((arguments, keywords))]
+    counts = [len(getattr(sharding, "device_set", ())) for sharding in shardings]
+    is_free = is_placed or max(counts, default=0) > 1
+    first = None if is_free else jax.sharding.SingleDeviceSharding(target.devices[0])
 
     def put(leaf: Any) -> Any:
         if not (hasattr(leaf, "shape") and hasattr(leaf, "dtype")):
             return leaf  # a number, or what is static
-        sharding = getattr(leaf, "sharding", None)
+        sharding = _own_sharding(leaf)
         devices: set[Any] = getattr(sharding, "device_set", set())
         if devices and devices <= ours:
             return _shape_of(jax, leaf, sharding)
@@ -84,6 +108,11 @@ def place(
 
     placed: tuple[tuple[Any, ...], dict[str, Any]] = jax.tree.map(put, (arguments, keywords))
     return placed
+
+
+def _own_sharding(leaf: Any) -> Any:
+    """The sharding of an argument; None for an array that JAX may still move."""
+    return getattr(leaf, "sharding", None) if getattr(leaf, "committed", True) else None
 
 
 def _shape_of(jax: Any, leaf: Any, sharding: Any) -> Any:

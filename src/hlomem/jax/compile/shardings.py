@@ -12,17 +12,20 @@ import inspect
 import sys
 from functools import wraps
 from importlib import import_module
+from itertools import chain, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hlomem.base.errors import CommandError
 from hlomem.base.source import visible
+from hlomem.jax.compile.messages import ArgumentLines
 from hlomem.report.data.lines import is_installed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import FrameType
 
+_NAMED = "NamedSharding"
 _OURS = str(Path(__file__).parents[2])
 
 
@@ -39,11 +42,13 @@ class Notes:
 
     def __init__(self) -> None:
         self._lines: dict[int, tuple[Any, tuple[str, ...]]] = {}
+        self._mapped: set[int] = set()
+        """Arguments that a function of the user makes for jax.tree.map or the like."""
         self._jits: dict[int, tuple[Any, NotedJit]] = {}
         self.real_jit: Any = None
 
     def install(self) -> None:
-        """From now on, note calls of jax.jit and new jax.ShapeDtypeStructs."""
+        """From now on, note calls of jax.jit, new jax.ShapeDtypeStructs and NamedShardings."""
         jax: Any = import_module("jax")
         self.real_jit = jax.jit
         jax.jit = self._noting_jit(jax.jit)
@@ -53,17 +58,26 @@ class Notes:
         @wraps(original)
         def noting(made: Any, *arguments: Any, **options: Any) -> None:
             original(made, *arguments, **options)
-            if lines := _users_lines():
-                self._lines[id(made)] = (made, lines)
+            self._note(made)
 
         struct.__init__ = noting
+        named = jax.sharding.NamedSharding
+        for place in (jax, jax.sharding):
+            if getattr(place, _NAMED, None) is named:
+                setattr(place, _NAMED, _noting_class(named, self._note))
+
+    def _note(self, made: Any) -> None:
+        lines, is_mapped = _users_lines()
+        if lines:
+            self._lines[id(made)] = (made, lines)
+            self._mapped.update([id(made)] if is_mapped else [])
 
     def _noting_jit(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(original)
         def jit(*functions: Any, **options: Any) -> Any:
             made = original(*functions, **options)
             if functions and hasattr(made, "lower"):
-                line = next(iter(_users_lines()), "")
+                line = self._line()
                 noted = NotedJit(functions[0], options, line)
                 self._jits[id(made)] = (made, noted)
                 return made
@@ -73,36 +87,92 @@ class Notes:
 
         return jit
 
+    def _line(self) -> str:
+        return next(iter(_users_lines()[0]), "")
+
     def jit_of(self, function: Any) -> NotedJit | None:
         found = self._jits.get(id(function))
         return None if found is None else found[1]
 
     def lines_of(self, leaf: Any) -> tuple[str, ...]:
-        """The lines that made an argument, innermost first; empty if unknown."""
+        """The lines that made an argument or a sharding, innermost first; empty if unknown."""
         found = self._lines.get(id(leaf))
         return () if found is None else found[1]
 
+    def is_mapped(self, leaf: Any) -> bool:
+        """Whether the function that made an argument was called by a library, once for each."""
+        return id(leaf) in self._mapped
 
-def _users_lines() -> tuple[str, ...]:
-    """`file:line` of the frames outside installed packages, innermost first."""
-    frame: FrameType | None = sys._getframe(2)
-    lines = []
+
+def _noting_class(real: Any, note: Callable[[Any], None]) -> Any:
+    """What stands for a class of jaxlib, whose `__init__` cannot be replaced, and notes its new."""
+
+    class Noting(type):
+        def __call__(cls, *arguments: Any, **options: Any) -> Any:
+            made = real(*arguments, **options)
+            note(made)
+            return made
+
+        def __instancecheck__(cls, instance: Any) -> bool:
+            return isinstance(instance, real)
+
+        def __subclasscheck__(cls, subclass: type) -> bool:
+            return issubclass(subclass, real)
+
+        def __getattr__(cls, name: str) -> Any:
+            return getattr(real, name)
+
+    return Noting(real.__name__, (), {"__doc__": real.__doc__})
+
+
+def _users_lines() -> tuple[tuple[str, ...], bool]:
+    """`file:line` of the frames outside installed packages, innermost first.
+
+    And whether a library called the innermost.
+    """
+    frame: FrameType | None = sys._getframe(3)
+    lines: list[str] = []
+    is_mapped, is_first = False, False
     while frame is not None:
         file = frame.f_code.co_filename
         if not is_installed(file) and not file.startswith((_OURS, "<")):
             lines.append(f"{file}:{frame.f_lineno}")
+            is_first = len(lines) == 1
+        else:
+            is_mapped = is_mapped or (is_first and is_installed(file))
+            is_first = False
         frame = frame.f_back
-    return tuple(lines)
+    return tuple(lines), is_mapped
 
 
 def argument_lines(
     notes: Notes, function: Any, arguments: Any, keywords: Any
-) -> dict[str, tuple[str, ...]]:
+) -> dict[str, ArgumentLines]:
     """The lines that made arguments, by the names that XLA knows them by."""
-    found = {
-        name: notes.lines_of(leaf) for name, leaf in _named_leaves(function, arguments, keywords)
-    }
-    return {name: lines for name, lines in found.items() if lines}
+    placed = placed_arguments(notes, function, arguments)
+    jax = import_module("jax")
+    numbers = [at for at, one in enumerate(placed) for _ in jax.tree.leaves(one)]
+    leaves = _named_leaves(function, arguments, keywords)
+    given = _named_leaves(function, placed, keywords)
+    places = chain(numbers, repeat(-1))
+    found = {}
+    for (name, leaf), (_, other), number in zip(leaves, given, places, strict=False):
+        is_own = other is leaf
+        found[name] = ArgumentLines(
+            made=notes.lines_of(leaf),
+            sharding=notes.lines_of(getattr(other, "sharding", None)),
+            is_mapped=notes.is_mapped(leaf),
+            position=-1 if is_own else number,
+        )
+    return found
+
+
+def placed_arguments(notes: Notes, function: Any, arguments: Any) -> tuple[Any, ...]:
+    """Arguments with the shardings that jax.jit was given for them."""
+    noted = notes.jit_of(function)
+    if noted is None or noted.options.get("in_shardings") is None:
+        return tuple(arguments)
+    return _placed_by(import_module("jax"), noted.options["in_shardings"], tuple(arguments))
 
 
 def donated_names(lowered: Any) -> tuple[str, ...]:
@@ -218,9 +288,8 @@ def rejitted(
         inner = function
     else:
         options, inner = dict(noted.options), noted.function
-    if has_new_arguments and "in_shardings" in options:
-        given = options.pop("in_shardings")
-        arguments = _placed_by(jax, given, tuple(arguments))
+    if has_new_arguments:
+        options.pop("in_shardings", None)
     if results:
         options["out_shardings"] = _result_shardings(
             jax, notes.real_jit(inner, **options), arguments, keywords, results, options
@@ -230,10 +299,14 @@ def rejitted(
 
 def _placed_by(jax: Any, given: Any, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
     """Arguments with the shardings that jax.jit was given for them, unless they have their own."""
-    full = jax.tree.broadcast(given, arguments, is_leaf=lambda leaf: leaf is None)
+    try:
+        full = jax.tree.broadcast(given, arguments, is_leaf=lambda leaf: leaf is None)
+    except ValueError:  # some arguments are static, and have none
+        return arguments
 
     def put(leaf: Any, sharding: Any) -> Any:
-        if sharding is None or getattr(leaf, "sharding", None) is not None:
+        is_whole = hasattr(sharding, "device_set") and hasattr(leaf, "shape")
+        if not is_whole or getattr(leaf, "sharding", None) is not None:
             return leaf
         return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
 

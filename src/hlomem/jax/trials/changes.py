@@ -30,7 +30,7 @@ from hlomem.jax.compile.call_counts import SEPARATOR
 from hlomem.jax.trials.source_edits import Edit, SourceFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from hlomem.advice.functions import LayerFunction, Loop
     from hlomem.jax.compile.messages import Facts
@@ -181,7 +181,7 @@ class _Proposer:
 
     def recompute(self) -> Iterator[Change]:
         if is_checkpointed(self._memory):
-            changed = list(self._other_policies())
+            changed = list(other_policies(self._own_files()))
             yield from changed
             if changed:
                 return
@@ -218,28 +218,6 @@ class _Proposer:
             effort=0.15 if policy else 0.33,
             instead=tuple(tries[1:]),
         )
-
-    def _other_policies(self) -> Iterator[Change]:
-        """Nothing kept where a policy keeps something."""
-        for file in self._own_files():
-            for call in file.calls(_CHECKPOINTS):
-                policies = [keyword for keyword in call.keywords if keyword.arg == "policy"]
-                if not policies or file.source_of(policies[0].value).endswith(NOTHING):
-                    continue
-                jax, imports = file.name_of("jax")
-                edit = file.set_keyword(call, "policy", f"{jax}.checkpoint_policies.{NOTHING}")
-                name = ast.unparse(call.func)
-                yield Change(
-                    "checkpoint",
-                    f"recompute everything in {name} at {Path(file.file).name}:{call.lineno}:"
-                    f" the policy {NOTHING}",
-                    "time: what the policy kept is recomputed",
-                    checkpoint.LINK,
-                    edits=(edit, *imports),
-                    argument=NOTHING,
-                    sites=frozenset({f"{file.file}:{call.lineno}"}),
-                    effort=0.2,
-                )
 
     # Loops.
 
@@ -285,6 +263,29 @@ class _Proposer:
                 edits=(*_needs_jax(file), helper, edit),
                 sites=frozenset({_LAYERS, f"{file.file}:{loop.line}"}),
                 effort=0.5,
+            )
+
+
+def other_policies(files: Iterable[SourceFile]) -> Iterator[Change]:
+    """Nothing kept where a policy keeps something."""
+    for file in files:
+        for call in file.calls(_CHECKPOINTS):
+            policies = [keyword for keyword in call.keywords if keyword.arg == "policy"]
+            if not policies or file.source_of(policies[0].value).endswith(NOTHING):
+                continue
+            jax, imports = file.name_of("jax")
+            edit = file.set_keyword(call, "policy", f"{jax}.checkpoint_policies.{NOTHING}")
+            name = ast.unparse(call.func)
+            yield Change(
+                "checkpoint",
+                f"recompute everything in {name} at {Path(file.file).name}:{call.lineno}:"
+                f" the policy {NOTHING}",
+                "time: what the policy kept is recomputed",
+                checkpoint.LINK,
+                edits=(edit, *imports),
+                argument=NOTHING,
+                sites=frozenset({f"{file.file}:{call.lineno}"}),
+                effort=0.2,
             )
 
 

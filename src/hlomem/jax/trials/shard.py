@@ -24,30 +24,64 @@ from hlomem.jax.fitting import spec_of
 from hlomem.jax.known_plans import KnownPlans, default_cache
 from hlomem.jax.target_kinds import parse_target
 from hlomem.jax.trials.called_function import FACTORY, kept_arguments
-from hlomem.jax.trials.changes import Change, wrap_layers_by
+from hlomem.jax.trials.changes import Change, other_policies, wrap_layers_by
+from hlomem.jax.trials.constraint_source import (
+    is_asked_by_caller,
+    unused_constraints,
+    use_constraints,
+)
 from hlomem.jax.trials.source_edits import SourceFile
 from hlomem.jax.trials.trying import Trials
 from hlomem.report.data.shard import ShardReport, report_on
 from hlomem.report.data.sharding.argument_findings import code_of
-from hlomem.report.data.sharding.finding import WORDS, Place, ShardingChange
+from hlomem.report.data.sharding.finding import (
+    WORDS,
+    Place,
+    ShardingChange,
+    ShardingFinding,
+)
 from hlomem.report.data.sharding.gather_findings import partitioner_warnings
-from hlomem.report.data.sharding.subject import Subject
+from hlomem.report.data.sharding.subject import Subject, WrittenAt
 from hlomem.report.data.sharding.values import WORTH
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from hlomem.jax.compile.messages import ArgumentLines
     from hlomem.jax.compile.parent import PlannedProgram
     from hlomem.jax.trials.source_edits import Edit
-    from hlomem.report.data.sharding.finding import ShardingFinding
+    from hlomem.report.data.sharding.finding import FindingKind
 
 MAX_SECONDS = 1800.0
 """How long one compile may take."""
 _LINK = (
     "https://docs.jax.dev/en/latest/notebooks/Distributed_arrays_and_automatic_parallelization.html"
 )
-_MAX_TRIED = 6
+_MAX_TRIED = 8
 """Findings whose changes are compiled."""
+_LEAST = 0.04
+_SMALLEST = 1 << 16
+"""The share of the memory, and the bytes, that a change saves, so that it is told."""
+_UNTRIED = 0.25
+"""The same by the plan, for a change that could not be compiled."""
+_MAX_UNUSED = 2
+_NEAR, _SURE = 0.9, 0.25
+"""The shares of the most that is saved from which on a likely and a sure mistake may be first."""
+_SAME = 1.02
+_PRECEDENCE: tuple[FindingKind, ...] = (
+    "dropped", "donated", "optimizer", "padding", "reshard", "gathered", "stack", "replicated"
+)  # fmt: skip
+"""The surest first."""
+_NOTHING = ShardingFinding(
+    kind="dropped",
+    title="by the plan, nothing of it is at the peak",
+    why="",
+    size=0,
+    promised=0,
+    source=None,
+    how="",
+    change=ShardingChange(),
+)
 
 
 def shard(
@@ -103,10 +137,12 @@ def shard_job(
         on_progress=lambda doing: on_progress(f"{doing} {words}"),
     )
     subject = subject_of(planned, log)
-    report = replace(report_on(subject), target=job.target)
-    report = replace(report, findings=tuple(_with_unused(report.findings)))
+    report = replace(report_on(subject, is_tried=is_tried), target=job.target)
+    dead = planned.facts.dead_constraints
+    report = replace(report, findings=tuple(_with_unused(report.findings, dead)))
     if not is_tried or not report.findings:
-        return report
+        told = [one for one in report.findings if one.promised > 0]
+        return replace(report, findings=tuple(told))
     trials = Trials(
         job,
         known.keep(planned),
@@ -118,32 +154,40 @@ def shard_job(
         _tried(trials, finding, planned) if number < _MAX_TRIED else finding
         for number, finding in enumerate(report.findings)
     ]
-    tried = _without_told(tried, WORTH * report.size)
-    helpful = [one for one in tried if one.got is None or one.got > WORTH * report.size]
+    tried = _without_told(_without_others(tried), WORTH * report.size)
+    helpful = [one for one in tried if _is_helpful(one, report.size)]
     notes = [_note(one) for one in tried if one not in helpful]
-    findings = tuple(sorted(helpful, key=_rank))
+    findings = tuple(_ranked(helpful))
     return replace(report, findings=findings, notes=(*report.notes, *notes))
 
 
-def _with_unused(findings: Sequence[ShardingFinding]) -> Iterator[ShardingFinding]:
-    """Findings, and before one on whole values the constraint whose value is not used."""
+def _with_unused(
+    findings: Sequence[ShardingFinding], dead: Sequence[str]
+) -> Iterator[ShardingFinding]:
+    """Findings, and before those on whole values the constraints whose values are not used."""
     told: set[str] = set()
     for finding in findings:
         place = finding.change.place
         is_whole = finding.kind in ("replicated", "stack") and place is not None
         if place is not None and is_whole and place.file not in told:
             told.add(place.file)
-            yield from _unused(finding, place.file)
+            yield from _unused(finding, place.file, dead)
         yield finding
+    for file in dict.fromkeys([line.rpartition(":")[0] for line in dead]):
+        if file not in told:
+            yield from _unused(_NOTHING, file, dead)
 
 
-def _unused(finding: ShardingFinding, file: str) -> Iterator[ShardingFinding]:
+def _unused(finding: ShardingFinding, file: str, dead: Sequence[str]) -> Iterator[ShardingFinding]:
+    """A finding as one on a constraint of a file whose value is not used."""
+    own = [line.rpartition(":") for line in dead]
     try:
-        calls = SourceFile(file).unused_constraints()
+        lines = [int(number) for name, _, number in own if name == file]
+        found = unused_constraints(SourceFile(file), lines)
     except CommandError:
         return
-    for call in calls[:1]:
-        name = ast.unparse(call.args[0])
+    for call, value, statement in found[:_MAX_UNUSED]:
+        name = ast.unparse(value)
         yield replace(
             finding,
             kind="dropped",
@@ -152,8 +196,19 @@ def _unused(finding: ShardingFinding, file: str) -> Iterator[ShardingFinding]:
             f" {finding.title}",
             source=f"{file}:{call.lineno}",
             how=f"{name} = {ast.unparse(call)}",
-            change=ShardingChange(place=Place(file=file, line=call.lineno), is_assigned=True),
+            change=ShardingChange(place=Place(file=file, line=statement.lineno), is_assigned=True),
         )
+
+
+def _without_others(tried: Sequence[ShardingFinding]) -> list[ShardingFinding]:
+    """Of findings on the same arrays at several places, the one that saved most."""
+    best: dict[tuple[str, tuple[str, ...]], ShardingFinding] = {}
+    for one in tried:
+        key = one.kind, one.names
+        known = best.get(key)
+        is_better = known is None or (one.got or 0) > max(_SAME * (known.got or 0), 0)
+        best[key] = one if known is None or is_better else known
+    return list(best.values())
 
 
 def _without_told(tried: Sequence[ShardingFinding], least: float) -> list[ShardingFinding]:
@@ -164,14 +219,39 @@ def _without_told(tried: Sequence[ShardingFinding], least: float) -> list[Shardi
 
 def _note(finding: ShardingFinding) -> str:
     """A sentence on a finding whose change saves nothing."""
-    saved = finding.got or 0
-    what = "saves" if saved >= 0 else "takes"
     where = f" at {finding.source}" if finding.source else ""
+    if finding.got is None:
+        return f"{WORDS[finding.kind]}{where}: {finding.note or 'not compiled'}"
+    saved = finding.got
+    what = "saves" if saved >= 0 else "takes"
     return f"compiled: {WORDS[finding.kind]}{where}: its change {what} {format_bytes(abs(saved))}"
 
 
-def _rank(finding: ShardingFinding) -> int:
-    return -(finding.promised if finding.got is None else finding.got)
+def _is_helpful(finding: ShardingFinding, size: int) -> bool:
+    if finding.got is None:
+        return finding.promised >= _UNTRIED * size
+    return finding.got >= max(_LEAST * size, _SMALLEST)
+
+
+def _ranked(findings: Sequence[ShardingFinding]) -> list[ShardingFinding]:
+    """By what was saved; of those that save about the same, a plain mistake first.
+
+    Nobody asks for padding or for a constraint without effect, but for a whole array one may.
+    """
+    left = sorted(findings, key=lambda one: (one.got is None, -(one.got or one.promised)))
+    order = []
+    while left:
+        first = left[0]
+        alike = [one for one in left if _is_near(one, first)]
+        order.append(min(alike, key=lambda one: _PRECEDENCE.index(one.kind)))
+        left.remove(order[-1])
+    return order
+
+
+def _is_near(one: ShardingFinding, first: ShardingFinding) -> bool:
+    if one.got is None or first.got is None:
+        return one is first
+    return one.got >= (_SURE if one.kind in ("dropped", "padding") else _NEAR) * first.got
 
 
 def subject_of(planned: PlannedProgram, log: str = "") -> Subject:
@@ -180,21 +260,43 @@ def subject_of(planned: PlannedProgram, log: str = "") -> Subject:
     return Subject(
         explained.memory,
         explained.space,
-        facts.argument_lines,
+        {name: _written_at(at, facts.jit_line) for name, at in facts.argument_lines.items()},
         partitioner_warnings(f"{log}\n{planned.output}"),
-        _result_line(facts.jit_line) or None,
+        _keyword_line(facts.jit_line, "out_shardings") or None,
         facts.donated,
+        is_asked_by_caller,
+        _result_lines(facts.jit_line),
     )
 
 
-def _result_line(jit_line: str) -> str:
-    """The line of `out_shardings` in a call of jax.jit, or else that of the call."""
+def _written_at(at: ArgumentLines, jit_line: str) -> WrittenAt:
+    """The lines of an argument; where only jax.jit says its sharding, that line first."""
+    if at.position < 0:
+        return WrittenAt(at.made, at.sharding, at.is_mapped)
+    given = _keyword_line(jit_line, "in_shardings", at.position)
+    return WrittenAt((given,) if given else at.made, at.sharding)
+
+
+def _result_lines(jit_line: str) -> list[str]:
+    """The lines of the parts of `out_shardings`, where they are written out."""
+    name, _, number = jit_line.rpartition(":")
+    try:
+        lines = SourceFile(name).keyword_parts(int(number), "out_shardings") if name else []
+    except CommandError:
+        return []
+    return [f"{name}:{line}" for line in lines]
+
+
+def _keyword_line(jit_line: str, keyword: str, position: int | None = None) -> str:
+    """The line of a keyword in a call of jax.jit, or of a part of it; or else that of the call."""
     name, _, number = jit_line.rpartition(":")
     try:
         file = SourceFile(name) if name else None
     except CommandError:
         file = None
-    return jit_line if file is None else f"{name}:{file.keyword_line(int(number), 'out_shardings')}"
+    if file is None:
+        return jit_line
+    return f"{name}:{file.keyword_line(int(number), keyword, position)}"
 
 
 def _tried(trials: Trials, finding: ShardingFinding, planned: PlannedProgram) -> ShardingFinding:
@@ -213,6 +315,7 @@ def _tried(trials: Trials, finding: ShardingFinding, planned: PlannedProgram) ->
         arguments=dict(chosen.arguments),
         other_arguments={},
         results=dict(chosen.results),
+        has_mesh=chosen.has_mesh,
     )
     how = [code_of(change.arguments, change.results), best.how() if best.edits else ""]
     return replace(finding, got=got, how="\n".join([part for part in how if part]), change=change)
@@ -234,11 +337,19 @@ def _changes(finding: ShardingFinding, planned: PlannedProgram) -> Iterator[Chan
         if edits:
             yield Change("shard", title, "", _LINK, edits=tuple(edits), has_mesh=has_mesh)
     if wanted.is_assigned and wanted.place is not None:
-        edits = SourceFile(wanted.place.file).assign_constraints(wanted.place.line)
+        edits = use_constraints(SourceFile(wanted.place.file), wanted.place.line)
         yield Change("shard", title, "", _LINK, edits=tuple(edits))
     if wanted.drops_gathered:
         memory, calls = planned.memory.memory, planned.facts.calls
         yield from wrap_layers_by(memory, calls, (DROPS_GATHERED, DROPPING_POLICY))
+        yield from other_policies(_file_of(finding))
+
+
+def _file_of(finding: ShardingFinding) -> list[SourceFile]:
+    try:
+        return [SourceFile((finding.source or "").rpartition(":")[0])]
+    except CommandError:
+        return []
 
 
 def _results(wanted: ShardingChange, arguments: Mapping[str, str]) -> dict[str, str]:

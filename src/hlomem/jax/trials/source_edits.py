@@ -51,7 +51,7 @@ class SourceFile:
         self.file = file
         try:
             self.text = Path(file).read_text()
-            self._tree = ast.parse(self.text)
+            self.tree = ast.parse(self.text)
         except (OSError, SyntaxError, ValueError, RecursionError) as error:
             raise CommandError(f"{visible(file)} cannot be read as Python: {error}") from error
 
@@ -68,21 +68,21 @@ class SourceFile:
         text = self.text[start : self._line_starts[line]]
         return start + len(text.encode()[:column].decode())
 
-    def _range(self, node: ast.expr) -> tuple[int, int]:
+    def range_of(self, node: ast.expr) -> tuple[int, int]:
         assert node.end_lineno is not None
         assert node.end_col_offset is not None
         end = self._offset(node.end_lineno, node.end_col_offset)
         return self._offset(node.lineno, node.col_offset), end
 
     def source_of(self, node: ast.expr) -> str:
-        start, end = self._range(node)
+        start, end = self.range_of(node)
         return self.text[start:end]
 
     @cached_property
     def _functions(self) -> dict[str, list[tuple[Callable_, ast.ClassDef | None]]]:
         """Functions by their qualified names, with the class a method is of."""
         found: dict[str, list[tuple[Callable_, ast.ClassDef | None]]] = {}
-        pending: list[tuple[ast.AST, str, ast.ClassDef | None]] = [(self._tree, "", None)]
+        pending: list[tuple[ast.AST, str, ast.ClassDef | None]] = [(self.tree, "", None)]
         while pending:
             node, prefix, owner = pending.pop()
             for child in ast.iter_child_nodes(node):
@@ -106,7 +106,7 @@ class SourceFile:
             (owner for node, owner in self._functions.get(name, ()) if _has(node, line)), None
         )
         classes = {
-            node.name: node for node in ast.walk(self._tree) if isinstance(node, ast.ClassDef)
+            node.name: node for node in ast.walk(self.tree) if isinstance(node, ast.ClassDef)
         }
         seen: set[str] = set()
         pending = [] if owner is None else [owner]
@@ -125,7 +125,7 @@ class SourceFile:
     def _imported(self) -> dict[str, str]:
         """The modules and functions by the names that imports give them: `nn` for `flax.linen`."""
         names: dict[str, str] = {}
-        for node in ast.walk(self._tree):
+        for node in ast.walk(self.tree):
             if isinstance(node, ast.Import):
                 for alias in node.names:
                     first = alias.name.partition(".")[0]
@@ -154,7 +154,7 @@ class SourceFile:
     def insert_after_imports(self, text: str) -> Edit:
         """New lines after the imports of the file."""
         last = 0
-        for node in self._tree.body:
+        for node in self.tree.body:
             is_remark = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
             if isinstance(node, ast.Import | ast.ImportFrom) or (is_remark and not last):
                 last = node.end_lineno or last
@@ -164,7 +164,7 @@ class SourceFile:
     def decorate(self, node: Callable_, decorator: str) -> Edit:
         """A decorator above a function; around a lambda."""
         if isinstance(node, ast.Lambda):
-            start, end = self._range(node)
+            start, end = self.range_of(node)
             return Edit(self.file, start, end, f"{decorator}({self.text[start:end]})")
         first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
         position = self._line_starts[first - 1]
@@ -174,7 +174,7 @@ class SourceFile:
     def calls(self, names: Iterable[str]) -> Iterator[ast.Call]:
         """The calls of functions, by the last part of their names."""
         wanted = set(names)
-        for node in ast.walk(self._tree):
+        for node in ast.walk(self.tree):
             if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in wanted:
                 yield node
 
@@ -191,21 +191,21 @@ class SourceFile:
 
     def call_another(self, call: ast.Call, function: str) -> Edit:
         """The same call of another function."""
-        return Edit(self.file, *self._range(call.func), function)
+        return Edit(self.file, *self.range_of(call.func), function)
 
     def wrap_argument(self, call: ast.Call, wrapper: str) -> Edit | None:
         """The first argument of a call, wrapped."""
         if not call.args or isinstance(call.args[0], ast.Starred):
             return None
-        start, end = self._range(call.args[0])
+        start, end = self.range_of(call.args[0])
         return Edit(self.file, start, end, f"{wrapper}({self.text[start:end]})")
 
     def set_keyword(self, call: ast.Call, name: str, value: str) -> Edit:
         """A keyword of a call, new or with another value."""
         for keyword in call.keywords:
             if keyword.arg == name:
-                return Edit(self.file, *self._range(keyword.value), value)
-        end = self._range(call)[1] - 1
+                return Edit(self.file, *self.range_of(keyword.value), value)
+        end = self.range_of(call)[1] - 1
         inside = self.text[:end].rstrip()
         lead = "" if inside.endswith((",", "(")) else ","
         lead += "" if inside.endswith("(") else " "
@@ -217,13 +217,13 @@ class SourceFile:
         node = self._expression(place)
         if node is None:
             return None
-        start, end = self._range(node)
+        start, end = self.range_of(node)
         constrained = self.text[start:end]
         if isinstance(node, ast.Call) and (place.is_constraint and node.args):
             given = [one.value for one in node.keywords if one.arg == "shardings"]
             shardings = [*node.args[1:2], *given]
             if ast.unparse(node.func).endswith(CONSTRAINT) and shardings:
-                return Edit(self.file, *self._range(shardings[0]), sharding)
+                return Edit(self.file, *self.range_of(shardings[0]), sharding)
             constrained = self.source_of(node.args[0])
         jax, _ = self.name_of("jax")
         text = f"{jax}.lax.{CONSTRAINT}({constrained}, {sharding})"
@@ -238,42 +238,38 @@ class SourceFile:
         text = self.source_of(node.args[0])
         for sharding in shardings:
             text = f"{jax}.lax.{CONSTRAINT}({text}, {sharding})"
-        return Edit(self.file, *self._range(node.args[0]), text)
+        return Edit(self.file, *self.range_of(node.args[0]), text)
 
-    def unused_constraints(self) -> list[ast.Call]:
-        """Constraints on a name, written as statements: their values are not used."""
+    def keyword_line(self, line: int, name: str, position: int | None = None) -> int:
+        """The line of a keyword of a call that begins at a line; that line if there is none.
+
+        With a position, that of this part of the keyword's tuple.
+        """
+        parts = self.keyword_parts(line, name)
+        if position is not None and position < len(parts):
+            return parts[position]
+        return next((value.lineno for value in self._keywords(line, name)), line)
+
+    def keyword_parts(self, line: int, name: str) -> list[int]:
+        """The lines of the parts of a keyword's tuple; none where it is not written as one."""
+        for value in self._keywords(line, name):
+            return [part.lineno for part in value.elts] if isinstance(value, ast.Tuple) else []
+        return []
+
+    def _keywords(self, line: int, name: str) -> list[ast.expr]:
         return [
-            node.value
-            for node in ast.walk(self._tree)
-            if isinstance(node, ast.Expr)
-            and isinstance(node.value, ast.Call)
-            and ast.unparse(node.value.func).endswith(CONSTRAINT)
-            and node.value.args
-            and isinstance(node.value.args[0], ast.Name)
-        ]
-
-    def assign_constraints(self, line: int) -> list[Edit]:
-        """The constraints of a line whose values are not used, assigned to their names."""
-        calls = [call for call in self.unused_constraints() if call.lineno == line]
-        starts = [(self._range(call)[0], self.source_of(call.args[0])) for call in calls]
-        return [Edit(self.file, start, start, f"{name} = ") for start, name in starts]
-
-    def keyword_line(self, line: int, name: str) -> int:
-        """The line of a keyword of a call that begins at a line; that line if there is none."""
-        found = [
-            keyword.value.lineno
-            for node in ast.walk(self._tree)
+            keyword.value
+            for node in ast.walk(self.tree)
             if isinstance(node, ast.Call) and node.lineno == line
             for keyword in node.keywords
             if keyword.arg == name
         ]
-        return next(iter(found), line)
 
     def _expression(self, place: Place) -> ast.expr | None:
         """The expression that begins and ends at a place, or the largest on its line."""
         found = [
             node
-            for node in ast.walk(self._tree)
+            for node in ast.walk(self.tree)
             if isinstance(node, ast.expr)
             and (node.lineno, node.col_offset) == (place.line, place.column)
         ]
@@ -284,7 +280,7 @@ class SourceFile:
     def mesh_at(self, line: int) -> str:
         """The name of a mesh that code at a line can use; empty if none is known."""
         names: dict[str, None] = {}
-        for scope in self._scopes_at(line):
+        for scope in self.scopes_at(line):
             for node in ast.walk(scope):
                 if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
                     made = ast.unparse(node.value.func).rpartition(".")[2].lower()
@@ -295,18 +291,18 @@ class SourceFile:
         visible_ = [name for name in names if self._is_visible(name, line)]
         return next(iter(visible_), "")
 
-    def _scopes_at(self, line: int) -> list[ast.AST]:
+    def scopes_at(self, line: int) -> list[ast.AST]:
         """The functions around a line, innermost first, and the module."""
         around = [
             node
-            for node in ast.walk(self._tree)
+            for node in ast.walk(self.tree)
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and _has(node, line)
         ]
-        return [*sorted(around, key=lambda node: -node.lineno), self._tree]
+        return [*sorted(around, key=lambda node: -node.lineno), self.tree]
 
     def _is_visible(self, name: str, line: int) -> bool:
         """Whether a name is bound in the module or in a function around a line."""
-        for scope in self._scopes_at(line):
+        for scope in self.scopes_at(line):
             for node in _own_nodes(scope):
                 targets = node.targets if isinstance(node, ast.Assign) else []
                 if any(isinstance(one, ast.Name) and one.id == name for one in targets):
@@ -331,7 +327,7 @@ class SourceFile:
                     yield decorator, True
         around, _, last = name.rpartition("<locals>.")
         places: list[ast.AST] = [*self._definitions(around.removesuffix("."))]
-        for call in (inner for place in places or [self._tree] for inner in ast.walk(place)):
+        for call in (inner for place in places or [self.tree] for inner in ast.walk(place)):
             if isinstance(call, ast.Call) and self._is_jit(call.func) and call.args:
                 named = [one.id for one in ast.walk(call.args[0]) if isinstance(one, ast.Name)]
                 if last in named:
@@ -353,7 +349,7 @@ class SourceFile:
         value = f"({inside},)" if len(names) == 1 else f"({inside})"
         for node, is_call in self._jits_of(function):
             if not is_call:
-                start, end = self._range(node)
+                start, end = self.range_of(node)
                 text = f"{self.text[start:end]}(donate_argnames={value})"
                 return Edit(self.file, start, end, text)
             assert isinstance(node, ast.Call)

@@ -16,6 +16,7 @@ from hlomem.report.data.sharding.argument_findings import (
     find_lost_donations,
 )
 from hlomem.report.data.sharding.collectives import Collective, build_collectives
+from hlomem.report.data.sharding.constraint_findings import find_odd_constraints
 from hlomem.report.data.sharding.finding import ShardingFinding  # noqa: TC001 - msgspec reads it
 from hlomem.report.data.sharding.gather_findings import find_full_reshards, find_kept_gathers
 from hlomem.report.data.sharding.subject import Subject
@@ -23,7 +24,7 @@ from hlomem.report.data.sharding.value_findings import find_padding, find_whole_
 from hlomem.report.data.sharding.values import WORTH, split_further
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from hlomem.report.data.buffers import Buffer
     from hlomem.report.data.memory import MemoryView, Space
@@ -90,8 +91,11 @@ def build_shard(memory: MemoryView, space: Space) -> ShardReport:
     return report_on(Subject(memory, space))
 
 
-def report_on(subject: Subject) -> ShardReport:
-    """The same of a program of which more is known than its dump."""
+def report_on(subject: Subject, *, is_tried: bool = False) -> ShardReport:
+    """The same of a program of which more is known than its dump.
+
+    With `is_tried` changes are to be compiled, so that findings are told at each likely place.
+    """
     memory, space = subject.memory, subject.space
     mesh = subject.layouts.mesh
     is_known = subject.whole is not None and mesh is not None
@@ -102,7 +106,9 @@ def report_on(subject: Subject) -> ShardReport:
         size=space.size,
         device_count=memory.device_count,
         mesh=mesh.describe() if mesh is not None and is_known else "",
-        findings=tuple(found.findings) if found else (),
+        findings=tuple([one for one in found.findings if not one.is_other or is_tried])
+        if found
+        else (),
         arguments=_rows(subject.arguments) if is_known else _unknown(subject),
         results=_rows(subject.results) if is_known else (),
         values=_values(subject) if is_known else (),
@@ -131,6 +137,7 @@ class _Found:
             find_padding,
             find_kept_gathers,
             find_full_reshards,
+            lambda given: _new(find_odd_constraints(given), self.findings),
         )
         for rule in rules:
             self._ask(rule, subject)
@@ -141,6 +148,14 @@ class _Found:
             self.findings += rule(subject)
         except HlomemError as error:
             self.notes.append(f"a rule could not be applied: {error}")
+
+
+def _new(
+    found: Iterator[ShardingFinding], known: Sequence[ShardingFinding]
+) -> Iterator[ShardingFinding]:
+    """Findings at places of which nothing was found yet."""
+    places = {one.change.place for one in known}
+    yield from [one for one in found if one.change.place not in places]
 
 
 def _rows(found: list[tuple[str, Buffer, Layout]]) -> tuple[ShardedArray, ...]:

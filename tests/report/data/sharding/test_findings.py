@@ -46,8 +46,8 @@ def test_arguments_have_the_bytes_and_shards_that_jax_says(name: str) -> None:
         ("gath_whole_stack", "gathered", "gath_whole_stack.py:18"),
         # The second of two constraints of one name, through a helper.
         ("reshard_batch_to_grid", "reshard", "reshard_batch_to_grid.py:20"),
-        # No array is split at all; computed by a helper of the loop's body.
-        ("stack_wave_adjoint", "stack", "stack_wave_adjoint.py:21"),
+        # No array is split at all, and no constraint keeps one whole: the line of the loop.
+        ("stack_wave_adjoint", "stack", "stack_wave_adjoint.py:26"),
     ],
 )
 def test_the_fault_is_named_first_with_its_line(name: str, kind: str, line: str) -> None:

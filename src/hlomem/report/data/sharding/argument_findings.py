@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from hlomem.base.sizes import format_bytes
 from hlomem.report.data import roles
 from hlomem.report.data.sharding.finding import ShardingChange, ShardingFinding
+from hlomem.report.data.sharding.peers import Peers
 from hlomem.report.data.sharding.promise import promise
 from hlomem.report.data.sharding.subject import top_of
 from hlomem.report.data.sharding.values import (
@@ -33,6 +34,8 @@ _MAX_NAMED = 4
 _PADDED = 1.25
 _MATRIX = 2
 _MAX_CODE = 8
+_FEW = 0.02
+"""The share of the largest saving of a group below which an argument of it is not told."""
 
 
 class Wish(NamedTuple):
@@ -72,11 +75,14 @@ def find_in_arguments(subject: Subject) -> Iterator[ShardingFinding]:
     for wish in _wishes(subject):
         groups[wish.kind, top_of(wish.name)].append(wish)
     for (kind, _), wishes in groups.items():
-        if sum(wish.saves for wish in wishes) >= WORTH * subject.space.size:
-            yield _finding(subject, kind, wishes)
+        most = max(wish.saves for wish in wishes)
+        large = [wish for wish in wishes if wish.saves >= _FEW * most]
+        if sum(wish.saves for wish in large) >= WORTH * subject.space.size:
+            yield _finding(subject, kind, large, {wish.name: wish.saves for wish in wishes})
 
 
 def _wishes(subject: Subject) -> Iterator[Wish]:
+    peers = Peers(subject)
     for name, buffer, layout in subject.arguments:
         sharding = layout.sharding
         if sharding is None or not sharding.free:
@@ -86,12 +92,11 @@ def _wishes(subject: Subject) -> Iterator[Wish]:
             if its.replication < sharding.replication:
                 yield Wish("optimizer", name, buffer, layout, its, like)
                 continue
-        if subject.is_input(name, buffer) and sharding.used:
-            continue
-        wanted = split_further(sharding, layout.whole)
+        axes = peers.axes_for(name, buffer, layout)
+        wanted = split_further(sharding, layout.whole, axes)
         if wanted is not None:
             often = subject.layouts.written
-            other = split_further(sharding, layout.whole, is_spread=True, written=often)
+            other = split_further(sharding, layout.whole, axes, is_spread=True, written=often)
             yield Wish("replicated", name, buffer, layout, wanted, other=other)
 
 
@@ -99,12 +104,13 @@ def _parameter_of(
     subject: Subject, name: str, buffer: Buffer, layout: Layout
 ) -> tuple[str, Sharding] | None:
     """The model's parameter that optimizer state belongs to, by its path and shape."""
-    if buffer.role not in (roles.OPTIMIZER, roles.ARGUMENTS) or len(layout.whole) < _MATRIX:
+    is_state = buffer.role in (roles.OPTIMIZER, roles.ARGUMENTS)
+    if not is_state or subject.is_learned(name, buffer) or len(layout.whole) < _MATRIX:
         return None
     models = [
         (_shared_end(name, other), other, its.sharding)
         for other, its_buffer, its in subject.arguments
-        if its_buffer.role == roles.WEIGHTS and its.whole == layout.whole
+        if other != name and its.whole == layout.whole and subject.is_learned(other, its_buffer)
     ]
     found = max(models, key=lambda model: model[0], default=None)
     if found is None or found[2] is None:
@@ -119,7 +125,10 @@ def _shared_end(one: str, other: str) -> int:
     return count
 
 
-def _finding(subject: Subject, kind: FindingKind, wishes: list[Wish]) -> ShardingFinding:
+def _finding(
+    subject: Subject, kind: FindingKind, wishes: list[Wish], group: Mapping[str, float]
+) -> ShardingFinding:
+    """A finding on the large arguments of a group."""
     wishes.sort(key=lambda wish: -wish.saves)
     results = dict(_followers(subject, wishes))
     share = {wish.buffer.id: wish.share for wish in wishes}
@@ -130,7 +139,7 @@ def _finding(subject: Subject, kind: FindingKind, wishes: list[Wish]) -> Shardin
     axes = tuple(dict.fromkeys([axis.name for wish in wishes for axis in wish.axes]))
     specs = {wish.name: wish.wanted.spec() for wish in wishes}
     others = specs | {wish.name: wish.other.spec() for wish in wishes if wish.other is not None}
-    line = subject.line_of_arguments({wish.name: wish.saves for wish in wishes})
+    line = subject.line_of_arguments(group)
     returned = {name: spec for name, (_, _, spec) in results.items()}
     fixed = {name: spec for name, spec in returned.items() if subject.is_result_fixed(name)}
     return ShardingFinding(
@@ -246,7 +255,7 @@ def find_lost_donations(
     """Donated arguments whose result, of the same whole shape, is sharded differently."""
     told = {name for finding in known for name in finding.names}
     groups: dict[tuple[str | None, str], list[Lost]] = defaultdict(list)
-    for name, _, layout in subject.lost_donations:
+    for name, _, layout in subject.donated:
         for result, its_buffer, its in subject.results if name not in told else ():
             if (
                 its.whole == layout.whole
@@ -305,10 +314,13 @@ def _lost(subject: Subject, group: Sequence[Lost]) -> ShardingFinding:
 
 
 def _none_left(subject: Subject, buffer: Buffer, layout: Layout) -> dict[ValueId, float]:
-    """A result and the values of its shape, which only bring it into another sharding."""
+    """A result and the values of its shape, which only bring it into another sharding.
+
+    A result that has the memory of an argument all the same keeps it.
+    """
     whole = tuple([size for size in layout.whole if size != 1])
     alike = {one.id: 0.0 for one, its in subject.values if its.whole == whole}
-    return {**alike, buffer.id: 0.0}
+    return alike if buffer.parameter is not None else {**alike, buffer.id: 0.0}
 
 
 def find_in_results(

@@ -23,7 +23,7 @@ _MAX_HOPS = 64
 _GATHERS = "all-gather"
 _HANDS_ON = frozenset(
     {"dynamic-slice", "slice", "convert", "transpose", "reshape", "broadcast", "copy-start",
-     "copy-done", "slice-start", "slice-done", "opt-barrier"}
+     "copy-done", "slice-start", "slice-done", "opt-barrier", "reduce-precision"}
 )  # fmt: skip
 
 
@@ -156,6 +156,37 @@ def find_gathered(memory: MemoryView, one: HloInstruction) -> Buffer | None:
             seen.update(more)
             pending += more
     return None
+
+
+def gather_stored(memory: MemoryView, buffer: Buffer) -> list[HloInstruction]:
+    """The way from what a loop writes into a stack to the all-gather it is of; empty if none."""
+    for placed in memory.family(memory.joined.placed_by_id[buffer.id]):
+        one = memory.instruction_by_name.get(placed.value.name)
+        for update in _updates_of(one) if one is not None else ():
+            way: list[HloInstruction] = []
+            here: HloInstruction | None = update
+            while here is not None and len(way) < _MAX_HOPS:
+                way.append(here)
+                if gathers(here):
+                    return way
+                more = _arrays(here) if _hands_on(here) else []
+                here = more[0] if len(more) == 1 else None
+    return []
+
+
+def _updates_of(one: HloInstruction) -> Iterator[HloInstruction]:
+    """What an instruction, or the fusion it is, writes into a part of an array."""
+    if one.opcode == "dynamic-update-slice":
+        yield one.operands[1]
+    if one.opcode != "fusion":
+        return
+    for part in one.called_computations[0].instructions:
+        here = part.operands[1] if part.opcode == "dynamic-update-slice" else None
+        while here is not None and here.opcode != "parameter":
+            more = _arrays(here) if _hands_on(here) and not gathers(here) else []
+            here = more[0] if len(more) == 1 else None
+        if here is not None:
+            yield one.operands[here.parameter_number]
 
 
 def gathers(one: HloInstruction) -> bool:

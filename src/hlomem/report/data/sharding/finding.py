@@ -57,6 +57,8 @@ class ShardingChange(Record, frozen=True, kw_only=True):
     """Constraints that hold the first argument to the sharding it has now."""
     is_assigned: bool = False
     """Whether the constraint at `place`, whose value is not used, is to be assigned to its name."""
+    has_mesh: bool = False
+    """Whether its constraints are by P alone, for use under a mesh."""
     drops_gathered: bool = False
     """Whether layers are to be recomputed by a policy that drops gathered weights."""
 
@@ -82,5 +84,7 @@ class ShardingFinding(Record, frozen=True, kw_only=True):
     change: ShardingChange
     warning: str = ""
     """The partitioner's warning of it; empty if there is none."""
+    is_other: bool = False
+    """Whether it is the one before it at another place: of both, the one that saves more counts."""
     note: str = ""
     """How trying the change ended, where it saved nothing."""

@@ -10,8 +10,13 @@ from hlomem.base.patterns import lazy_pattern
 from hlomem.base.sizes import format_bytes
 from hlomem.report.data import roles
 from hlomem.report.data.phases import is_backward, is_forward
-from hlomem.report.data.sharding.collectives import find_gathered
+from hlomem.report.data.sharding.collectives import (
+    find_argument,
+    find_gathered,
+    gather_stored,
+)
 from hlomem.report.data.sharding.finding import ShardingChange, ShardingFinding
+from hlomem.report.data.sharding.nearness import near_constraints
 from hlomem.report.data.sharding.promise import Steps, promise
 from hlomem.report.data.sharding.values import WORTH
 from hlomem.view.shapes import parse_shape_or_none
@@ -22,6 +27,7 @@ if TYPE_CHECKING:
     from hlomem.hlo.ir import HloInstruction
     from hlomem.hlo.sharding import Axis, Sharding
     from hlomem.report.data.buffers import Buffer
+    from hlomem.report.data.sharding.finding import Place
     from hlomem.report.data.sharding.layouts import Layout
     from hlomem.report.data.sharding.subject import Subject
     from hlomem.report.data.sharding.whole_program import Constraint, WholeValue
@@ -34,7 +40,9 @@ _OPERATION = lazy_pattern(r"HLO operation:? %?([\w.-]++) = ([^\n]*+)")
 _NAME = lazy_pattern(r'op_name="((?:[^"\\\n]|\\.)*+)"')
 _FROM_TO = lazy_pattern(r"from sharding (\{[^\n]*?\}) to (\{[^\n]*?\}) (?:efficiently|without)")
 _MAX_HOPS = 16
-_FEW_HOPS = 8
+_MAX_PLACES = 3
+_JOINED = 4
+"""How many times larger or smaller an array under a constraint may be than what is gathered."""
 _ONE_MOVE = 2
 
 
@@ -151,14 +159,38 @@ def _kept(subject: Subject) -> Iterator[Kept]:
 def _stacked(subject: Subject) -> Iterator[Kept]:
     """Stacks of gathered weights, one for each iteration of a loop of the forward pass."""
     memory = subject.memory
-    for buffer, layout in subject.values:
+    least = _SMALL * subject.space.size
+    for buffer in memory.buffers:
         is_stack = buffer.role == roles.STACKED and not is_backward(buffer.op_name)
-        name = _stacked_argument(subject, layout) if is_stack else None
-        if name is None:
+        if not is_stack or buffer.size < least or buffer.color != subject.space.color:
             continue
-        line = _line_stored(subject, buffer, layout)
+        layout = subject.layouts.of(buffer)
+        name = None if layout is None else _stacked_argument(subject, layout)
+        if name is not None and layout is not None:
+            line = _line_stored(subject, buffer, layout)
+        elif way := gather_stored(memory, buffer):
+            argument = find_argument(memory, way[-1])
+            is_by_hand = way[-1].metadata.op_name.endswith(_BY_HAND)
+            if argument.role == roles.INPUTS if argument is not None else not is_by_hand:
+                continue
+            name = (argument.parameter if argument else None) or buffer.name
+            line = _line_of_way(subject, way) or buffer.source
+        else:
+            continue
         for placed in memory.family(memory.joined.placed_by_id[buffer.id]):
             yield Kept(memory.buffer_of(placed), name, (), line)
+
+
+def _line_of_way(subject: Subject, way: Sequence[HloInstruction]) -> str | None:
+    """The line of a gather that the user wrote, or else of what is kept of it."""
+    is_by_hand = way[-1].metadata.op_name.endswith(_BY_HAND)
+    for one in (way[-1], *way) if is_by_hand else way:
+        for index in subject.memory.joined.indices_at.get(one.name, ()):
+            for placed in subject.memory.joined.values_at[one.name, index]:
+                source = subject.memory.buffer_of(placed).source
+                if source and placed.value.name == one.name:
+                    return source
+    return None
 
 
 def _stacked_argument(subject: Subject, layout: Layout) -> str | None:
@@ -239,7 +271,7 @@ def find_full_reshards(subject: Subject) -> Iterator[ShardingFinding]:
     if saved < WORTH * subject.space.size:
         return
     buffer, taker = max(found, key=lambda one: (one[0].size, -(one[0].start or 0)))
-    yield _reshard(subject, buffer, taker, saved, told)
+    yield from _reshard(subject, buffer, taker, saved, told)
 
 
 def _share_left(subject: Subject) -> float:
@@ -249,71 +281,65 @@ def _share_left(subject: Subject) -> float:
 
 def _reshard(
     subject: Subject, buffer: Buffer, taker: HloInstruction, saved: int, told: dict[str, str]
-) -> ShardingFinding:
+) -> Iterator[ShardingFinding]:
     names = [taker.metadata.op_name, buffer.op_name or ""]
-    value = next((one for name in names for one in _whole_of(subject, name)), None)
+    shape = parse_shape_or_none(buffer.shape)
+    size = 0 if shape is None else prod(shape.dimensions)
+    values = [one for name in names for one in _whole_of(subject, name)]
+    whole = [one for one in values if prod(one.dimensions) == size]
+    value = next(iter(whole or values), None)
     warning = next((told[name] for name in names if name in told), next(iter(told.values()), ""))
-    whole = _whole_constraint(subject, value)
-    far = None if whole else _far_constraint(subject, value)
-    value = whole or far or value
-    before = _source_sharding(subject, value)
-    kept = "" if before is None else before.spec()
-    value = whole or far or _constraint_after(value) or value
-    asked = subject.whole.sharding_of(value.instruction) if subject.whole and value else None
-    line = subject.whole.line(value) if value is not None and subject.whole else buffer.source
-    return ShardingFinding(
-        kind="reshard",
-        title=f"{format_bytes(buffer.size)} on each device: gathered whole, then split again",
-        why=f"{buffer.name} is the whole array; each device then keeps one part of it"
-        + (": XLA calls this an involuntary full rematerialization" if warning else ""),
-        size=buffer.size,
-        promised=saved,
-        source=line,
-        names=(buffer.name,),
-        axes=(),
-        how=f"with_sharding_constraint(x, NamedSharding(mesh, {kept}))"
-        if kept
-        else "ask for a sharding that splits the same dimension as before",
-        change=ShardingChange(
-            constraint=kept,
-            through=() if before is None or asked is None else steps_between(before, asked),
-            place=subject.place(value) if value else None,
-        ),
-        warning=warning.strip(),
-    )
+    for number, at in enumerate(_places_to_reshard(subject, value)):
+        before = source_sharding(subject, at)
+        kept = "" if before is None else before.spec()
+        asked = subject.whole.sharding_of(at.instruction) if subject.whole and at else None
+        line = subject.whole.line(at) if at is not None and subject.whole else buffer.source
+        yield ShardingFinding(
+            kind="reshard",
+            title=f"{format_bytes(buffer.size)} on each device: gathered whole, then split again",
+            why=f"{buffer.name} is the whole array; each device then keeps one part of it"
+            + (": XLA calls this an involuntary full rematerialization" if warning else ""),
+            size=buffer.size,
+            promised=saved,
+            source=line,
+            names=(buffer.name,),
+            axes=(),
+            how=f"with_sharding_constraint(x, NamedSharding(mesh, {kept}))"
+            if kept
+            else "ask for a sharding that splits the same dimension as before",
+            change=ShardingChange(
+                constraint=kept,
+                through=() if before is None or asked is None else steps_between(before, asked),
+                place=subject.place(at) if at else None,
+            ),
+            warning=warning.strip(),
+            is_other=number > 0,
+        )
 
 
-def _whole_constraint(subject: Subject, value: WholeValue | None) -> WholeValue | None:
-    """A constraint that asks for the whole value on every device."""
-    for constraint in subject.whole.constraints if subject.whole and value else ():
-        assert value is not None
-        is_whole = not constraint.sharding.used
-        if is_whole and constraint.value.dimensions == value.dimensions:
-            return constraint.value
-    return None
+def _places_to_reshard(
+    subject: Subject, value: WholeValue | None
+) -> list[WholeValue] | list[WholeValue | None]:
+    """Constraints that may ask for a way through the whole array, the likeliest first.
 
-
-def _far_constraint(subject: Subject, value: WholeValue | None) -> WholeValue | None:
-    """A constraint on a value of this shape that is several moves from what it was before."""
-    for constraint in subject.whole.constraints if subject.whole and value else ():
-        assert value is not None
-        if constraint.value.dimensions == value.dimensions:
-            before = _source_sharding(subject, constraint.value)
-            if before is not None and steps_between(before, constraint.sharding):
-                return constraint.value
-    return None
-
-
-def _constraint_after(value: WholeValue | None) -> WholeValue | None:
-    """The constraint that a value is put under, at once or after a few operations."""
-    pending = [] if value is None else [(value.instruction, 0)]
-    while pending and value is not None:
-        one, hops = pending.pop(0)
-        if one.opcode == "custom-call" and one.custom_call_target == "Sharding":
-            return value._replace(instruction=one)
-        if hops < _FEW_HOPS:
-            pending += [(user, hops + 1) for user in one.users]
-    return None
+    One that asks for the whole array, one that is several moves from what was before, and others;
+    of each the nearest. Without any, the value itself.
+    """
+    if value is None or subject.whole is None:
+        return [value]
+    found: dict[Place | None, tuple[int, int, WholeValue]] = {}
+    for steps, constraint in near_constraints(subject.whole, value):
+        at = constraint.value
+        ratio = prod(at.dimensions) / prod(value.dimensions)
+        if not 1 / _JOINED <= ratio <= _JOINED or "transpose(" in at.op_name:
+            continue
+        before = source_sharding(subject, at)
+        is_far = before is not None and bool(steps_between(before, constraint.sharding))
+        rank = 0 if not constraint.sharding.used else 1 if is_far else 2
+        rank += 0 if ratio == 1 else _MAX_PLACES
+        found.setdefault(subject.place(at), (rank, steps, at))
+    best = sorted(found.values(), key=lambda one: one[:2])
+    return [at for _, _, at in best[:_MAX_PLACES]] or [value]
 
 
 def _whole_of(subject: Subject, name: str) -> list[WholeValue]:
@@ -321,26 +347,27 @@ def _whole_of(subject: Subject, name: str) -> list[WholeValue]:
 
 
 def steps_between(before: Sharding, asked: Sharding) -> tuple[str, ...]:
-    """Shardings from one to another that each move one axis, as an all-to-all can; the last not.
+    """Shardings from one to another that each move axes of one dimension; the last not.
 
-    An axis can move that is the last on its dimension, to where those before it are already.
+    An all-to-all can: axes move that are the last of theirs, to where those before are already.
     """
     rank = max(len(before.dimensions), len(asked.dimensions))
     rows = [_row(before, at) for at in range(rank)]
     steps = [before.spec()]
     for _ in before.used:
         moves = [
-            (at, to)
+            (at, to, count)
+            for count in range(1, len(before.used) + 1)
             for at in range(rank)
             for to in range(rank)
             if at != to
-            and rows[at]
-            and _row(asked, to)[: len(rows[to]) + 1] == (*rows[to], rows[at][-1])
+            and len(rows[at]) >= count
+            and _row(asked, to)[: len(rows[to]) + count] == (*rows[to], *rows[at][-count:])
         ]
         if not moves:
             break
-        at, to = moves[0]
-        rows[to], rows[at] = (*rows[to], rows[at][-1]), rows[at][:-1]
+        at, to, count = moves[0]
+        rows[to], rows[at] = (*rows[to], *rows[at][-count:]), rows[at][:-count]
         steps.append(type(before)(before.mesh, tuple(rows)).spec())
     is_there = steps[-1] == asked.spec()
     return tuple(steps[:-1]) if is_there and len(steps) > _ONE_MOVE else ()
@@ -350,7 +377,7 @@ def _row(sharding: Sharding, at: int) -> tuple[Axis, ...]:
     return sharding.dimensions[at] if at < len(sharding.dimensions) else ()
 
 
-def _source_sharding(subject: Subject, value: WholeValue | None) -> Sharding | None:
+def source_sharding(subject: Subject, value: WholeValue | None) -> Sharding | None:
     """The sharding that the value's first operand has, where one is written."""
     if value is None or subject.whole is None:
         return None

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
+from math import prod
+from typing import TYPE_CHECKING, NamedTuple
 
+from hlomem.base.patterns import lazy_pattern
 from hlomem.report.data import roles
 from hlomem.report.data.buffers import iter_results
-from hlomem.report.data.donation import build_donation, declared_donations
+from hlomem.report.data.donation import declared_donations
+from hlomem.report.data.phases import is_backward, is_forward
 from hlomem.report.data.sharding.collectives import find_resharded
 from hlomem.report.data.sharding.finding import Place
 from hlomem.report.data.sharding.layouts import Layouts
 from hlomem.report.data.sharding.whole_program import WholeProgram, WholeValue, is_constraint
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Container, Mapping, Sequence
 
     from hlomem.base.quantities import ValueId
     from hlomem.hlo.ir import HloInstruction
@@ -24,10 +27,22 @@ if TYPE_CHECKING:
     from hlomem.report.data.sharding.layouts import Layout
 
 _FIRST = "result"
+_PART = lazy_pattern(r"result\[(\d{1,6})\]")
 _SMALL = 0.001
 """Share of the space below which a value is not looked at."""
 _SKIPPED = frozenset({roles.TUPLES, roles.CONSTANTS, roles.THREAD_LOCAL, roles.WORKSPACE})
 _SAME_SHAPE = 64
+_FEW = 0.02
+"""The share of the largest argument of a line below which one says nothing of the others."""
+
+
+class WrittenAt(NamedTuple):
+    """The lines that made an argument, and those of its sharding, innermost first."""
+
+    made: Sequence[str]
+    sharding: Sequence[str] = ()
+    is_mapped: bool = False
+    """Whether a library called the function that made it, once for each of several."""
 
 
 class Subject:
@@ -37,21 +52,28 @@ class Subject:
         self,
         memory: MemoryView,
         space: Space,
-        argument_lines: Mapping[str, Sequence[str]] | None = None,
+        argument_lines: Mapping[str, WrittenAt] | None = None,
         warnings: Sequence[str] = (),
         jit_line: str | None = None,
         donated: Sequence[str] = (),
+        is_asked_by_caller: Callable[[str, int], bool] | None = None,
+        result_lines: Sequence[str] = (),
     ) -> None:
-        """`donated` are arguments that JAX was told to donate, where that is known."""
+        """`donated` are arguments that JAX was told to donate, where that is known.
+
+        `is_asked_by_caller` tells lines that ask for a sharding that their callers give them;
+        `result_lines` are those of the parts of `out_shardings`.
+        """
         self.memory = memory
         self.space = space
         whole = memory.dump.whole
-        self.whole = None if whole is None else WholeProgram(whole)
+        self.whole = None if whole is None else WholeProgram(whole, is_asked_by_caller)
         self.layouts = Layouts(memory, self.whole)
         self._argument_lines = dict(argument_lines or {})
         self.warnings = tuple(warnings)
         self.jit_line = jit_line
         self._donated = frozenset(donated)
+        self._result_lines = tuple(result_lines)
 
     @cached_property
     def arguments(self) -> list[tuple[str, Buffer, Layout]]:
@@ -101,6 +123,11 @@ class Subject:
         return found
 
     @cached_property
+    def is_trained(self) -> bool:
+        """Whether the program has a backward pass."""
+        return any(is_backward(buffer.op_name) for buffer in self.memory.buffers)
+
+    @cached_property
     def resharded(self) -> dict[ValueId, HloInstruction]:
         """Values that are gathered whole to be split again, by id, with who splits them."""
         return find_resharded(self.memory, self.space)
@@ -128,12 +155,35 @@ class Subject:
         """Whether a result may be the new version of an argument, by order among equal shapes."""
         return self._updates.get(argument) == result
 
+    def is_learned(self, name: str, buffer: Buffer) -> bool:
+        """Whether an argument is a model's: by its name, or because a forward pass reads it."""
+        if buffer.role != roles.ARGUMENTS:
+            return buffer.role == roles.WEIGHTS
+        return name in self._read_forward
+
+    @cached_property
+    def _read_forward(self) -> set[str]:
+        """Arguments that change, and that an operation of the forward pass reads."""
+        found = set()
+        for name, _, layout in self.arguments:
+            users = [] if layout.value is None else list(layout.value.instruction.users)
+            users += [user for one in users if one.opcode == "tuple" for user in one.users]
+            if self.has_update(name) and any(is_forward(one.metadata.op_name) for one in users):
+                found.add(name)
+        return found
+
+    def has_update(self, argument: str) -> bool:
+        """Whether the program returns a new version of an argument."""
+        return argument in self._updates or self.is_donated(argument)
+
     @cached_property
     def _updates(self) -> dict[str, str]:
         """Each argument's result: the same path end, or else the order among equal shapes."""
         found: dict[str, str] = {}
         taken: set[str] = set()
-        state = [one for one in self.arguments if one[1].role != roles.INPUTS]
+        state = [
+            one for one in self.arguments if one[1].role != roles.INPUTS or self.is_donated(one[0])
+        ]
         state.sort(key=_number)
         of_shape: dict[tuple[int, ...], list[tuple[str, str]]] = {}
         for result, buffer, layout in self.results:
@@ -162,24 +212,18 @@ class Subject:
             return words[0] != "true"
         return number < len(words) and words[number] != "true"
 
-    @cached_property
-    def lost_donations(self) -> list[tuple[str, Buffer, Layout]]:
-        """Arguments that are donated, or were to be, and whose memory no result takes."""
-        module = self.memory.module
-        if module is None:
-            return []
-        rows = build_donation(self.memory, self.space).rows
-        used = {row.name for row in rows if row.state == "used"}
-        donated = [one for one in self.arguments if self.is_donated(one[0])]
-        sizes = {buffer.size for name, buffer, _ in donated if name not in used}
-        # Where XLA gives an argument's memory to another's result, that one's is lost instead.
-        return [one for one in donated if one[0] not in used or one[1].size in sizes]
+    @property
+    def donated(self) -> list[tuple[str, Buffer, Layout]]:
+        """Arguments that are donated, or were to be."""
+        return [one for one in self.arguments if self.is_donated(one[0])]
 
     def is_input(self, name: str, buffer: Buffer) -> bool:
         """Whether an argument is data: by its name, or unnamed and without a new version."""
+        if self.is_donated(name):
+            return False
         if buffer.role != roles.ARGUMENTS:
             return buffer.role == roles.INPUTS
-        return not self.is_donated(name) and not (_tail(name) and _tail(name) in self._tails)
+        return not (_tail(name) and _tail(name) in self._tails)
 
     @cached_property
     def _tails(self) -> set[str]:
@@ -207,23 +251,36 @@ class Subject:
     # Lines.
 
     def line_of_arguments(self, sizes: Mapping[str, float]) -> str | None:
-        """The line that makes some arguments, weighted, and no other; None if unknown.
+        """The line that makes some arguments or their shardings, weighted; None if unknown.
 
-        Where it makes others of the same tree, too, one that makes no other tree.
+        One that makes no other argument; or else none of another tree. Where a library has made a
+        tree of which they are the lesser part, no line tells them from the others.
         """
+        known = self._argument_lines
         others, other_trees = set[str](), set[str]()
         trees = {top_of(name) for name in sizes}
-        for name, made_at in self._argument_lines.items():
-            others.update(made_at if name not in sizes else ())
-            other_trees.update(made_at if top_of(name) not in trees else ())
+        for name, at in known.items():
+            others.update((*at.made, *at.sharding) if name not in sizes else ())
+            other_trees.update((*at.made, *at.sharding) if top_of(name) not in trees else ())
         weights: dict[str, float] = {}
         for name, size in sizes.items():
-            lines = self._argument_lines.get(name, ())
-            own = [line for line in lines if line not in others]
-            own = own or [line for line in lines if line not in other_trees] or list(lines)
-            if own:
-                weights[own[0]] = weights.get(own[0], 0.0) + size
+            at = known.get(name, WrittenAt(()))
+            lines = [line for line in (*at.made, *at.sharding) if line not in others]
+            if not lines and not (at.is_mapped and self._is_lesser_part(at.made[:1], sizes)):
+                lines = [line for line in at.made if line not in other_trees] or list(at.made)
+            if lines:
+                weights[lines[0]] = weights.get(lines[0], 0.0) + size
         return max(weights, key=lambda line: weights[line], default=None)
+
+    def _is_lesser_part(self, made: Sequence[str], names: Container[str]) -> bool:
+        """Whether few of the large arguments that were made at a line are among these."""
+        alike = {
+            name: prod(layout.whole)
+            for name, _, layout in self.arguments
+            if self._argument_lines.get(name, WrittenAt(())).made[:1] == made
+        }
+        large = [name for name in alike if alike[name] >= _FEW * max(alike.values())]
+        return 2 * len([name for name in large if name in names]) < len(large)
 
     def first_use(self, buffer: Buffer) -> str | None:
         """The first line that reads an argument."""
@@ -252,7 +309,10 @@ class Subject:
         if value is not None and value.instruction.opcode == "custom-call":
             return self.whole.line(value) if self.whole else None
         if self.jit_line is not None:
-            return self.jit_line
+            part = _PART.match(name)
+            number = int(part[1]) if part else -1
+            is_part = 0 <= number < len(self._result_lines)
+            return self._result_lines[number] if is_part else self.jit_line
         return None if value is None or self.whole is None else self.whole.line(value)
 
     def constraint_of_result(self, name: str) -> Sharding | None:

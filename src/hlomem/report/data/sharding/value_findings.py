@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.base.sizes import format_bytes
 from hlomem.report.data import roles
 from hlomem.report.data.sharding.finding import ShardingChange, ShardingFinding
+from hlomem.report.data.sharding.nearness import near_constraints
 from hlomem.report.data.sharding.promise import promise
-from hlomem.report.data.sharding.values import WORTH, Held, split_further, values_along
+from hlomem.report.data.sharding.values import (
+    WORTH,
+    Held,
+    is_of_weights,
+    split_further,
+    values_along,
+    weight_shapes,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -17,12 +25,16 @@ if TYPE_CHECKING:
     from hlomem.base.quantities import ValueId
     from hlomem.hlo.sharding import Axis, Sharding
     from hlomem.report.data.buffers import Buffer
+    from hlomem.report.data.sharding.finding import Place
     from hlomem.report.data.sharding.layouts import Layout
     from hlomem.report.data.sharding.subject import Subject
     from hlomem.report.data.sharding.whole_program import Constraint, WholeValue
 
 
 _MAX_OTHERS = 3
+_MAX_WAYS = 2
+_UNLIKE = 2
+_FEW_STEPS = 8
 _LARGE = 5
 """How many times the least finding a value has to be where it is not at the peak."""
 
@@ -57,6 +69,16 @@ def idle_axes(subject: Subject) -> list[Axis]:
     return [axis for axis in axes if axis.size > 1 and axis.name not in used]
 
 
+class Way(NamedTuple):
+    """A place where a sharding could be asked for."""
+
+    value: WholeValue | None
+    wanted: Sharding
+    others: tuple[str, ...] = ()
+    constraint: Constraint | None = None
+    """The constraint that is there already."""
+
+
 def _told(subject: Subject, axis: Axis, held: Sequence[Held]) -> Iterator[ShardingFinding]:
     share = {found.buffer.id: found.share for found in held}
     saved = promise(subject.memory, subject.space, _with_pieces(subject, share))
@@ -68,34 +90,64 @@ def _told(subject: Subject, axis: Axis, held: Sequence[Held]) -> Iterator[Shardi
     stacks = [found for found in alive if found.buffer.role == roles.STACKED]
     is_stack = 2 * _size(stacks) >= _size(alive)
     first = max(stacks if is_stack else alive, key=lambda found: _precedence(found, is_stack))
-    value, wanted = _as_computed(subject, first)
-    constraint = _constraint_without(subject, axis, value)
-    if constraint is not None:
-        value = constraint.value
-        wanted = _same_rank(wanted, constraint.sharding)
     size = _size(alive)
     what = "stacks" if is_stack else "values"
-    yield ShardingFinding(
-        kind="stack" if is_stack else "replicated",
-        title=f"{what} of {format_bytes(size)} on each device are the same along {axis.name}",
-        why=_why(first, axis, constraint, is_idle=axis in idle_axes(subject)),
-        size=size,
-        promised=saved,
-        source=_line(subject, value, is_stack=is_stack) or first.buffer.source,
-        names=tuple([found.buffer.name for found in sorted(alive, key=lambda f: -f.buffer.size)]),
-        axes=(axis.name,),
-        how=f"with_sharding_constraint(x, NamedSharding(mesh, {wanted.spec()}))",
-        change=ShardingChange(
-            constraint=wanted.spec(), place=subject.place(value) if value else None
-        ),
-    )
+    for number, way in enumerate(_ways(subject, axis, first)):
+        yield ShardingFinding(
+            kind="stack" if is_stack else "replicated",
+            title=f"{what} of {format_bytes(size)} on each device are the same along {axis.name}",
+            why=_why(first, axis, way.constraint, is_idle=axis in idle_axes(subject)),
+            size=size,
+            promised=saved,
+            source=_line(subject, way, is_stack=is_stack) or first.buffer.source,
+            names=tuple([one.buffer.name for one in sorted(alive, key=lambda f: -f.buffer.size)]),
+            axes=(axis.name,),
+            how=f"with_sharding_constraint(x, NamedSharding(mesh, {way.wanted.spec()}))",
+            change=ShardingChange(
+                constraint=way.wanted.spec(),
+                alternatives=way.others,
+                place=subject.place(way.value) if way.value else None,
+            ),
+            is_other=number > 0,
+        )
 
 
-def _line(subject: Subject, value: WholeValue | None, *, is_stack: bool) -> str | None:
-    """The line of a value; of what a loop stacks, the line in the loop's body."""
-    if subject.whole is None or value is None:
+def _ways(subject: Subject, axis: Axis, first: Held) -> Iterator[Way]:
+    """Constraints that keep a value whole, the likeliest first, and the value itself."""
+    value, wanted = _as_computed(subject, first)
+    if value is None or subject.whole is None:
+        yield Way(value, wanted)
+        return
+    for constraint in _keeping(subject, axis, value):
+        if (moved := _moved(subject, wanted, axis, constraint)) is not None:
+            bare = constraint.sharding
+            others = _alternatives(bare, constraint.value.dimensions, moved.spec(), (axis,))
+            yield Way(constraint.value, moved, others[:1], constraint)
+    yield Way(value, wanted)
+
+
+def _moved(
+    subject: Subject, wanted: Sharding, axis: Axis, constraint: Constraint
+) -> Sharding | None:
+    """A constraint's sharding with one more axis: where the value has it, or another place."""
+    whole, sharding = constraint.value.dimensions, constraint.sharding
+    local = sharding.shard(whole)
+    fitting = [at for at, size in enumerate(local) if size % axis.size == 0]
+    if not fitting:
         return None
-    return subject.whole.line_in_body(value) if is_stack else subject.whole.line(value)
+    there = [at for at, axes in enumerate(wanted.dimensions) if axis in axes]
+    written = subject.layouts.written
+    best = max(fitting, key=lambda at: (at in there, written.get((whole[at], axis.name), 0), -at))
+    return sharding.with_axis(best, axis)
+
+
+def _line(subject: Subject, way: Way, *, is_stack: bool) -> str | None:
+    """The line of a constraint or a value; of a stack that none keeps whole, that of its loop."""
+    if subject.whole is None or way.value is None:
+        return None
+    if is_stack and way.constraint is None:
+        return subject.whole.line_of_loop(way.value)
+    return subject.whole.line(way.value)
 
 
 def _with_pieces(subject: Subject, share: dict[ValueId, float]) -> dict[ValueId, float]:
@@ -138,39 +190,55 @@ def _as_computed(subject: Subject, first: Held) -> tuple[WholeValue | None, Shar
     if value is None or subject.whole is None:
         return None, wanted
     if value.instruction.opcode != "dynamic-update-slice":
-        return subject.whole.computed(value), wanted
+        value = subject.whole.computed(value)
+        return value, with_ones(wanted, value.dimensions)
     stored = subject.whole.stored_by(value)
     rows = wanted.dimensions[1:]
     rank = len(stored.dimensions)
-    return stored, type(wanted)(wanted.mesh, rows[len(rows) - rank :] if rank < len(rows) else rows)
+    rows = rows[len(rows) - rank :] if rank < len(rows) else rows
+    return stored, with_ones(type(wanted)(wanted.mesh, rows), stored.dimensions)
 
 
-def _constraint_without(
-    subject: Subject, axis: Axis, value: WholeValue | None
-) -> Constraint | None:
-    """A constraint of the user that keeps the value whole along an axis."""
-    if subject.whole is None or value is None:
-        return None
-    keeping = [
-        constraint
-        for constraint in subject.whole.constraints
-        if axis.name not in {used.name for used in constraint.sharding.used}
-        and "transpose(" not in constraint.value.op_name
-    ]
-    same = [one for one in keeping if one.value.dimensions == value.dimensions]
-    alike = [one for one in keeping if _is_alike(one.value.dimensions, value.dimensions)]
-    return next(iter(same or alike), None)
+def with_ones(sharding: Sharding, dimensions: Sequence[int]) -> Sharding:
+    """The sharding of an array that also has dimensions of one element."""
+    kept = [at for at, size in enumerate(dimensions) if size != 1]
+    if len(kept) == len(dimensions) or len(kept) < len(sharding.dimensions):
+        return sharding
+    rows: list[tuple[Axis, ...]] = [() for _ in dimensions]
+    for at, axes in zip(kept, sharding.dimensions, strict=False):
+        rows[at] = axes
+    return type(sharding)(sharding.mesh, tuple(rows))
 
 
-def _is_alike(one: Sequence[int], other: Sequence[int]) -> bool:
-    """Whether shapes differ in their last dimension only, as activations of one batch do."""
-    return len(one) == len(other) > 2 and one[:-1] == other[:-1]
+def _keeping(subject: Subject, axis: Axis, value: WholeValue) -> list[Constraint]:
+    """Constraints of the user that keep a value whole along an axis, the likeliest first.
+
+    Those on values of its shape, or nearly so, before others; the nearest first.
+    """
+    assert subject.whole is not None
+
+    def has_axis(sharding: Sharding) -> bool:
+        return axis.name in {used.name for used in sharding.used}
+
+    weights = weight_shapes(subject)
+    found: dict[Place | None, tuple[int, int, Constraint]] = {}
+    for steps, one in near_constraints(subject.whole, value, has_axis):
+        is_alike = tuple(sorted(one.value.dimensions)) in weights
+        is_weight = is_alike and is_of_weights(subject, one.value.op_name, one.value)
+        if has_axis(one.sharding) or is_weight or "transpose(" in one.value.op_name:
+            continue
+        likeness = _likeness(one.value.dimensions, value.dimensions)
+        if likeness < _UNLIKE or steps <= _FEW_STEPS:
+            found.setdefault(subject.place(one.value), (likeness, steps, one))
+    best = sorted(found.values(), key=lambda one: one[:2])
+    return [one for _, _, one in best[:_MAX_WAYS]]
 
 
-def _same_rank(wanted: Sharding, asked: Sharding) -> Sharding:
-    return (
-        wanted if len(wanted.dimensions) <= len(asked.dimensions) or not asked.dimensions else asked
-    )
+def _likeness(one: Sequence[int], other: Sequence[int]) -> int:
+    """0 for equal shapes, 1 for those that differ in their last dimension only, 2 for others."""
+    if tuple(one) == tuple(other):
+        return 0
+    return 1 if len(one) == len(other) > 2 and one[:-1] == other[:-1] else _UNLIKE
 
 
 def _why(first: Held, axis: Axis, constraint: Constraint | None, *, is_idle: bool) -> str:
@@ -204,7 +272,7 @@ def find_padding(subject: Subject) -> Iterator[ShardingFinding]:
 
 def _padded(subject: Subject, buffer: Buffer, layout: Layout, saved: int) -> ShardingFinding:
     assert layout.sharding is not None
-    constraint = _uneven_constraint(subject)
+    constraint = _uneven_constraint(subject, layout.value)
     value = layout.value if constraint is None else constraint.value
     sharding = layout.sharding if constraint is None else constraint.sharding
     whole = layout.whole if constraint is None else constraint.value.dimensions
@@ -235,10 +303,12 @@ def _padded(subject: Subject, buffer: Buffer, layout: Layout, saved: int) -> Sha
     )
 
 
-def _alternatives(sharding: Sharding, whole: Sequence[int], spec: str) -> tuple[str, ...]:
-    """Other dimensions that the free axes divide."""
+def _alternatives(
+    sharding: Sharding, whole: Sequence[int], spec: str, axes: Sequence[Axis] | None = None
+) -> tuple[str, ...]:
+    """Other dimensions that the free axes divide, or some of them."""
     found = []
-    for axis in sharding.free:
+    for axis in sharding.free if axes is None else axes:
         for at, size in enumerate(sharding.shard(whole)):
             made = sharding.with_axis(at, axis).spec()
             if size % axis.size == 0 and made != spec:
@@ -246,8 +316,12 @@ def _alternatives(sharding: Sharding, whole: Sequence[int], spec: str) -> tuple[
     return tuple(dict.fromkeys(found))[:_MAX_OTHERS]
 
 
-def _uneven_constraint(subject: Subject) -> Constraint | None:
-    for constraint in subject.whole.constraints if subject.whole else ():
+def _uneven_constraint(subject: Subject, value: WholeValue | None) -> Constraint | None:
+    """The nearest constraint to a value that does not divide its own, or else the first."""
+    if subject.whole is None:
+        return None
+    near = [] if value is None else [one for _, one in near_constraints(subject.whole, value)]
+    for constraint in (*near, *subject.whole.constraints):
         whole, sharding = constraint.value.dimensions, constraint.sharding
         is_forward = "transpose(" not in constraint.value.op_name
         if is_forward and any(size % sharding.split_of(at) for at, size in enumerate(whole)):

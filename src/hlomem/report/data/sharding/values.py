@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.report.data import roles
+from hlomem.report.data.phases import is_forward
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from hlomem.report.data.buffers import Buffer
     from hlomem.report.data.sharding.layouts import Layout
     from hlomem.report.data.sharding.subject import Subject
+    from hlomem.report.data.sharding.whole_program import WholeValue
 
 WORTH = 0.01
 """Smallest share of a memory space that a finding is about."""
@@ -37,18 +39,20 @@ class Held(NamedTuple):
 def split_further(
     sharding: Sharding,
     whole: Sequence[int],
+    axes: Sequence[Axis] | None = None,
     *,
     is_spread: bool = False,
     written: Mapping[tuple[int, str], int] | None = None,
 ) -> Sharding | None:
-    """The sharding with all free axes that divide a dimension; None if there are none.
+    """The sharding with those free axes that divide a dimension; None if there are none.
 
     The longest dimension on a device is split; with `is_spread` one that is still whole, if any,
     and the one whose size an axis splits most often elsewhere, by how often that is `written`.
     """
     often = written or {}
     found = sharding
-    for axis in sorted(sharding.free, key=lambda axis: -axis.size):
+    free = sharding.free if axes is None else axes
+    for axis in sorted(free, key=lambda axis: -axis.size):
         local = found.shard(whole)
         fitting = [
             at
@@ -68,10 +72,25 @@ def values_along(subject: Subject, axis: Axis) -> Iterator[Held]:
     weights = weight_shapes(subject)
     for buffer, layout in subject.values:
         is_other = buffer.id in subject.resharded or buffer.role == roles.GATHERED
-        if not is_other and tuple(sorted(layout.whole)) not in weights:
-            found = _along(buffer, layout, axis)
+        shape = tuple(sorted(layout.whole))
+        is_alike = shape in weights and is_of_weights(subject, buffer.op_name, layout.value)
+        if not is_other and not is_alike:
+            found = _along(subject, buffer, layout, axis)
             if found is not None:
                 yield found
+
+
+def is_of_weights(subject: Subject, name: str | None, value: WholeValue | None) -> bool:
+    """Whether a value of the shape of weights is of them: a part, a gradient or an update.
+
+    What the forward pass computes of several values has such a shape by chance.
+    """
+    is_computed = is_forward(name) or not subject.is_trained
+    if not is_computed or value is None or subject.whole is None:
+        return True
+    if value.instruction.opcode == "dynamic-update-slice":
+        value = subject.whole.stored_by(value)
+    return subject.whole.argument_of(value) is not None
 
 
 def weight_shapes(subject: Subject) -> set[tuple[int, ...]]:
@@ -85,7 +104,7 @@ def weight_shapes(subject: Subject) -> set[tuple[int, ...]]:
     return shapes
 
 
-def _along(buffer: Buffer, layout: Layout, axis: Axis) -> Held | None:
+def _along(subject: Subject, buffer: Buffer, layout: Layout, axis: Axis) -> Held | None:
     sharding = layout.sharding
     if sharding is None or axis.name not in {free.name for free in sharding.free}:
         return None
@@ -94,7 +113,9 @@ def _along(buffer: Buffer, layout: Layout, axis: Axis) -> Held | None:
     fitting = [at for at, size in enumerate(local) if size % axis.size == 0 and at >= is_stack]
     if not fitting:
         return None
-    return Held(buffer, layout, sharding.with_axis(fitting[0], axis))
+    written, whole = subject.layouts.written, layout.whole
+    best = max(fitting, key=lambda at: (written.get((whole[at], axis.name), 0), -at))
+    return Held(buffer, layout, sharding.with_axis(best, axis))
 
 
 def is_partial(subject: Subject, buffer: Buffer) -> bool:

@@ -22,7 +22,7 @@ from hlomem.hlo.sharding import (
 from hlomem.report.data.lines import Lines, is_installed, users_frame
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from hlomem.hlo.ir import HloComputation, HloInstruction, HloModule
     from hlomem.hlo.shape import Shape
@@ -35,7 +35,7 @@ _CONSTRAINT = "Sharding"
 _MANUAL = "manual_computation_body"
 _SHARD_MAP = "shmap_body"
 _SAME_VALUE = frozenset({"reshape", "copy", "bitcast", "convert", "broadcast", "transpose"})
-_PARTS = _SAME_VALUE | {"dynamic-slice", "slice"}
+_PARTS = _SAME_VALUE | {"dynamic-slice", "slice", "reduce-precision"}
 _MOVED = frozenset({"reshape", "bitcast"})
 _MAX_HOPS = 32
 
@@ -64,8 +64,14 @@ class Constraint(NamedTuple):
 class WholeProgram:
     """The module before partitioning."""
 
-    def __init__(self, module: HloModule) -> None:
+    def __init__(
+        self,
+        module: HloModule,
+        is_asked_by_caller: Callable[[str, int], bool] | None = None,
+    ) -> None:
+        """`is_asked_by_caller` tells lines that ask for a sharding that their callers give."""
         self.module = module
+        self._is_asked_by_caller = is_asked_by_caller
         self._lines = Lines(module)
 
     @cached_property
@@ -191,7 +197,7 @@ class WholeProgram:
 
     @cached_property
     def _helpers(self) -> set[tuple[str, int]]:
-        """Lines at which constraints of several callers are written."""
+        """Lines that ask for what a caller asks for; without the source, those of several."""
         callers: dict[tuple[str, int], set[tuple[str, int]]] = {}
         for constraint in self.constraints:
             frames = constraint.value.instruction.stack_frames
@@ -199,7 +205,11 @@ class WholeProgram:
             for here, caller in pairwise(own[:2]):
                 place = here.file_name, here.line
                 callers.setdefault(place, set()).add((caller.file_name, caller.line))
-        return {place for place, found in callers.items() if len(found) > 1}
+        return {
+            place
+            for place, found in callers.items()
+            if (self._is_asked_by_caller(*place) if self._is_asked_by_caller else len(found) > 1)
+        }
 
     def line(self, value: WholeValue) -> str | None:
         """`file:line` of the user's code."""
@@ -209,18 +219,11 @@ class WholeProgram:
         origins = [self._lines.origin_in(one) for one in (value.instruction, *value.calls[::-1])]
         return next((origin.line for origin in origins if origin.line), None)
 
-    def line_in_body(self, value: WholeValue) -> str | None:
-        """The same; for what helpers compute in a loop, the line of its body that calls them."""
-        line = self.line(value)
+    def line_of_loop(self, value: WholeValue) -> str | None:
+        """The line of the innermost loop around a value; its own where there is none."""
         loops = [call for call in value.calls if call.opcode == "while"]
         loop = users_frame(self._lines.origin_in(loops[-1]).frames) if loops else None
-        own = value.instruction.stack_frames
-        frames = [frame for frame in own if not is_installed(frame.file_name)]
-        places = [(frame.file_name, frame.line) for frame in frames]
-        if loop is None or (loop.file, loop.line) not in places:
-            return line
-        at = places.index((loop.file, loop.line))
-        return f"{places[at - 1][0]}:{places[at - 1][1]}" if at > 0 else line
+        return self.line(value) if loop is None else f"{loop.file}:{loop.line}"
 
     def stored_by(self, update: WholeValue) -> WholeValue:
         """The value that a `dynamic-update-slice` writes, as the user computed it."""

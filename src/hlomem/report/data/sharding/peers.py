@@ -1,0 +1,111 @@
+"""The axes that an argument could be split along, by how the other arguments are split.
+
+An axis that splits only data, as that of a batch does, leaves the model on every device by choice,
+unless it splits a part of the model, too. An axis of the model leaves nothing whole by choice.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from math import prod
+from typing import TYPE_CHECKING
+
+from hlomem.report.data import roles
+from hlomem.report.data.sharding.subject import top_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hlomem.hlo.sharding import Axis
+    from hlomem.report.data.buffers import Buffer
+    from hlomem.report.data.sharding.layouts import Layout
+    from hlomem.report.data.sharding.subject import Subject
+
+_LARGE = 0.05
+_HUGE = 0.2
+"""The shares of the memory from which on an array that no axis splits is told."""
+_MOST = 0.5
+
+
+class Peers:
+    """The arguments of a program, and the axes that split them."""
+
+    def __init__(self, subject: Subject) -> None:
+        self._subject = subject
+
+    def axes_for(self, name: str, buffer: Buffer, layout: Layout) -> list[Axis]:
+        """The free axes along which an argument is whole though others tell that it need not."""
+        assert layout.sharding is not None
+        is_data = self._subject.is_input(name, buffer)
+        share = buffer.size / max(self._subject.space.size, 1)
+        if layout.sharding.used and is_data:
+            return []
+        if not layout.sharding.used and share >= _HUGE:
+            return list(layout.sharding.free)
+        free = layout.sharding.free
+        if not is_data:
+            return [axis for axis in free if self._is_like_model(name, layout, axis)]
+        model = [its for _, _, its in self._model] if share >= _LARGE else []
+        return [
+            axis
+            for axis in free
+            if self._is_like_data(layout, axis) or _share_split(model, axis) > 0
+        ]
+
+    def _is_like_data(self, layout: Layout, axis: Axis) -> bool:
+        """Whether an axis splits a dimension of this size of other data."""
+        sizes = {
+            size
+            for _, _, other in self._data
+            for size, axes in zip(other.whole, _rows(other), strict=False)
+            if axis in axes
+        }
+        return bool(sizes & set(layout.whole))
+
+    def _is_like_model(self, name: str, layout: Layout, axis: Axis) -> bool:
+        """Whether an axis splits the model; most of it, where another splits the argument.
+
+        It is not held to the state of its own optimizer, and what is only read not to what
+        changes, such as a cache.
+        """
+        assert layout.sharding is not None
+        tree = top_of(name)
+        shapes = {its.whole for other, _, its in self._model if top_of(other) == tree}
+        others = [
+            (other, its)
+            for other, its_buffer, its in self._model
+            if (its.whole, its.local) != (layout.whole, layout.local)
+            and not (its.whole in shapes and self._is_elsewhere(tree, other, its_buffer))
+        ]
+        if not self._subject.has_update(name):
+            others = [one for one in others if not self._subject.has_update(one[0])]
+        share = _share_split([its for _, its in others], axis)
+        return share >= _MOST if layout.sharding.used else share > 0
+
+    def _is_elsewhere(self, tree: str, name: str, buffer: Buffer) -> bool:
+        """Whether an argument is in another tree, such as that of an optimizer."""
+        return top_of(name) != tree or buffer.role == roles.OPTIMIZER
+
+    @cached_property
+    def _data(self) -> list[tuple[str, Buffer, Layout]]:
+        return [one for one in self._subject.arguments if self._subject.is_input(one[0], one[1])]
+
+    @cached_property
+    def _model(self) -> list[tuple[str, Buffer, Layout]]:
+        return [
+            one for one in self._subject.arguments if not self._subject.is_input(one[0], one[1])
+        ]
+
+
+def _share_split(layouts: Sequence[Layout], axis: Axis) -> float:
+    """The share of all elements that an axis splits."""
+    sizes = [(prod(layout.whole), axis in _used(layout)) for layout in layouts]
+    return sum(size for size, is_split in sizes if is_split) / max(sum(s for s, _ in sizes), 1)
+
+
+def _rows(layout: Layout) -> tuple[tuple[Axis, ...], ...]:
+    return layout.sharding.dimensions if layout.sharding is not None else ()
+
+
+def _used(layout: Layout) -> tuple[Axis, ...]:
+    return layout.sharding.used if layout.sharding is not None else ()
