@@ -290,7 +290,7 @@ def _reshard(
     value = next(iter(whole or values), None)
     warning = next((told[name] for name in names if name in told), next(iter(told.values()), ""))
     for number, at in enumerate(_places_to_reshard(subject, value)):
-        before = source_sharding(subject, at)
+        before = source_sharding(subject, at) or _split_nearby(subject, at)
         kept = "" if before is None else before.spec()
         asked = subject.whole.sharding_of(at.instruction) if subject.whole and at else None
         line = subject.whole.line(at) if at is not None and subject.whole else buffer.source
@@ -315,6 +315,15 @@ def _reshard(
             warning=warning.strip(),
             is_other=number > 0,
         )
+
+
+def _split_nearby(subject: Subject, value: WholeValue | None) -> Sharding | None:
+    """The sharding that the nearest constraint splits an array of a value's shape by."""
+    if value is None or subject.whole is None:
+        return None
+    near = [one for _, one in near_constraints(subject.whole, value)]
+    same = [one.sharding for one in near if one.value.dimensions == value.dimensions]
+    return next((sharding for sharding in same if sharding.used), None)
 
 
 def _places_to_reshard(
