@@ -83,7 +83,7 @@ NEXT_PEAK = 0.95
 MIDDLE_PEAK, LARGE_PEAK = 0.8, 0.6
 """The same where a compiler plans several programs: large values count for more."""
 LEAST_STEPS = 0.001
-"""The share of the peak that steps must lower there to be worth their clones."""
+"""The share of the peak that steps must lower to be worth their clones."""
 MAX_CUT_NODES = 6000
 """Instructions of an entry that is cut, for the time it takes."""
 MAX_CUT_RETRIES = 40

@@ -24,7 +24,7 @@ from hlomem.opt.orders.planned_orders import in_orders
 from hlomem.opt.orders.search import improve
 from hlomem.opt.pieces.choice import in_pieces
 from hlomem.opt.remat.budget_search import find_single
-from hlomem.opt.remat.cheap import TRIED_WAYS, Way, find_cheap
+from hlomem.opt.remat.cheap import TRIED_WAYS, USUAL_WAY, find_cheap
 from hlomem.opt.remat.copies import drop_barriers, drop_copies, without_copies
 from hlomem.opt.remat.cut import cut, cut_inside
 from hlomem.opt.remat.fused import compute_inside
@@ -62,7 +62,7 @@ def _order(candidate: Candidate, goal: Order) -> Iterator[Candidate]:
 
 def _cheap(candidate: Candidate, goal: Share) -> Iterator[Candidate]:
     """Values recomputed for next to nothing, where no compiler fills fast memory after the hook."""
-    ways = TRIED_WAYS if goal.is_tried else (Way(),)
+    ways = TRIED_WAYS if goal.is_tried else (USUAL_WAY,)
     if goal.share and (goal.is_tried or candidate.options.machine.preset_color is None):
         for start in _starts(candidate):
             found = list(filter(None, (find_cheap(start, goal, way) for way in ways)))

@@ -50,19 +50,14 @@ class Way(NamedTuple):
     """The share of the peak above which what a value frees counts: less prefers large values."""
     weighs_time: bool = True
     """Whether by the time they take, where speeds are known; else by operations and bytes."""
-    least: float = 0.0
-    """The share of the peak that steps must lower to be taken."""
 
 
-TRIED_WAYS = (
-    Way(least=LEAST_STEPS),
-    Way(LARGE_PEAK, least=LEAST_STEPS),
-    Way(MIDDLE_PEAK, weighs_time=False, least=LEAST_STEPS),
-)
+USUAL_WAY = Way()
+TRIED_WAYS = (USUAL_WAY, Way(LARGE_PEAK), Way(MIDDLE_PEAK, weighs_time=False))
 """Different programs for a compiler to plan."""
 
 
-def find_cheap(candidate: Candidate, goal: Share, way: Way = Way()) -> Candidate | None:  # noqa: B008
+def find_cheap(candidate: Candidate, goal: Share, way: Way = USUAL_WAY) -> Candidate | None:
     """The smallest program that was found within a share; None where nothing is smaller."""
     with collector_off():
         return _Search(candidate, goal.share, way).run()
@@ -173,7 +168,7 @@ class _Search:
                 break
             state, levels = choice.state, choice.levels
             level = max(levels)
-            if level < least * (1 - self._way.least):
+            if level < least * (1 - LEAST_STEPS):
                 lowest, least, added = state, level, costs.total(state.clones())
         return lowest, added
 
