@@ -54,7 +54,7 @@ def find_points(
 
 
 class _Ask(NamedTuple):
-    """What is asked of a program for budgets."""
+    """A program that budgets are asked of."""
 
     start: Candidate
     compiler: Compiler

@@ -54,7 +54,7 @@ class Program(Struct, frozen=True, dict=True, eq=False):
 
     @cached_property
     def clock(self) -> Clock:
-        """What may be planned for it in all."""
+        """The work of planning that it is worth."""
         bodies = running_computations(self.stages.module)
         kernels = sum(takes_time(one) for body in bodies for one in body.instructions)
         return Clock(self.stages.options.machine.platform, kernels, self.rules.effort)

@@ -177,7 +177,7 @@ BUDGETS = (0.9, 0.75, 0.6, 0.5, 0.35, 0.25)
 TIME_PRICES = (2, 3, 6, 12, 16, 32, 128, 0)
 """The same where speeds are known: the time, in bytes moved, that a byte is worth."""
 MAX_FAILED_PRICES = 1
-"""Prices for which changed loops are too dear before no higher one is tried: a higher price may
+"""Prices for which changed loops cost too much before no higher one is tried: a higher price may
 lead to less work, as one recomputed value makes others free."""
 CHEAP = 0.01
 """The share of a program's operations below which nothing cheaper is looked for."""

@@ -1,4 +1,4 @@
-"""What was found out about a plan or a program, found out once.
+"""Findings about a plan or a program, made once.
 
 Strategies ask the same of the same plan for every price: what is found is kept as long as it is.
 """
@@ -15,7 +15,7 @@ _KEPT = "found_once"
 
 
 def once(owner: Any, key: Hashable, find: Callable[[], Found]) -> Found:
-    """What `find` finds about its owner, which never changes, from memory the second time."""
+    """The finding of `find` about its owner, which never changes; from memory the second time."""
     kept: dict[Hashable, Any] = owner.__dict__.setdefault(_KEPT, {})
     if key not in kept:
         kept[key] = find()

@@ -114,7 +114,7 @@ class ArgumentLines(Struct, frozen=True, kw_only=True):
     is_mapped: bool = False
     """Whether a library called the function that made it, once for each of several."""
     position: int = -1
-    """Its place among the positional arguments, where only jax.jit gives it a sharding."""
+    """Its number among the positional arguments, where only jax.jit gives it a sharding."""
 
 
 class Facts(Struct, frozen=True, kw_only=True):

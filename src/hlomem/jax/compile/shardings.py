@@ -105,7 +105,7 @@ class Notes:
 
 
 def _noting_class(real: Any, note: Callable[[Any], None]) -> Any:
-    """What stands for a class of jaxlib, whose `__init__` cannot be replaced, and notes its new."""
+    """A stand-in for a class of jaxlib, whose `__init__` cannot be replaced; it notes its new."""
 
     class Noting(type):
         def __call__(cls, *arguments: Any, **options: Any) -> Any:

@@ -24,7 +24,7 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
 class Unused(NamedTuple):
-    """A constraint whose value nobody uses."""
+    """A constraint whose value is not used."""
 
     call: ast.Call
     value: ast.expr

@@ -236,7 +236,7 @@ def _is_helpful(finding: ShardingFinding, size: int) -> bool:
 def _ranked(findings: Sequence[ShardingFinding]) -> list[ShardingFinding]:
     """By what was saved; of those that save about the same, a plain mistake first.
 
-    Nobody asks for padding or for a constraint without effect, but for a whole array one may.
+    Padding and a constraint without effect are never asked for, but a whole array may be.
     """
     left = sorted(findings, key=lambda one: (one.got is None, -(one.got or one.promised)))
     order = []

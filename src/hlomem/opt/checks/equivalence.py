@@ -132,7 +132,7 @@ class _Happened(NamedTuple):
 
 
 class _Said(NamedTuple):
-    """What the text says of an operation, once for all its runs."""
+    """The text of an operation, read once for all its runs."""
 
     number: int
     is_free_of_effects: bool
@@ -215,7 +215,7 @@ class _Terms:
         return number
 
     def look(self, term: int) -> Term:
-        """The operation that a term is of, behind bitcasts."""
+        """The operation that a term is of, bitcasts left out."""
         term = self._source.get(term, term)
         return self._made.get(term) or Term("", {}, "", (), self._shape[term])
 

@@ -21,7 +21,7 @@ _FLOATS = ("bf16", "f16", "f32", "f64")
 
 
 class Term(NamedTuple):
-    """What is known of a term: the operation that it is of, if it is of one."""
+    """A term: the operation that it is of, if it is of one."""
 
     opcode: str
     attributes: Mapping[str, str]
@@ -32,7 +32,7 @@ class Term(NamedTuple):
 
 class Terms(Protocol):
     def look(self, term: int) -> Term:
-        """The operation that a term is of, behind bitcasts."""
+        """The operation that a term is of, bitcasts left out."""
 
     def make(
         self,

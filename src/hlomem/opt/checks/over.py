@@ -1,6 +1,6 @@
 """A checker of declared aliasing: a fusion writes over an operand that nothing needs any more.
 
-The terms of both programs must be equal (`equivalence`), whoever writes where. Each declaration
+The terms of both programs must be equal (`equivalence`), whatever is written where. A declaration
 that is new is then worked out from the edited module alone: the kernel reads an element only where
 it writes it, reads that memory by no other operand, and all else that touches the value has run.
 """
@@ -55,7 +55,7 @@ def _check(
     value = flow.parts_of[operand][()]
     stray = find_stray_read(fusion, alias.operand_number, alias.output_index)
     if stray is not None:
-        yield f"{fusion.name} reads {value[0]} at other places than it writes: {stray.instruction}"
+        yield f"{fusion.name} reads {value[0]} elsewhere than it writes: {stray.instruction}"
     if [flow.parts_of[one].get(()) for one in fusion.operands].count(value) != 1:
         yield f"{fusion.name} reads {value[0]} by two operands, and writes over it"
     yield from _check_others(fusion, value, flow, times)

@@ -91,9 +91,10 @@ _SPEEDS = {"gpu": H200, "gpu-h200": H200, "gpu-h100": H100}
 def speeds_of(machine: Machine) -> Speeds | None:
     """The speeds of a machine: of its chip, else of its platform; None where none is known."""
     chip = machine.chip
-    if machine.platform == "tpu" and chip is not None and chip.bandwidth:
+    measured = _SPEEDS.get(machine.name) or _SPEEDS.get(machine.platform)
+    if measured is None and chip is not None and chip.bandwidth:
         return _by_data_sheet(chip)
-    return _SPEEDS.get(machine.name) or _SPEEDS.get(machine.platform)
+    return measured
 
 
 def _by_data_sheet(chip: Chip) -> Speeds:

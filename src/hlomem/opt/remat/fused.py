@@ -45,7 +45,7 @@ class Rows(NamedTuple):
     axis: int
     """The dimension within a row."""
     column: HloInstruction
-    """Where in its row each element goes."""
+    """The index in its row of each element."""
     is_added: bool
 
 
@@ -276,7 +276,7 @@ class _Inliner:
         )
 
     def _selection(self, rows: Rows, scatter: HloInstruction) -> list[HloInstruction]:
-        """What a scatter of one element for each row is equal to, by instructions."""
+        """The instructions that a scatter of one element for each row is equal to."""
         made: list[HloInstruction] = []
         shape = scatter.shape
         batch = [number for number in range(shape.rank) if number != rows.axis]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 Allows: TypeAlias = "Callable[[Sequence[HloInstruction]], bool]"
-"""Whether all of these may be recomputed."""
+"""A question: may all of these be recomputed?"""
 
 
 class Choice(NamedTuple):

@@ -84,7 +84,7 @@ def _is_first(flow: Flow, number: int) -> bool:
 
 
 def _is_plain_loop(fusion: HloInstruction) -> bool:
-    """Whether each thread computes some elements of one array from those in their places."""
+    """Whether each thread computes some elements of one array from those at the same indices."""
     if fusion.opcode != "fusion" or not fusion.shape.is_array:
         return False
     return fusion.attributes.get("kind") == "kLoop" and _DECLARED not in fusion.attributes

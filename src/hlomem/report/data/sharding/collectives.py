@@ -175,7 +175,7 @@ def gather_stored(memory: MemoryView, buffer: Buffer) -> list[HloInstruction]:
 
 
 def _updates_of(one: HloInstruction) -> Iterator[HloInstruction]:
-    """What an instruction, or the fusion it is, writes into a part of an array."""
+    """The value that an instruction, or the fusion it is, writes into a part of an array."""
     if one.opcode == "dynamic-update-slice":
         yield one.operands[1]
     if one.opcode != "fusion":

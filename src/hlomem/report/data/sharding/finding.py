@@ -85,6 +85,6 @@ class ShardingFinding(Record, frozen=True, kw_only=True):
     warning: str = ""
     """The partitioner's warning of it; empty if there is none."""
     is_other: bool = False
-    """Whether it is the one before it at another place: of both, the one that saves more counts."""
+    """Whether it is the one before it on another line: of both, the one that saves more counts."""
     note: str = ""
     """How trying the change ended, where it saved nothing."""

@@ -36,7 +36,7 @@ def near_constraints(
     value: WholeValue,
     is_end: Callable[[Sharding], bool] = lambda _: False,
 ) -> Iterator[tuple[int, Constraint]]:
-    """Constraints and how many steps away they are, the nearest first; none lies behind an end."""
+    """Constraints and how many steps away they are, the nearest first; none is beyond an end."""
     least = prod(value.dimensions) // _SMALLER
     level: list[Step] = [(value.instruction, value.calls)]
     seen = {level[0]}

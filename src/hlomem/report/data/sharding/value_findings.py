@@ -129,7 +129,7 @@ def _ways(subject: Subject, axis: Axis, first: Held) -> Iterator[Way]:
 def _moved(
     subject: Subject, wanted: Sharding, axis: Axis, constraint: Constraint
 ) -> Sharding | None:
-    """A constraint's sharding with one more axis: where the value has it, or another place."""
+    """A constraint's sharding with one more axis: where the value has it, or elsewhere."""
     whole, sharding = constraint.value.dimensions, constraint.sharding
     local = sharding.shard(whole)
     fitting = [at for at, size in enumerate(local) if size % axis.size == 0]

@@ -384,6 +384,7 @@ export interface ShardingChange {
   place: Place | null;
   pins: Place[];
   is_assigned: boolean;
+  has_mesh: boolean;
   drops_gathered: boolean;
 }
 
@@ -400,6 +401,7 @@ export interface ShardingFinding {
   how: string;
   change: ShardingChange;
   warning: string;
+  is_other: boolean;
   note: string;
 }
 
