@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from hlomem.report.data.buffers import Buffer
     from hlomem.report.data.memory import MemoryView, Space
     from hlomem.report.data.sharding.layouts import Layout
+    from hlomem.report.data.sharding.whole_program import Constraint
 
 _FIRST = "result"
 _PART = lazy_pattern(r"result\[(\d{1,6})\]")
@@ -339,6 +340,18 @@ class Subject:
             end_column=frame.end_column,
             is_constraint=is_constraint(value.instruction),
         )
+
+    def places_alike(self, constraint: Constraint) -> tuple[Place, ...]:
+        """Other places where constraints ask for the same, of values of the same rank."""
+        found: dict[Place, None] = {}
+        for other in self.whole.constraints if self.whole is not None else ():
+            is_same = other.sharding == constraint.sharding
+            is_same = is_same and len(other.value.dimensions) == len(constraint.value.dimensions)
+            place = self.place(other.value) if is_same else None
+            if place is not None and not is_backward(other.value.op_name):
+                found[place] = None
+        own = self.place(constraint.value)
+        return tuple([place for place in found if place != own])
 
 
 def _number(argument: tuple[str, Buffer, Layout]) -> int:

@@ -299,6 +299,7 @@ def _padded(subject: Subject, buffer: Buffer, layout: Layout, saved: int) -> Sha
             constraint=spec,
             alternatives=_alternatives(type(sharding)(sharding.mesh, tuple(rows)), whole, spec),
             place=subject.place(value) if value else None,
+            pins=() if constraint is None else subject.places_alike(constraint),
         ),
     )
 
