@@ -254,8 +254,9 @@ class Subject:
     def line_of_arguments(self, sizes: Mapping[str, float]) -> str | None:
         """The line that makes some arguments or their shardings, weighted; None if unknown.
 
-        One that makes no other argument; or else none of another tree. Where a library has made a
-        tree of which they are the lesser part, no line tells them from the others.
+        One that makes no other argument; or else none of another tree, and that of the shardings
+        first where a library has mapped a function over them. Where it has made a tree of which
+        they are the lesser part, no line tells them from the others.
         """
         known = self._argument_lines
         others, other_trees = set[str](), set[str]()
@@ -268,7 +269,9 @@ class Subject:
             at = known.get(name, WrittenAt(()))
             lines = [line for line in (*at.made, *at.sharding) if line not in others]
             if not lines and not (at.is_mapped and self._is_lesser_part(at.made[:1], sizes)):
-                lines = [line for line in at.made if line not in other_trees] or list(at.made)
+                asked = at.sharding if at.is_mapped else ()
+                lines = [line for line in (*asked, *at.made) if line not in other_trees]
+                lines = lines or list(at.made)
             if lines:
                 weights[lines[0]] = weights.get(lines[0], 0.0) + size
         return max(weights, key=lambda line: weights[line], default=None)
