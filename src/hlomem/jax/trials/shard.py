@@ -335,7 +335,10 @@ def _changes(finding: ShardingFinding, planned: PlannedProgram) -> Iterator[Chan
         is_before = specs is wanted.through
         edits, has_mesh = _constrained(wanted.place, specs, is_before=is_before)
         if edits:
-            yield Change("shard", title, "", _LINK, edits=tuple(edits), has_mesh=has_mesh)
+            change = Change("shard", title, "", _LINK, edits=tuple(edits), has_mesh=has_mesh)
+            yield change
+            if not is_before and (more := _unpinned(wanted, specs[0], has_mesh=has_mesh)):
+                yield change._replace(edits=tuple(dict.fromkeys([*edits, *more])))
     if wanted.is_assigned and wanted.place is not None:
         edits = use_constraints(SourceFile(wanted.place.file), wanted.place.line)
         yield Change("shard", title, "", _LINK, edits=tuple(edits))
@@ -358,10 +361,10 @@ def _results(wanted: ShardingChange, arguments: Mapping[str, str]) -> dict[str, 
     return {name: moved.get(spec, spec) for name, spec in wanted.results.items()}
 
 
-def _unpinned(wanted: ShardingChange, spec: str) -> list[Edit]:
-    """The edits that bring constraints on an argument's values into its new sharding."""
+def _unpinned(wanted: ShardingChange, spec: str, *, has_mesh: bool = False) -> list[Edit]:
+    """The edits that bring constraints on the same values into their new sharding."""
     edits = [_constrained(place, (spec,)) for place in wanted.pins if spec]
-    return list(dict.fromkeys([edit for some, has_mesh in edits if not has_mesh for edit in some]))
+    return list(dict.fromkeys([one for some, needs in edits if needs == has_mesh for one in some]))
 
 
 def _constrained(

@@ -224,10 +224,23 @@ class SourceFile:
             shardings = [*node.args[1:2], *given]
             if ast.unparse(node.func).endswith(CONSTRAINT) and shardings:
                 return Edit(self.file, *self.range_of(shardings[0]), sharding)
-            constrained = self.source_of(node.args[0])
+            constrained = self.source_of(self._constrained(node))
         jax, _ = self.name_of("jax")
         text = f"{jax}.lax.{CONSTRAINT}({constrained}, {sharding})"
         return Edit(self.file, start, end, text)
+
+    def _constrained(self, call: ast.Call) -> ast.expr:
+        """The argument of a helper's call that the helper puts a constraint on, or its first."""
+        name = call.func.id if isinstance(call.func, ast.Name) else ""
+        for helper in ast.walk(self.tree):
+            if isinstance(helper, ast.FunctionDef) and helper.name == name:
+                given = [one.arg for one in (*helper.args.posonlyargs, *helper.args.args)]
+                for one in ast.walk(helper):
+                    if isinstance(one, ast.Call) and ast.unparse(one.func).endswith(CONSTRAINT):
+                        value = ast.unparse(one.args[0]) if one.args else ""
+                        if value in given and given.index(value) < len(call.args):
+                            return call.args[given.index(value)]
+        return call.args[0]
 
     def constrain_before(self, place: Place, shardings: Sequence[str]) -> Edit | None:
         """The value that a constraint at a place is put on, under others first."""

@@ -11,9 +11,11 @@ from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.base.sizes import format_bytes
+from hlomem.report.data import roles
 from hlomem.report.data.phases import is_backward, is_recomputed
 from hlomem.report.data.sharding.finding import ShardingChange, ShardingFinding
 from hlomem.report.data.sharding.gather_findings import source_sharding, steps_between
+from hlomem.report.data.sharding.sources import axes_before
 from hlomem.report.data.sharding.values import split_further
 
 if TYPE_CHECKING:
@@ -27,11 +29,14 @@ if TYPE_CHECKING:
 _LARGE = 0.05
 """The share of the memory that an array under a constraint takes, so that it is looked at."""
 _MAX_FOUND = 4
+_TOGETHER = ("padding", "stack")
+"""Kinds of which other constraints that ask for the same are part, as those on a loop's carry."""
 _WHY: dict[str, str] = {
     "padding": "the axes do not divide it evenly",
     "reshard": "it is several moves from the sharding before",
     "gathered": "it is gathered before the layers, and stays for the backward pass",
     "replicated": "it is whole on every device",
+    "stack": "it leaves out an axis that the value is split along before, and loops stack values",
 }
 
 
@@ -73,7 +78,7 @@ def _doubt(subject: Subject, constraint: Constraint) -> Doubt | None:
         return _whole(subject, constraint, size, before)
     steps = () if before is None else steps_between(before, sharding)
     if before is None or not steps:
-        return None
+        return _left_out(subject, constraint)
     return Doubt("reshard", constraint, size, (before.spec(),), steps)
 
 
@@ -111,6 +116,28 @@ def _whole(
     return None if before is None else Doubt("replicated", constraint, size, (before.spec(),))
 
 
+def _left_out(subject: Subject, constraint: Constraint) -> Doubt | None:
+    """A constraint without an axis that splits its operand, where loops stack values."""
+    value, wanted = constraint.value, constraint.sharding
+    size = _largest_stack(subject)
+    if subject.whole is None or not size:
+        return None
+    for at, one in enumerate(value.dimensions):
+        for axis in axes_before(subject.whole, value, at):
+            is_free = axis.name in {free.name for free in wanted.free}
+            if is_free and one % (wanted.split_of(at) * axis.size) == 0:
+                wanted = wanted.with_axis(at, axis)
+    if wanted is constraint.sharding:
+        return None
+    return Doubt("stack", constraint, size, (wanted.spec(),))
+
+
+def _largest_stack(subject: Subject) -> int:
+    """Bytes of the largest stack that a loop makes."""
+    stacks = [buffer.size for buffer, _ in subject.values if buffer.role == roles.STACKED]
+    return max(stacks, default=0)
+
+
 def _finding(subject: Subject, place: Place, doubt: Doubt) -> ShardingFinding:
     asked, value = doubt.constraint.sharding.spec(), doubt.constraint.value
     first, *rest = doubt.specs or ("",)
@@ -125,7 +152,11 @@ def _finding(subject: Subject, place: Place, doubt: Doubt) -> ShardingFinding:
         axes=tuple([axis.name for axis in doubt.constraint.sharding.used]),
         how=f"with_sharding_constraint(x, NamedSharding(mesh, {first}))",
         change=ShardingChange(
-            constraint=first, alternatives=tuple(rest), through=doubt.through, place=place
+            constraint=first,
+            alternatives=tuple(rest),
+            through=doubt.through,
+            place=place,
+            pins=subject.places_alike(doubt.constraint) if doubt.kind in _TOGETHER else (),
         ),
         is_other=True,
     )

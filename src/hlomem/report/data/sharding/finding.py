@@ -54,7 +54,7 @@ class ShardingChange(Record, frozen=True, kw_only=True):
     """Shardings that the value at `place` could take on its way to its constraint, in order."""
     place: Place | None = None
     pins: tuple[Place, ...] = ()
-    """Constraints that hold the first argument to the sharding it has now."""
+    """Other constraints that hold the first argument, or the value at `place`, as it is now."""
     is_assigned: bool = False
     """Whether the constraint at `place`, whose value is not used, is to be assigned to its name."""
     has_mesh: bool = False

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from hlomem.report.data.buffers import Buffer
     from hlomem.report.data.memory import MemoryView, Space
     from hlomem.report.data.sharding.layouts import Layout
+    from hlomem.report.data.sharding.whole_program import Constraint
 
 _FIRST = "result"
 _PART = lazy_pattern(r"result\[(\d{1,6})\]")
@@ -253,8 +254,9 @@ class Subject:
     def line_of_arguments(self, sizes: Mapping[str, float]) -> str | None:
         """The line that makes some arguments or their shardings, weighted; None if unknown.
 
-        One that makes no other argument; or else none of another tree. Where a library has made a
-        tree of which they are the lesser part, no line tells them from the others.
+        One that makes no other argument; or else none of another tree, and that of the shardings
+        first where a library has mapped a function over them. Where it has made a tree of which
+        they are the lesser part, no line tells them from the others.
         """
         known = self._argument_lines
         others, other_trees = set[str](), set[str]()
@@ -267,7 +269,9 @@ class Subject:
             at = known.get(name, WrittenAt(()))
             lines = [line for line in (*at.made, *at.sharding) if line not in others]
             if not lines and not (at.is_mapped and self._is_lesser_part(at.made[:1], sizes)):
-                lines = [line for line in at.made if line not in other_trees] or list(at.made)
+                asked = at.sharding if at.is_mapped else ()
+                lines = [line for line in (*asked, *at.made) if line not in other_trees]
+                lines = lines or list(at.made)
             if lines:
                 weights[lines[0]] = weights.get(lines[0], 0.0) + size
         return max(weights, key=lambda line: weights[line], default=None)
@@ -339,6 +343,18 @@ class Subject:
             end_column=frame.end_column,
             is_constraint=is_constraint(value.instruction),
         )
+
+    def places_alike(self, constraint: Constraint) -> tuple[Place, ...]:
+        """Other places where constraints ask for the same, of values of the same rank."""
+        found: dict[Place, None] = {}
+        for other in self.whole.constraints if self.whole is not None else ():
+            is_same = other.sharding == constraint.sharding
+            is_same = is_same and len(other.value.dimensions) == len(constraint.value.dimensions)
+            place = self.place(other.value) if is_same else None
+            if place is not None and not is_backward(other.value.op_name):
+                found[place] = None
+        own = self.place(constraint.value)
+        return tuple([place for place in found if place != own])
 
 
 def _number(argument: tuple[str, Buffer, Layout]) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.base.sizes import format_bytes
@@ -179,9 +180,9 @@ def _size(held: Sequence[Held]) -> int:
 
 
 def _precedence(found: Held, is_stack: bool) -> tuple[int, int]:
-    """The largest first; among equal ones the one computed first."""
+    """The largest first, of any type; among equal ones the one computed first."""
     start = found.buffer.start or 0
-    return (found.buffer.size, -start) if is_stack else (found.buffer.size // 2, -start)
+    return (found.buffer.size, -start) if is_stack else (prod(found.layout.local), -start)
 
 
 def _as_computed(subject: Subject, first: Held) -> tuple[WholeValue | None, Sharding]:
@@ -299,6 +300,7 @@ def _padded(subject: Subject, buffer: Buffer, layout: Layout, saved: int) -> Sha
             constraint=spec,
             alternatives=_alternatives(type(sharding)(sharding.mesh, tuple(rows)), whole, spec),
             place=subject.place(value) if value else None,
+            pins=() if constraint is None else subject.places_alike(constraint),
         ),
     )
 

@@ -252,7 +252,7 @@ class WholeProgram:
                     return None
                 one, calls = calls[-1].operands[one.parameter_number], calls[:-1]
             elif one.opcode == "get-tuple-element":
-                found = _carried(one, calls)
+                found = carried(one, calls)
                 if found is None:
                     return None
                 one, calls = found
@@ -273,13 +273,15 @@ def is_constraint(one: HloInstruction) -> bool:
     return one.opcode == "custom-call" and one.custom_call_target == _CONSTRAINT
 
 
-def _carried(
+def carried(
     one: HloInstruction, calls: tuple[HloInstruction, ...]
 ) -> tuple[HloInstruction, tuple[HloInstruction, ...]] | None:
-    """The value that a part of a tuple is, at a loop's start for what a loop carries."""
+    """The value that a part of a tuple is, in a call; at a loop's start for what it carries."""
     holder, index = one.operands[0], one.tuple_index
     if holder.opcode == "tuple":
         return holder.operands[index], calls
+    if holder.opcode == "call" and (root := holder.called_computations[0].root).opcode == "tuple":
+        return root.operands[index], (*calls, holder)
     if holder.opcode != "parameter" or not calls or calls[-1].opcode != "while":
         return None
     start = calls[-1].operands[0]
