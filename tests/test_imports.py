@@ -77,6 +77,8 @@ MAY_IMPORT = {
     "job.instant": {"dump", "job.bfc", "job.owner_rows"},
     "job": {"base", "hlo", "dump", "proto", "report"},  # neither JAX nor the command line
     "report.oom.verdict": {"base", "dump", "job.instant", "job.owner_rows"},
+    # by which dimensions of its operands an instruction goes
+    "report.data.sharding.sources": {"hlo", "opt.pieces", "report"},
     "report.data.kernels": {"dump", "kernels", "report"},
     "report.exports": {"proto", "job", "report"},
     "report.page.job_page": {"dump", "job", "report"},
@@ -207,6 +209,7 @@ MAY_IMPORT = {
     "stacks": {"base", "jax", "stacks"},
     # Checkers know nothing of what they check: neither the search nor the planner.
     "opt.checks": {"base", "hlo", "check"},
+    "opt.pieces": PLANNER | {"opt"},
     "opt.once": set[str](),
     "opt.orders": PLANNER | {"opt.constants", "opt.goal", "opt.candidate", "opt.once"},
     "opt.constants": set[str](),

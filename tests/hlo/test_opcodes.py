@@ -61,6 +61,7 @@ OWN_TABLES = {
     Path("opt/pieces/solve.py"): "what may move the rows of an array",
     Path("opt/remat/fused.py"): "what takes each element once, and what readers come through",
     Path("opt/remat/over.py"): "what hands a buffer on",
+    Path("report/data/sharding/sources.py"): "what takes parts of an array by their indices",
     Path("report/data/sharding/nearness.py"): "what calls the rest of a program",
     Path("opt/checks/offload.py"): "judges what is moved, and must not rest on what it judges",
     Path("opt/loops/fusion_edit.py"): "the products that make a fusion one of its kind",

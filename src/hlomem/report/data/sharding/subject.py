@@ -345,7 +345,7 @@ class Subject:
         )
 
     def places_alike(self, constraint: Constraint) -> tuple[Place, ...]:
-        """Other places where constraints ask for the same, of values of the same rank."""
+        """Other lines where constraints ask for the same, of values of the same rank."""
         found: dict[Place, None] = {}
         for other in self.whole.constraints if self.whole is not None else ():
             is_same = other.sharding == constraint.sharding
