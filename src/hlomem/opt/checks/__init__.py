@@ -60,4 +60,21 @@ def find_problems(
         if problems := _CHECKERS[change.kind](before, change.module, allowed):
             return problems
         before = change.module
-    return []
+    return find_unread(before)
+
+
+def find_unread(module: HloModule) -> list[str]:
+    """Instructions of fusions that are not read, which XLA refuses (`hlo_verifier.cc`)."""
+    bodies = {
+        body
+        for computation in module.computations
+        for one in computation.instructions
+        if one.opcode == "fusion"
+        for body in one.called_computations
+    }
+    return [
+        f"{one.name} is not read in {body.name}"
+        for body in bodies
+        for one in body.instructions
+        if one is not body.root and not one.users
+    ]

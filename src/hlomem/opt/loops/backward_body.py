@@ -406,7 +406,7 @@ class Remaker:
             attributes=_slice_sizes(part),
         )
         whole = draft.make(self._draft.new(value.name), value.shape, "bitcast", [read])
-        draft.put_before(parameter, zero, read, whole)
+        draft.put_before(parameter, *([zero] if zero in read.operands else []), read, whole)
         draft.replace(parameter, whole)
 
     def _hand_in(self, draft: Draft, copy_of: Copies) -> dict[HloInstruction, HloInstruction]:
