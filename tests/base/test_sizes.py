@@ -59,3 +59,7 @@ def test_a_change_has_a_sign_and_nothing_is_no_less_than_nothing() -> None:
     assert format_change(31, 1000) == "+3.1%"
     assert format_change(-4, 1000) == "-0.4%"
     assert format_change(-4, 100_000) == format_change(0, 0) == "+0.0%"
+
+
+def test_a_printed_number_without_a_unit_is_of_bytes() -> None:
+    assert [parse_printed_size(text) for text in ("0.0", "12", "2.5")] == [0, 12, 2]

@@ -32,7 +32,7 @@ def parse_printed_size(text: str) -> int:
         raise ValueError(f"not a size: {text}")
     unit = text[number.end() :].strip()[:1].upper()
     if not unit:
-        return int(number[0])
+        return _scaled(number[0], 1)
     return _scaled(number[0], 1024 ** max(_PRINTED_UNITS.find(unit), 0))
 
 
