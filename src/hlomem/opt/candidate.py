@@ -9,10 +9,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from hlomem.hlo.rewrite import Rewriter
 from hlomem.hlo.schedule import running_computations
-from hlomem.opt.checks import Change
+from hlomem.opt.checks import Change, Kind
 from hlomem.opt.checks.rounding import find_rounding_problems
 from hlomem.opt.constants import CHEAP, PRICES, TIME_PRICES
 from hlomem.opt.goal import Clock
@@ -218,6 +219,20 @@ def planned(given: Program, stages: Stages) -> Candidate:
         given.clock.spend(count_instructions(stages))
     size, total = temporary_bytes(stages), needed_bytes(stages)
     return Candidate(given=given, temporaries=size, total=total, stages=stages)
+
+
+def changed(
+    candidate: Candidate, module: HloModule, kind: Kind, *, stacks: int = 0, clones: int = 0
+) -> Candidate:
+    """A program that was changed once more, planned; with so many stacks gone and clones made."""
+    made = planned(candidate.given, start_text(module, candidate.options))
+    return replace(
+        made,
+        changes=(*candidate.changes_so_far, Change(module, kind)),
+        flops=program_flops(made.plan) - candidate.given.flops,
+        stacks=candidate.stacks + stacks,
+        clones=candidate.clones + clones,
+    )
 
 
 def start_text(module: HloModule, options: Options) -> Stages:

@@ -5,12 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from hlomem.base.errors import EditError
 from hlomem.hlo.shape import ElementType, Shape, default_layout, tuple_shape
-from hlomem.opt.candidate import Candidate, planned, start_text
-from hlomem.opt.checks import Change
+from hlomem.opt.candidate import Candidate, changed
 from hlomem.opt.constants import MAX_PAIRS
 from hlomem.opt.loops.backward_body import Remaker, find_counter
 from hlomem.opt.loops.choice import LoopPlan, kept_stacks, plan_loops
@@ -18,7 +15,7 @@ from hlomem.opt.loops.fusion_edit import FusionEdits, LoopDraft
 from hlomem.opt.loops.pairs import Loop, LoopPair, find_pairs
 from hlomem.opt.loops.stacks import fusion_of, stacked
 from hlomem.opt.once import once
-from hlomem.opt.orders.cost import costs_of, program_flops
+from hlomem.opt.orders.cost import costs_of
 from hlomem.opt.orders.effects import Effects
 
 if TYPE_CHECKING:
@@ -108,15 +105,8 @@ def _make(candidate: Candidate, plan: LoopPlan) -> Candidate | None:
         module = apply_loop_plan(stages.module, plan)
     except EditError:
         return None
-    made = planned(candidate.given, start_text(module, stages.options))
     gone = len(plan.dropped) - (len(plan.stored) - len(kept_stacks(plan)))
-    return replace(
-        made,
-        changes=(*candidate.changes_so_far, Change(module, "loops")),
-        flops=program_flops(made.plan) - candidate.given.flops,
-        stacks=candidate.stacks + gone,
-        clones=candidate.clones,
-    )
+    return changed(candidate, module, "loops", stacks=gone)
 
 
 _UNREAD = """

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from msgspec.structs import replace
-
 from hlomem.base.errors import EditError
-from hlomem.opt.candidate import Candidate, planned, room_for, start_text
-from hlomem.opt.checks import Change
+from hlomem.opt.candidate import Candidate, changed, room_for
 from hlomem.opt.constants import (
     LARGE_SHARE,
     MAX_PIECE_PLANS,
@@ -16,7 +13,6 @@ from hlomem.opt.constants import (
     MAX_PIECE_SEEDS,
     NEARLY_ALL,
 )
-from hlomem.opt.orders.cost import program_flops
 from hlomem.opt.pieces.editor import compute_in_pieces
 from hlomem.opt.pieces.region import Reach, Region, find_region
 
@@ -107,14 +103,7 @@ def _planned(candidate: Candidate, region: Region, pieces: int) -> Candidate | N
         module = compute_in_pieces(stages.module, region, pieces)
     except EditError:
         return None
-    made = planned(candidate.given, start_text(module, stages.options))
-    return replace(
-        made,
-        changes=(*candidate.changes_so_far, Change(module, "pieces")),
-        flops=program_flops(made.plan) - candidate.given.flops,
-        stacks=candidate.stacks,
-        clones=candidate.clones,
-    )
+    return changed(candidate, module, "pieces")
 
 
 # Regions at the peak.

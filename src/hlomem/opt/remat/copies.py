@@ -11,20 +11,16 @@ from __future__ import annotations
 from bisect import insort
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from hlomem.analysis.alias_rules import can_share_operand_buffer
 from hlomem.analysis.machine_rules import rules_of
 from hlomem.base.errors import EditError
 from hlomem.hlo.barriers import has_barriers, without_barriers
 from hlomem.hlo.body_draft import relink
 from hlomem.hlo.shape import ShapeIndex
-from hlomem.opt.candidate import Candidate, planned, start_text, with_schedule
-from hlomem.opt.checks import Change
+from hlomem.opt.candidate import Candidate, changed, with_schedule
 from hlomem.opt.constants import LEAST_COPY, MAX_COPIES, MAX_SEED
 from hlomem.opt.loops.fusion_edit import LoopDraft
 from hlomem.opt.once import once
-from hlomem.opt.orders.cost import program_flops
 from hlomem.opt.orders.edges import AT_START
 from hlomem.opt.orders.effects import Effects
 from hlomem.opt.orders.flow import FlowBuilder, flows_of
@@ -49,13 +45,7 @@ def drop_barriers(candidate: Candidate) -> Candidate:
     if machine.changed_after_hook != "nothing" or not has_barriers(stages.module):
         return candidate
     module = without_barriers(with_schedule(stages, {}))
-    return replace(
-        planned(candidate.given, start_text(module, stages.options)),
-        changes=(*candidate.changes_so_far, Change(module, "loops")),
-        flops=candidate.flops,
-        stacks=candidate.stacks,
-        clones=candidate.clones,
-    )
+    return changed(candidate, module, "loops")
 
 
 def drop_copies(candidate: Candidate) -> Candidate | None:
@@ -75,16 +65,7 @@ def _without_copies(candidate: Candidate) -> Candidate | None:
         module = _Editor(stages, LEAST_COPY * candidate.temporaries).run()
     except EditError:
         return None
-    if module is None:
-        return None
-    made = planned(candidate.given, start_text(module, stages.options))
-    return replace(
-        made,
-        changes=(*candidate.changes_so_far, Change(module, "loops")),
-        flops=program_flops(made.plan) - candidate.given.flops,
-        stacks=candidate.stacks,
-        clones=candidate.clones,
-    )
+    return None if module is None else changed(candidate, module, "loops")
 
 
 class _Editor:

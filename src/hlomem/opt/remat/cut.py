@@ -9,15 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from hlomem.base.errors import EditError
 from hlomem.hlo.opcodes import RUN_IN_PLACE
-from hlomem.opt.candidate import Candidate, planned, start_text
-from hlomem.opt.checks import Change, Kind
+from hlomem.opt.candidate import Candidate, changed
 from hlomem.opt.constants import MAX_CUT_NODES, MAX_CUT_RETRIES
 from hlomem.opt.once import once
-from hlomem.opt.orders.cost import Costs, costs_of, program_flops
+from hlomem.opt.orders.cost import Costs, costs_of
 from hlomem.opt.orders.flow import flows_of
 from hlomem.opt.remat.clones import Draft, settle
 from hlomem.opt.remat.edit import Edit, apply_edit, orders_by_name
@@ -28,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hlomem.hlo.ir import HloComputation
+    from hlomem.opt.checks import Kind
     from hlomem.pipeline import Stages
 
 
@@ -53,17 +51,9 @@ def _make(candidate: Candidate, edit: Edit) -> Candidate | None:
         module = apply_edit(stages.module, edit)
     except EditError:
         return None
-    made = planned(candidate.given, start_text(module, stages.options))
-    if made.temporaries >= candidate.temporaries:
-        return None
     kind: Kind = "clones" if edit.entry == stages.module.entry.name else "loops"
-    return replace(
-        made,
-        changes=(*candidate.changes_so_far, Change(module, kind)),
-        flops=program_flops(made.plan) - candidate.given.flops,
-        stacks=candidate.stacks,
-        clones=candidate.clones + len(edit.clones),
-    )
+    made = changed(candidate, module, kind, clones=len(edit.clones))
+    return made if made.temporaries < candidate.temporaries else None
 
 
 def cut_inside(candidate: Candidate, price: int) -> Candidate | None:

@@ -10,18 +10,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from msgspec.structs import replace
-
 from hlomem.base.errors import EditError
 from hlomem.hlo.opcodes import ELEMENTWISE
 from hlomem.hlo.schedule import running_computations
 from hlomem.hlo.shape import ElementType, Shape, default_layout
-from hlomem.opt.candidate import Candidate, planned, start_text
-from hlomem.opt.checks import Change
+from hlomem.opt.candidate import Candidate, changed
 from hlomem.opt.checks.rounding import rounds_one_way
 from hlomem.opt.constants import LEAST_FUSED, MAX_FUSED_INPUT
 from hlomem.opt.loops.fusion_edit import LoopDraft, shrink
-from hlomem.opt.orders.cost import program_flops
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -58,16 +54,7 @@ def compute_inside(candidate: Candidate) -> Candidate | None:
         module = _Editor(stages, LEAST_FUSED * candidate.temporaries).run()
     except EditError:
         return None
-    if module is None:
-        return None
-    made = planned(candidate.given, start_text(module, stages.options))
-    return replace(
-        made,
-        changes=(*candidate.changes_so_far, Change(module, "loops")),
-        flops=program_flops(made.plan) - candidate.given.flops,
-        stacks=candidate.stacks,
-        clones=candidate.clones,
-    )
+    return None if module is None else changed(candidate, module, "loops")
 
 
 def find_inside(stages: Stages) -> list[HloInstruction]:

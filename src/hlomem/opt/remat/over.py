@@ -20,8 +20,7 @@ from hlomem.hlo.body_draft import relink
 from hlomem.hlo.padding import element_count
 from hlomem.hlo.schedule import running_computations
 from hlomem.hlo.shape import ROOT_INDEX, default_layout
-from hlomem.opt.candidate import Candidate, planned, start_text
-from hlomem.opt.checks import Change
+from hlomem.opt.candidate import Candidate, changed
 from hlomem.opt.loops.fusion_edit import LoopDraft
 from hlomem.opt.orders.flow import Flow, FlowBuilder
 from hlomem.opt.orders.model import levels_of, peak_of
@@ -137,16 +136,8 @@ def write_over(candidate: Candidate) -> Candidate | None:
         module = _declare(stages, chosen)
     except EditError:
         return None
-    made = planned(candidate.given, start_text(module, stages.options))
-    if made.temporaries >= candidate.temporaries:
-        return None
-    return replace(
-        made,
-        changes=(*candidate.changes_so_far, Change(module, "over")),
-        flops=candidate.flops,
-        stacks=candidate.stacks,
-        clones=candidate.clones,
-    )
+    made = changed(candidate, module, "over")
+    return made if made.temporaries < candidate.temporaries else None
 
 
 def _choose(stages: Stages) -> dict[HloInstruction, int]:
