@@ -15,7 +15,7 @@ from hlomem.base.atomic_files import refuse_existing, write_files
 from hlomem.base.errors import EXIT_FINDING, EXIT_OK, CommandError
 from hlomem.base.source import visible
 from hlomem.cli.arguments import with_options
-from hlomem.cli.factory import parse_settings
+from hlomem.cli.factory import SET, parse_settings
 from hlomem.cli.options import BACKEND, CHIP, HLO_TEXT, MODULE_ERA, REPORT, SPACE, WHICH_DUMP
 from hlomem.cli.progress import progress, working
 from hlomem.cli.screen import write
@@ -37,9 +37,7 @@ if TYPE_CHECKING:
     metavar="TARGET",
     help="Compile a FACTORY's changes for: tpu-v5e:2x2, …",
 )
-@click.option(
-    "--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting of the FACTORY."
-)
+@SET
 @click.option(
     "--fit",
     metavar="SIZE|CHIP",

@@ -1,4 +1,4 @@
-"""Options shared by `compile` and `fit`: a factory (docs/jax.md), its settings, a target."""
+"""Options of commands that take a factory (docs/jax.md): it, its settings, a target."""
 
 from __future__ import annotations
 
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 _NAME = re.compile(r"[A-Za-z_]\w*")
 
 FACTORY = click.argument("factory", metavar="MODULE:FACTORY")
+SET = click.option(
+    "--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting of the FACTORY."
+)
+"""Of commands that take a dump as well."""
 SETTINGS = (
     click.option(
         "--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting of the factory."

@@ -15,7 +15,7 @@ from hlomem.base.errors import CommandError
 from hlomem.base.gc_pause import collector_off
 from hlomem.base.source import visible
 from hlomem.cli.arguments import with_options
-from hlomem.cli.factory import parse_settings
+from hlomem.cli.factory import SET, parse_settings
 from hlomem.cli.options import BACKEND, HLO_TEXT, MODULE_ERA, REPORT, WHICH_DUMP
 from hlomem.cli.progress import progress, working
 from hlomem.cli.screen import write
@@ -38,9 +38,7 @@ _TIMEOUT = 1800.0
 @click.option(
     "--target", default="", metavar="TARGET", help="Compile a FACTORY's program for: tpu-v5e:2x2, …"
 )
-@click.option(
-    "--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting of the FACTORY."
-)
+@SET
 @WHICH_DUMP
 @HLO_TEXT
 @BACKEND

@@ -12,7 +12,7 @@ from hlomem.api.shard import shard_memory
 from hlomem.base.errors import CommandError
 from hlomem.cli.advise import is_factory
 from hlomem.cli.arguments import with_options
-from hlomem.cli.factory import parse_settings
+from hlomem.cli.factory import SET, parse_settings
 from hlomem.cli.options import BACKEND, CHIP, HLO_TEXT, REPORT, SPACE, WHICH_DUMP
 from hlomem.cli.progress import progress
 from hlomem.cli.screen import write
@@ -27,9 +27,7 @@ from hlomem.report.screens.shard_text import draw_shard
     metavar="TARGET",
     help="Compile a FACTORY for: tpu-v5e:2x2, cuda-h100:8, …  [default: cpu]",
 )
-@click.option(
-    "--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting of the FACTORY."
-)
+@SET
 @click.option(
     "--log", metavar="FILE", help="A log of the compile, with the partitioner's warnings."
 )

@@ -134,13 +134,19 @@ def optimize(
     for platform in chosen:
         keeps = _keeps_donations(extension, platform)
         bounds = limits._replace(keeps_donations=keeps)
-        # Where it fills fast memory, the compiler tiles products by what lies there: an order
-        # alone may change the last bits.
-        fills = exact is None and _changed(platform) == "memory"
-        own = rules._replace(exact=False) if fills else rules
+        own = rules if exact is not None else _rules_by_default(platform, rules)
         transforms[platform] = _transform(platform, aims[platform], chip, own, bounds)
     where = {one: aim.name if aim is not None else chip for one, aim in aims.items()}
     return Optimization(extension, transforms, f"hlomem {__version__} {rules} {limits} {where}")
+
+
+def _rules_by_default(platform: str, rules: Rules) -> Rules:
+    """The rules for a platform where nothing is said of last bits.
+
+    A compiler that fills fast memory tiles products by what lies there: an order alone may change
+    them.
+    """
+    return rules._replace(exact=False) if _changed(platform) == "memory" else rules
 
 
 def _changed(platform: str) -> ChangedAfterHook:
