@@ -74,7 +74,10 @@ OURS = Compiler(
 
 def write(candidate: Candidate, compiler: Compiler = OURS) -> tuple[Candidate, list[str]]:
     """The candidate as its compiler reads it, and the problems that checkers see in that."""
-    data = compiler.write(candidate)
+    try:
+        data = compiler.write(candidate)
+    except EditError as error:  # as of a type that new constants are not written of
+        return candidate, [str(error)]
     module = compiler.read(data)
     given, allowed = candidate.given, _allowed(candidate)
     *before, last = (*candidate.changes, Change(module, "clones"))
