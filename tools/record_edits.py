@@ -3,7 +3,8 @@
     python -m tools.record_edits [NAME …]
 
 Writes the first part of each file; `EDITS=update pytest tests/opt/test_edits.py` writes what
-becomes of the program. Metadata and settings of backends are left out, so that the texts are short.
+becomes of the program. Metadata are left out, and settings of backends except those of slices and
+loops where a case keeps them, so that the texts are short.
 Without its library fusions XLA:CPU leaves products as they are; without Triton's products those of
 a GPU are calls of cuBLAS.
 """
@@ -11,6 +12,7 @@ a GPU are calls of cuBLAS.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from importlib import import_module, metadata
 from pathlib import Path
@@ -25,6 +27,9 @@ if TYPE_CHECKING:
 HOME = Path(__file__).parent.parent / "tests" / "opt" / "edits"
 _FACTORY = "tools.record_edits:program"
 _FLAGS = "--xla_cpu_experimental_ynn_fusion_type="
+_OTHER_SETTINGS = re.compile(
+    r", backend_config=\{(?!.*(?:dynamic_slice_config|known_induction)).*\}$", re.MULTILINE
+)
 _CUBLAS = " --xla_gpu_enable_triton_gemm=false"
 
 
@@ -37,6 +42,8 @@ class Case(NamedTuple):
     shapes: tuple[tuple[int, ...], ...]
     target: str = "cpu"
     flags: str = ""
+    keeps_counts: bool = False
+    """Whether what slices and loops say of iterations is written."""
 
 
 def _rows(x: Any, w: Any) -> Any:
@@ -88,6 +95,16 @@ def _scanned(w: Any, xs: Any) -> Any:
         return h, jnp.sin(h)
 
     return jax.grad(lambda w: jax.lax.scan(cell, xs[0] * w, xs)[1].sum())(w)
+
+
+def _layers(weights: Any, x: Any) -> Any:
+    """The gradient of a scan over layers, each of which takes its weights by a slice."""
+    jax, jnp = import_module("jax"), import_module("jax.numpy")
+
+    def layer(h: Any, w: Any) -> Any:
+        return jnp.tanh(jnp.sin(h) @ w), None
+
+    return jax.grad(lambda weights: jax.lax.scan(layer, x, weights)[0].sum())(weights)
 
 
 def _steps(first: Any, second: Any, third: Any, x: Any) -> Any:
@@ -176,6 +193,13 @@ CASES = {
         ((16, 16, 3, 3), (16, 16, 3, 3), (16, 16, 3, 3), (32, 16, 64, 64)),
         "cuda-h100",
     ),
+    "loops_slices": Case(
+        "loops price=0 machine=gpu-h100",
+        _layers,
+        ((6, 256, 256), (2048, 256)),
+        "cuda-h100",
+        keeps_counts=True,
+    ),
     "offload": Case("offload budget=70% machine=gpu-h100", _chain, ((4096, 4096),), "cuda-h100"),
 }
 
@@ -196,8 +220,10 @@ def record(name: str) -> Path:
         Job(factory=_FACTORY, target=case.target, settings={"name": name}), 600.0, lambda _: None
     )
     options = hlo.HloPrintOptions()
-    options.print_metadata = options.print_backend_config = False
+    options.print_metadata, options.print_backend_config = False, case.keeps_counts
     text = hlo.HloModule.from_serialized_hlo_module_proto(proto).to_string(options)
+    if case.keeps_counts:
+        text = _OTHER_SETTINGS.sub("", text)
     doc = case.function.__doc__ or ""
     origin = f"jaxlib {metadata.version('jaxlib')}, {case.target}; {name} of tools/record_edits.py"
     lines = [f"// RUN: {case.run}", f"// {doc}", f"// Origin: {origin}", "", text.strip(), ""]

@@ -16,8 +16,7 @@ from hlomem.opt.candidate import Candidate, count_instructions, edit_of, planned
 from hlomem.opt.checks import Change
 from hlomem.opt.constants import LEAST_STEP, MARGIN, MAX_CUTS, MAX_PLANNED_OFFLOADS
 from hlomem.opt.goal import Budget, Effort, Front, Goal, Offload, Order, Pieces, Share
-from hlomem.opt.loops.change import iter_changed, may_repeat_calls
-from hlomem.opt.loops.pairs import find_pairs
+from hlomem.opt.loops.change import iter_changed
 from hlomem.opt.loops.segments import segment_loops
 from hlomem.opt.once import once
 from hlomem.opt.orders.planned_orders import in_orders
@@ -144,10 +143,7 @@ def _with_cheaper(
 
 def _segments(candidate: Candidate, goal: Budget | Front) -> Iterator[Candidate]:
     """Stacks of states kept by segments, for any price."""
-    stages = candidate.plan
-    pairs = find_pairs(stages.module) if not goal.price else ()
-    is_tried = all(may_repeat_calls(stages, pair) for pair in pairs) and not goal.price
-    made = segment_loops(candidate) if is_tried else None
+    made = segment_loops(candidate) if not goal.price else None
     yield from [] if made is None else [drop_copies(made) or made]
 
 

@@ -12,6 +12,7 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING, TypeAlias
 
 from hlomem.check.flow import trace
+from hlomem.opt.checks.offsets import CONFIG
 from hlomem.opt.checks.order import (
     STRICT,
     find_effect_problems,
@@ -53,6 +54,8 @@ _NAMING = """
 """
 NAMES = frozenset(_NAMING.split())
 """Attributes that name what is compared otherwise, or where it comes from."""
+SLICES = ("dynamic-slice", "dynamic-update-slice")
+_NAMES_OF_SLICE = NAMES | {CONFIG}
 HEADER = ("input_output_alias", "buffer_donor", "entry_computation_layout", "is_scheduled")
 ELIDED = "{...}"
 OF_CLONE = re.compile(r"\.(?:remat|clone|piece)\d*(?:\.\d+)?$")
@@ -78,9 +81,13 @@ def check_header(given: HloModule, edited: HloModule) -> Iterator[str]:
 class Classes:
     """The classes of a pair of modules' instructions."""
 
-    def __init__(self, *, of_values: bool = False) -> None:
-        """With `of_values` a copy is what it is of, and what is waited for does not count."""
+    def __init__(self, *, of_values: bool = False, by_indices: bool = False) -> None:
+        """With `of_values` a copy is what it is of, and what is waited for does not count.
+
+        With `by_indices` slices are where these say, whatever else says so (`offsets.py`).
+        """
         self._of_values = of_values
+        self._by_indices = by_indices
         self._number_of: dict[Key, int] = {}
         self._of: dict[HloInstruction, int] = {}
         self._bodies: dict[HloComputation, int] = {}
@@ -99,7 +106,7 @@ class Classes:
         return (
             instruction.name if self._is_unique(instruction) else "",
             instruction.shape.text,
-            *text_of(instruction),
+            *text_of(instruction, by_indices=self._by_indices),
             tuple([self.of(operand) for operand in instruction.operands]),
             tuple([self.of_body(callee) for callee in instruction.called_computations]),
             ()
@@ -131,10 +138,11 @@ def _is_same(instruction: HloInstruction) -> bool:
     return instruction.shape.text == instruction.operands[0].shape.text
 
 
-def text_of(instruction: HloInstruction) -> Key:
+def text_of(instruction: HloInstruction, *, by_indices: bool = False) -> Key:
     """All that the text says of an instruction, but shape, operands and what it calls."""
     attributes = instruction.attributes
-    own = tuple(sorted((key, attributes[key]) for key in attributes if key not in NAMES))
+    unsaid = _NAMES_OF_SLICE if by_indices and instruction.opcode in SLICES else NAMES
+    own = tuple(sorted((key, attributes[key]) for key in attributes if key not in unsaid))
     is_elided = instruction.payload.strip().endswith(ELIDED)  # not told from others by the text
     name = OF_CLONE.sub("", instruction.name) if is_elided else ""
     return instruction.opcode, own, instruction.payload, name

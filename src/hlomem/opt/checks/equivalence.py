@@ -13,7 +13,14 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from hlomem.hlo.shape import Shape
-from hlomem.opt.checks.edit import Classes, check_header, is_pure, text_of
+from hlomem.opt.checks.edit import SLICES, Classes, check_header, is_pure, text_of
+from hlomem.opt.checks.offsets import (
+    new_slices,
+    offset_by_indices,
+    said_offset,
+    says_offset,
+    wrong_offset,
+)
 from hlomem.opt.checks.one_hot import Term, selection_of
 from hlomem.opt.checks.order import COLLECTIVE, STRICT, Allowed, has_effect
 
@@ -80,6 +87,8 @@ def find_meaning_problems(given: HloModule, edited: HloModule, _: Allowed = STRI
         before, after = terms.run(given), terms.run(edited)
     except _Undecided as reason:
         return [str(reason)]
+    new = new_slices(given, edited)
+    problems += [wrong_offset(one) for one in new if not terms.begins_as_said(one)]
     problems += _compare_effects(before[1], after[1])
     problems += [
         f"result {number} is a different value"
@@ -174,7 +183,7 @@ class _Stack:
 class _Terms:
     def __init__(self, opened: set[str]) -> None:
         self._opened = opened
-        self._classes = Classes(of_values=True)
+        self._classes = Classes(of_values=True, by_indices=True)
         self._number_of: dict[tuple[object, ...], int] = {}
         self._made: dict[int, Term] = {}
         """By term the operation that it is of, for scatters to be looked into."""
@@ -192,6 +201,14 @@ class _Terms:
         """The same by instruction: a loop's body is gone through again and again."""
         self._left = MAX_OPERATIONS
         self._happened = _Happened({}, Counter())
+        self._iterations: list[int] = []
+        """Of the loops that are gone through, the outer first."""
+        self._right: dict[HloInstruction, bool] = {}
+        """By slice that says where it begins: whether it always did there."""
+
+    def begins_as_said(self, slice_: HloInstruction) -> bool:
+        """Whether a slice was met, and began where it says whenever it was."""
+        return self._right.get(slice_, False)
 
     def run(self, module: HloModule) -> tuple[list[int], _Happened]:
         """The terms of a module's results, and what happened."""
@@ -259,6 +276,8 @@ class _Terms:
         if opcode == "opt-barrier":
             return operands[0]
         is_transparent = opcode == "fusion" and instruction.attributes.get("kind") != _OPAQUE
+        if opcode == "fusion" and not is_transparent:
+            self._look_for_slices(instruction.called_computations[0], operands)
         if is_transparent or opcode == "call":
             return self._evaluate(instruction.called_computations[0], operands)
         if opcode == "async-start" and _is_still(instruction):
@@ -269,6 +288,8 @@ class _Terms:
             return self._iterate(instruction, operands[0])
         plain = [operand for operand in operands if isinstance(operand, int)]
         if len(plain) == len(operands) and not instruction.shape.is_tuple:
+            if opcode in SLICES and says_offset(instruction):
+                self._note_offset(instruction, [self._integer.get(one) for one in plain])
             known = self._known(instruction, plain)
             if known is not None:
                 return known
@@ -276,14 +297,45 @@ class _Terms:
 
     def _iterate(self, loop: HloInstruction, state: Value) -> Value:
         body, condition = loop.called_computations
-        for _ in range(MAX_PASSES):
+        for iteration in range(MAX_PASSES):
             goes_on = self._evaluate(condition, [state])
             if not isinstance(goes_on, int) or goes_on not in self._integer:
                 raise _Undecided(f"the trip count of {loop.name} is unknown")
             if not self._integer[goes_on]:
                 return state
+            self._iterations.append(iteration)
             state = self._evaluate(body, [state])
+            self._iterations.pop()
         raise _Undecided(_TOO_LONG)
+
+    # Slices that say where they begin.
+
+    def _look_for_slices(self, body: HloComputation, operands: Sequence[Value]) -> None:
+        """Note where slices begin in a body that is not looked into otherwise."""
+        if not any(says_offset(one) for one in body.instructions):
+            return
+        values = dict(zip(body.parameters, operands, strict=True))
+        for one in body.instructions:
+            given = [values.get(operand) for operand in one.operands]
+            if one.opcode in SLICES and says_offset(one):
+                self._note_offset(
+                    one, [self._integer.get(at) if isinstance(at, int) else None for at in given]
+                )
+            known = [at for at in given if isinstance(at, int)]
+            if one.opcode != "parameter" and not one.shape.dimensions and len(known) == len(given):
+                value = self._known(one, known) if one.shape.is_array else None
+                if value is not None:
+                    values[one] = value
+
+    def _note_offset(self, slice_: HloInstruction, numbers: Sequence[int | None]) -> None:
+        """Remember whether a slice begins where it says; of its operands the integers are known."""
+        is_write = slice_.opcode == "dynamic-update-slice"
+        part = slice_.operands[1].shape if is_write else slice_.shape
+        starts = numbers[1 + is_write :]
+        begins = offset_by_indices(slice_.operands[0].shape, part, starts)
+        said = said_offset(slice_, self._iterations)
+        is_right = said is not None and said == begins
+        self._right[slice_] = self._right.get(slice_, True) and is_right
 
     # Operations whose outcome is known.
 
@@ -439,7 +491,8 @@ class _Terms:
 
     def _read_text(self, instruction: HloInstruction) -> _Said:
         bodies = tuple(map(self._classes.of_body, instruction.called_computations))
-        number = self._number_of_text((*text_of(instruction), bodies))
+        text = text_of(instruction, by_indices=True)
+        number = self._number_of_text((*text, bodies))
         return _Said(number, _is_free_of_effects(instruction))
 
     def _number_of_text(self, text: _Key) -> int:

@@ -364,9 +364,17 @@ def _check_gemm(part: HloInstruction, one: HloInstruction, cuts: Cuts, pieces: i
     return bool(now == then and new == old)
 
 
+def _check_offset(part: HloInstruction, one: HloInstruction, _: Cuts, __: int) -> bool:
+    """What a slice said of the loop that it was in is not said in another."""
+    del one
+    return "backend_config" not in part.attributes
+
+
 _CHECKS: Mapping[tuple[str, str], Callable[[HloInstruction, HloInstruction, Cuts, int], bool]] = {
     ("slice", "slice"): _check_slice,
     ("dynamic-slice", "dynamic_slice_sizes"): _check_taken,
     ("gather", "slice_sizes"): _check_taken,
     ("custom-call", "backend_config"): _check_gemm,
+    ("dynamic-slice", "backend_config"): _check_offset,
+    ("dynamic-update-slice", "backend_config"): _check_offset,
 }

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hlomem.opt.checks.edit import Classes, check_header, text_of
+from hlomem.opt.checks.offsets import find_offset_problems
 from hlomem.opt.checks.order import (
     COLLECTIVE,
     STRICT,
@@ -41,6 +42,7 @@ def find_piece_problems(
 ) -> list[str]:
     """Problems of a module with regions in pieces; what cannot be shown is one."""
     problems = list(check_header(given, edited)) or _Comparison(given, edited).run()
+    problems = problems or find_offset_problems(given, edited)
     # What a loop hides of a transfer is a matter of time, which has its price.
     allowed = allowed._replace(may_lose_overlap=True)
     return problems or find_effect_problems(given, edited, allowed)

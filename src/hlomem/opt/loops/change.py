@@ -12,8 +12,9 @@ from hlomem.opt.constants import MAX_PAIRS
 from hlomem.opt.loops.backward_body import Remaker, find_counter
 from hlomem.opt.loops.choice import LoopPlan, kept_stacks, plan_loops
 from hlomem.opt.loops.fusion_edit import FusionEdits, LoopDraft
+from hlomem.opt.loops.offsets import moved_by, renumber_counters
 from hlomem.opt.loops.pairs import Loop, LoopPair, find_pairs
-from hlomem.opt.loops.stacks import fusion_of, stacked
+from hlomem.opt.loops.stacks import stacked
 from hlomem.opt.once import once
 from hlomem.opt.orders.cost import costs_of
 from hlomem.opt.orders.effects import Effects
@@ -56,8 +57,7 @@ def _change_one(candidate: Candidate, price: int, done: set[tuple[str, str]]) ->
         if names in done:
             continue
         done.add(names)
-        repeats = may_repeat_calls(stages, pair)
-        plan = plan_loops(pair, costs, size_of, effects, price, scopes, repeats_calls=repeats)
+        plan = plan_loops(pair, costs, size_of, effects, price, scopes)
         if plan is None:
             continue
         dropped = tuple(stack.earlier_index for stack in plan.dropped)
@@ -66,27 +66,6 @@ def _change_one(candidate: Candidate, price: int, done: set[tuple[str, str]]) ->
         if made is not None:
             return made
     return None
-
-
-def may_repeat_calls(stages: Stages, pair: LoopPair) -> bool:
-    """Whether products that a first loop computes may be computed in a second.
-
-    On an H200 (jax 0.11.2) the gradients of a scan came out wrong whose body takes its weights by
-    slices that are read asynchronously, and equal to the bit where no product was repeated, or
-    nothing was asynchronous; the reason is not known.
-    """
-    if stages.options.machine.changed_after_hook != "fusions":
-        return True
-    return not any(_slices_ahead(one) for one in pair.first.body.instructions)
-
-
-def _slices_ahead(instruction: HloInstruction) -> bool:
-    """Whether an instruction begins to read a slice that is not waited for."""
-    if instruction.opcode != "async-start":
-        return False
-    fusion = fusion_of(instruction)
-    bodies = () if fusion is None else fusion.called_computations
-    return any(body.root.opcode == "dynamic-slice" for body in bodies)
 
 
 def has_pairs(stages: Stages) -> bool:
@@ -146,6 +125,7 @@ class LoopEditor:
         writes = self._write_new(first, shapes, len(first.root.operands) - len(dropped))
         self._change_state(self._first, dropped, starts, writes)
         results = self._take_results(shapes)
+        draft.moved = moved_by(self._plan.pair.counterparts)
         remaker = Remaker(self._plan, second, draft, self._kept, self._fusions)
         outside = remaker.run(self._new, shapes)
         given = [*results, *map(draft.instruction, outside)]
@@ -237,6 +217,7 @@ class LoopEditor:
         shape = tuple_shape([operand.shape for operand in initial.operands])
         initial.shape = body.root.shape = shape
         place_of = {index: place for place, index in enumerate(kept)}
+        renumber_counters(draft.instruction(loop.repeats), place_of)
         for body_of, whole in (
             (parent, loop.instruction),
             (body, loop.body.parameters[0]),

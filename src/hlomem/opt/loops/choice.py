@@ -125,15 +125,9 @@ def plan_loops(
     effects: Effects,
     price: int,
     scopes: Scopes = ALL_SCOPES,
-    *,
-    repeats_calls: bool = True,
 ) -> LoopPlan | None:
-    """The plan of a pair for a price; None where it frees nothing.
-
-    Without `repeats_calls` only fusions that the compiler writes itself are recomputed, and nothing
-    that ran asynchronously.
-    """
-    chooser = _Chooser(pair, costs, size_of, effects, scopes, repeats_calls)
+    """The plan of a pair for a price; None where it frees nothing."""
+    chooser = _Chooser(pair, costs, size_of, effects, scopes)
     if len(chooser.nodes) > MAX_LOOP_NODES:
         return None
     plan = chooser.choose(price)
@@ -148,10 +142,8 @@ class _Chooser:
         size_of: Callable[[Shape], int],
         effects: Effects,
         scopes: Scopes,
-        repeats_calls: bool,
     ) -> None:
         self._scopes = scopes
-        self._repeats_calls = repeats_calls
         self._pair = pair
         self._costs = costs
         self._size_of = size_of
@@ -242,8 +234,6 @@ class _Chooser:
         made_by = repeated_by(value)
         if made_by is None or not is_repeatable(made_by, self._effects):
             return False
-        if not self._repeats_calls and (made_by is not value or _is_call(made_by)):
-            return False
         return made_by.opcode in FORWARDS or self._scopes.has(made_by)
 
     def _room(self, value: HloInstruction) -> int:
@@ -263,11 +253,6 @@ class _Chooser:
 
     def _bytes(self, shape: Shape) -> int:
         return sum(self._size_of(leaf) for _, leaf in shape.leaves())
-
-
-def _is_call(instruction: HloInstruction) -> bool:
-    """Whether a library, or an emitter of its own, computes a value."""
-    return instruction.opcode == "custom-call" or instruction.attributes.get("kind") == "kCustom"
 
 
 def kept_stacks(plan: LoopPlan) -> dict[HloInstruction, Stack]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hlomem.base.errors import EditError
 from hlomem.hlo.draft import ModuleDraft
-from hlomem.hlo.ir import HloComputation, HloInstruction
+from hlomem.hlo.ir import HloComputation, HloInstruction, HloModule
 from hlomem.hlo.shape import Shape, tuple_shape
+from hlomem.opt.loops.offsets import Moved, forget_offset, move_offset, says_offset
 from hlomem.opt.loops.stacks import fusion_of, is_transparent, one_slice
 from hlomem.opt.remat.edit import SUFFIX
 
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 class LoopDraft(ModuleDraft):
     _wrapped = 0
     """Bodies of fusions that stand before all others."""
+    moved: Moved | None = None
+    """The iterations whose values copies take in those of the loop that they run in."""
 
     def body(self, computation: HloComputation) -> Draft:
         """A computation of the given module, to be changed."""
@@ -38,6 +42,24 @@ class LoopDraft(ModuleDraft):
     def new(self, name: str) -> str:
         """A name like another that is free in the whole module."""
         return self.new_name(name, SUFFIX)
+
+    def finish(self) -> HloModule:
+        """The module; copies run in another loop, where what they said of offsets is wrong."""
+        copies = [copy for copy in self._model_of if says_offset(copy)]
+        for copy in copies:
+            if not move_offset(copy, self.moved):
+                if self._is_in_call(copy.parent):
+                    raise EditError(f"`{copy.name}` cannot say where it begins in another loop")
+                forget_offset(copy)
+        return super().finish()
+
+    def _is_in_call(self, body: HloComputation) -> bool:
+        """Whether a library takes slices of a body by what they say of their offsets alone."""
+        return any(
+            one.attributes.get("kind") == "kCustom" and body in one.called_computations
+            for draft in self._drafts.values()
+            for one in draft.instructions
+        )
 
     def element_of(
         self, body: Draft, name: str, whole: HloInstruction, shape: Shape, index: int
@@ -166,6 +188,8 @@ class FusionEdits:
             made.opcode, made.operands = "fusion", begun.operands
             made.called_computations = model.called_computations
             made.set_attributes(dict(fusion.attributes))
+            for one in model.called_computations[0].instructions:
+                forget_offset(one)
             body.instructions.remove(begun)
         return made
 
@@ -195,6 +219,8 @@ class FusionEdits:
                         self._feed_inside(user, number, copy.shape)
             elif is_loop and later in draft.instructions and later.shape.text == copy.shape.text:
                 draft.replace(later, copy)
+            else:
+                forget_offset(later)
 
     def tidy(self, body: Draft) -> None:
         """Drop operands that fusions with changed bodies do not need any more."""

@@ -1,0 +1,99 @@
+"""Slices that say, beside their indices, where they begin in each iteration of the loop around.
+
+XLA:GPU goes by what they say (`AnalyzeDynamicSliceCopyFusion`,
+xla/backends/gpu/transforms/dynamic_slice_copy.cc) and looks at no index. Those of a given program
+are right; one that stands where none stood before must say what its indices come to.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from hlomem.hlo.ir import HloComputation, HloInstruction, HloModule
+    from hlomem.hlo.shape import Shape
+
+CONFIG, _NOTE = "backend_config", "dynamic_slice_config"
+_LINEAR = "linear"
+_FIELDS = frozenset({"loop_index", "byte_offset", "byte_stride", _LINEAR})
+_BYTE = 8
+_Place: TypeAlias = "tuple[str, ...]"
+
+
+def find_offset_problems(given: HloModule, edited: HloModule) -> list[str]:
+    """Slices of an edited module that say where they begin, and are none of the given one's."""
+    return [wrong_offset(one) for one in new_slices(given, edited)]
+
+
+def wrong_offset(slice_: HloInstruction) -> str:
+    return f"{slice_.name} does not begin where its indices say"
+
+
+def new_slices(given: HloModule, edited: HloModule) -> list[HloInstruction]:
+    """Those of an edited module that say where they begin, and do not stand so in the given one."""
+    told = list(_iter_told(edited))
+    known = {place for _, places in _iter_told(given) for place in places} if told else set()
+    return [one for one, places in told if not known.issuperset(places)]
+
+
+def _iter_told(module: HloModule) -> Iterator[tuple[HloInstruction, list[_Place]]]:
+    """Slices that say where they begin, with all that must not be another."""
+    callers: dict[HloComputation, list[HloInstruction]] = {}
+    told: list[HloInstruction] = []
+    for computation in module.computations:
+        for one in computation.instructions:
+            for callee in one.called_computations:
+                callers.setdefault(callee, []).append(one)
+            if says_offset(one):
+                told.append(one)
+    for one in told:
+        shapes = [one.shape.text, *(operand.shape.text for operand in one.operands)]
+        said = one.attributes[CONFIG]
+        yield one, [(said, *shapes, *path) for path in _paths(one, callers)]
+
+
+def _paths(
+    one: HloInstruction, callers: dict[HloComputation, list[HloInstruction]]
+) -> list[_Place]:
+    """The names of all that an instruction runs in, out to the loop's body or the entry."""
+    outside = callers.get(one.parent, ())
+    here = (one.name, one.parent.name)
+    if not outside or any(caller.opcode == "while" for caller in outside):
+        return [here]
+    return [(*here, *path) for caller in outside for path in _paths(caller, callers)]
+
+
+def says_offset(instruction: HloInstruction) -> bool:
+    return _NOTE in instruction.attributes.get(CONFIG, "")
+
+
+def said_offset(slice_: HloInstruction, iterations: Sequence[int]) -> int | None:
+    """Where a slice says that it begins, in bytes; iterations are of the loops, outer first."""
+    config: Any = json.loads(slice_.attributes[CONFIG])
+    note = config[_NOTE]
+    if not _FIELDS.issuperset(note):
+        return None
+    line = note.get(_LINEAR, note)
+    offset, stride = (int(line.get(name, 0)) for name in ("byte_offset", "byte_stride"))
+    loop = int(note.get("loop_index", 0))
+    if not stride:
+        return offset
+    return offset + stride * iterations[-1 - loop] if loop < len(iterations) else None
+
+
+def offset_by_indices(whole: Shape, part: Shape, starts: Sequence[int | None]) -> int | None:
+    """Where a slice begins in bytes, by its indices; None where that is not known."""
+    bits = whole.element_type.bits
+    if whole.layout is None or whole.layout.tiles or any(whole.dynamic) or bits % _BYTE:
+        return None
+    stride, offset = bits // _BYTE, 0
+    for dimension in whole.layout.minor_to_major:
+        start, size = starts[dimension], whole.dimensions[dimension]
+        if start is None:
+            return None
+        offset += stride * min(max(start, 0), size - part.dimensions[dimension])
+        stride *= size
+    return offset

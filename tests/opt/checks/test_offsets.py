@@ -1,0 +1,67 @@
+"""A slice that says where it begins must begin there: XLA:GPU looks at no index."""
+
+from __future__ import annotations
+
+import pytest
+
+from hlomem import hlo
+from hlomem.hlo.text.printer import format_module
+from hlomem.opt.checks.equivalence import find_meaning_problems
+from hlomem.opt.checks.offsets import find_offset_problems, new_slices
+from tests.opt.fixtures import edit, iter_fixtures
+
+_BACK = '"linear":{"byte_offset":"1310720","byte_stride":"-262144"}'
+_WRONG = (
+    '"linear":{"byte_offset":"0","byte_stride":"262144"}',
+    '"linear":{"byte_offset":"1310720","byte_stride":"262144"}',
+    '"linear":{"byte_offset":"0","byte_stride":"0"}',
+    '"cyclic":{"byte_offset":"1310720","byte_stride":"-262144"}',
+)
+[FIXTURE] = [one for one in iter_fixtures() if one.path.stem == "loops_slices"]
+
+
+@pytest.fixture(scope="module")
+def texts() -> tuple[str, str]:
+    """A scan and its gradient as XLA:GPU schedules them, and with a product repeated in the second
+    loop, which goes through the layers backwards."""
+    given = hlo.parse(FIXTURE.program)
+    return format_module(given), format_module(edit(FIXTURE, given).module)
+
+
+def _spoil(edited: str, note: str) -> str:
+    lines = [
+        line.replace(_BACK, note) if "ROOT %dynamic_slice.5.2.remat " in line else line
+        for line in edited.splitlines()
+    ]
+    return "\n".join(lines)
+
+
+def test_a_slice_in_another_loop_says_where_it_begins_there(texts: tuple[str, str]) -> None:
+    given, edited = map(hlo.parse, texts)
+    assert [one.name for one in new_slices(given, edited)] == ["dynamic_slice.5.2.remat"]
+    assert find_meaning_problems(given, edited) == []
+
+
+@pytest.mark.parametrize("note", _WRONG)
+def test_a_slice_that_says_another_place_is_a_problem(texts: tuple[str, str], note: str) -> None:
+    given, edited = hlo.parse(texts[0]), hlo.parse(_spoil(texts[1], note))
+    assert find_meaning_problems(given, edited) == [
+        "dynamic_slice.5.2.remat does not begin where its indices say"
+    ]
+
+
+def test_a_given_slice_that_says_another_place_is_a_problem(texts: tuple[str, str]) -> None:
+    spoiled = texts[1].replace(
+        '"linear":{"byte_offset":"0","byte_stride":"262144"}',
+        '"linear":{"byte_offset":"262144","byte_stride":"262144"}',
+    )
+    assert spoiled != texts[1]
+    problems = find_meaning_problems(hlo.parse(texts[0]), hlo.parse(spoiled))
+    assert problems == ["dynamic_slice.5.2 does not begin where its indices say"]
+
+
+def test_without_indices_to_go_by_a_new_slice_is_a_problem(texts: tuple[str, str]) -> None:
+    assert find_offset_problems(*map(hlo.parse, texts)) == [
+        "dynamic_slice.5.2.remat does not begin where its indices say"
+    ]
+    assert find_offset_problems(hlo.parse(texts[0]), hlo.parse(texts[0])) == []
