@@ -1,6 +1,6 @@
 """One GPT-2 training step at six memory budgets, by hlomem and by PyTorch: bytes and seconds.
 
-    python -m tools.gpt2_budgets [--layers 12] [--batch 8]
+    python -m tools.gpt2_budgets [--layers 12] [--batch 8] [--budgets 1.0 …] [jax|torch]
 
 Both have the same model (GPT-2 of 124 million parameters, attention written out, float32 with TF32
 products, Adam) and print a line of JSON each. hlomem gets `optimize(fit=…)` for shares of XLA's
@@ -17,6 +17,7 @@ import os
 import statistics
 import sys
 import time
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -200,13 +201,13 @@ def _torch_model(torch: Any, layers: int) -> Any:
     return Gpt()
 
 
-def measure_torch(layers: int, batch: int) -> Row:
+def measure_torch(layers: int, batch: int, budgets: Sequence[float] = BUDGETS) -> Row:
     """The step for every budget; what fails says so."""
     torch: Any = import_module("torch")
     config: Any = import_module("torch._functorch.config")
     torch.set_float32_matmul_precision("high")
     rows: list[Row] = []
-    for budget in BUDGETS:
+    for budget in budgets:
         config.activation_memory_budget = budget
         try:
             rows.append({"budget": budget, **_run_torch(torch, layers, batch)})
@@ -246,9 +247,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--layers", type=int, default=12)
     parser.add_argument("--batch", type=int, default=8)
+    parser.add_argument("--budgets", type=float, nargs="*", default=BUDGETS, help="PyTorch's")
     parser.add_argument("names", nargs="*", default=[])
     given = parser.parse_args(arguments)
-    measures = {"jax": measure_jax, "torch": measure_torch}
+    measures = {"jax": measure_jax, "torch": partial(measure_torch, budgets=given.budgets)}
     for name in given.names or measures:
         say({"begun": name})
         try:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 RUNS = 9
-MAX_SECONDS = 200.0
+MAX_SECONDS = 400.0
 """That one program may take before its process is ended."""
 RUN_SHARE = 0.4
 """Of the time, for the runs after the compiles."""

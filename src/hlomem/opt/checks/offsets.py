@@ -50,6 +50,8 @@ def _iter_told(module: HloModule) -> Iterator[tuple[HloInstruction, list[_Place]
             if says_offset(one):
                 told.append(one)
     for one in told:
+        if not one.parent.is_entry and one.parent not in callers:
+            continue  # nothing runs it
         shapes = [one.shape.text, *(operand.shape.text for operand in one.operands)]
         said = one.attributes[CONFIG]
         yield one, [(said, *shapes, *path) for path in _paths(one, callers)]

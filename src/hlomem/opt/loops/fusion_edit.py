@@ -188,7 +188,7 @@ class FusionEdits:
             made.opcode, made.operands = "fusion", begun.operands
             made.called_computations = model.called_computations
             made.set_attributes(dict(fusion.attributes))
-            for one in model.called_computations[0].instructions:
+            for one in self._draft(fusion.called_computations[0]).instructions:
                 forget_offset(one)
             body.instructions.remove(begun)
         return made

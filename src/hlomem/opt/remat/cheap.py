@@ -87,7 +87,7 @@ class _Search:
         """The program whose loops stack least within the share, in an order of its own."""
         best: Candidate | None = None
         start = self._start
-        if self._keeps_stacks() or not any(find_pairs(start.plan.module)):
+        if not any(find_pairs(start.plan.module)):
             return None
         failed = 0
         for price in start.prices:
@@ -109,14 +109,6 @@ class _Search:
     def _is_refused(self, made: Candidate) -> bool:
         """Whether a program costs more than the share, or may round otherwise."""
         return self._is_dear(made) or (self._rules.exact and bool(made.rounding_problems()))
-
-    def _keeps_stacks(self) -> bool:
-        """Whether loops stay as they are: results must be exact, where kernels may not be.
-
-        On an H200 the last bits of a scan's gradients were others once its kernels stacked less,
-        though each element was computed by the same arithmetic.
-        """
-        return self._rules.exact and self._machine.changed_after_hook == "fusions"
 
     def _is_dear(self, made: Candidate) -> bool:
         time = module_time(made.plan.module, self._machine)

@@ -3,6 +3,8 @@
 To recompute a value right before its next reader after the peak, its operands are read where they
 are alive, and otherwise recomputed as well, or kept alive where that is small. The step is taken
 that lowers what is above the target most per operation and byte; never one that raises the peak.
+What is alike, as in the layers of an unrolled model, is one decision: steps of the same kind are
+taken together, as many as the target asks for.
 """
 
 from __future__ import annotations
@@ -44,6 +46,11 @@ class _Offer(NamedTuple):
     """Places from which on, up to the end, so many bytes more are alive; ascending."""
     there: int
     """The most bytes that are alive while the clones run."""
+
+    @property
+    def freed(self) -> int:
+        """Bytes that are not alive any more where the first change is."""
+        return -self.changes[0][1]
 
 
 def choose(
@@ -95,9 +102,11 @@ def _take_best(
             after = apply_step(state, offer.step)
             new = after.levels()
             if max(new) < peak or (max(new) == peak and new.count(peak) < levels.count(peak)):
-                following = [harmless[-one] for more, one in ranked[rank + 1 :] if 2 * more > gain]
-                first = Choice(after, new, offer.price)
-                return _take_more(first, offer, following, floor, allows)
+                taking = _Taking(Choice(after, new, offer.price), offer, floor, allows)
+                useful = [(more, harmless[-one]) for more, one in ranked[rank + 1 :] if more > 0]
+                taking.take_alike([other for _, other in useful])
+                taking.take_others([other for more, other in useful if 2 * more > gain])
+                return taking.choice
     return None
 
 
@@ -106,24 +115,66 @@ def _clones(state: State, offer: _Offer) -> list[HloInstruction]:
     return [state.instruction(node) for node, _ in offer.step.clones]
 
 
-def _take_more(
-    choice: Choice, taken: _Offer, others: Sequence[_Offer], floor: int, allows: Allows
-) -> Choice:
-    """The steps that promise nearly as much and have nothing to do with the one taken, as well."""
-    touched, clones = taken.step.nodes(), _clones(choice.state, taken)
-    for other in others[: constants.STEPS_AT_ONCE]:
-        nodes = other.step.nodes()
-        more = [*clones, *_clones(choice.state, other)]
-        if max(choice.levels) <= floor or not touched.isdisjoint(nodes) or not allows(more):
-            continue
-        after = apply_step(choice.state, other.step)
-        levels = after.levels()
-        is_better = above(levels, floor) < above(choice.levels, floor)
-        if is_better and max(levels) <= max(choice.levels):
-            choice = Choice(after, levels, choice.price + other.price)
-            touched |= nodes
-            clones = more
-    return choice
+class _Taking:
+    """Steps taken in addition to one, each apart from all others that are taken."""
+
+    def __init__(self, choice: Choice, taken: _Offer, floor: int, allows: Allows) -> None:
+        self.choice = choice
+        self._steps = [taken]
+        self._floor = floor
+        self._allows = allows
+
+    def take_alike(self, others: Sequence[_Offer]) -> None:
+        """Those of the same kind at once, until the level that is asked for would be reached."""
+        [first], state = self._steps, self.choice.state
+        kind = _kind(state, first)
+        wanted = -((self._floor - max(self.choice.levels)) // max(first.freed, 1))
+        steps, price = [first], self.choice.price
+        for other in others:
+            if len(steps) > wanted:
+                break
+            if _kind(state, other) == kind and self._may_take(other, steps):
+                state, price = apply_step(state, other.step), price + other.price
+                steps.append(other)
+        if len(steps) > 1:
+            self._keep(Choice(state, state.levels(), price), steps)
+
+    def take_others(self, others: Sequence[_Offer]) -> None:
+        """A few that promise nearly as much, one after another."""
+        for other in others[: constants.STEPS_AT_ONCE]:
+            choice = self.choice
+            if max(choice.levels) > self._floor and self._may_take(other, self._steps):
+                after = apply_step(choice.state, other.step)
+                made = Choice(after, after.levels(), choice.price + other.price)
+                self._keep(made, [*self._steps, other])
+
+    def _may_take(self, other: _Offer, steps: Sequence[_Offer]) -> bool:
+        if not all(other.step.is_apart(one.step) for one in steps):
+            return False
+        state = self.choice.state
+        return self._allows([clone for one in (*steps, other) for clone in _clones(state, one)])
+
+    def _keep(self, made: Choice, steps: list[_Offer]) -> None:
+        """Take what is better."""
+        was = self.choice.levels
+        is_better = above(made.levels, self._floor) < above(was, self._floor)
+        if is_better and max(made.levels) <= max(was):
+            self.choice, self._steps = made, steps
+
+
+def _kind(state: State, offer: _Offer) -> tuple[object, ...]:
+    """What offers have in common that recompute the same in other layers."""
+    return tuple([_look(one) for one in _clones(state, offer)])
+
+
+def _look(one: HloInstruction) -> tuple[object, ...]:
+    """What instructions have in common that compute the same of other operands, as a rule."""
+    return (
+        one.opcode,
+        one.shape.text,
+        tuple([operand.shape.text for operand in one.operands]),
+        tuple([len(callee.instructions) for callee in one.called_computations]),
+    )
 
 
 def _is_harmless(levels: list[int], offer: _Offer, peak: int) -> bool:
@@ -223,6 +274,8 @@ class _Offers:
                 operands.append(made)
             rewired[reader] = tuple(operands)
         flow = state.flow
+        if rewired and flow.values[value].made_by not in [node for node, _ in chain.clones]:
+            return None  # who reads it later does so by what runs later still
         changes = self._changes(value, place, chain)
         if sum(more for start, more in changes if start <= place) >= 0:
             return None

@@ -56,6 +56,15 @@ class Step(NamedTuple):
         """Equal for equal steps."""
         return self.dropped, self.before, self.clones, tuple(self.moved.items())
 
+    def changed(self) -> set[int]:
+        """Nodes that have other operands, or run elsewhere."""
+        return {*self.moved, *self.readers}
+
+    def is_apart(self, other: Step) -> bool:
+        """Whether two steps may be made in either order: neither changes what the other knows."""
+        own, others = self.changed(), other.changed()
+        return own.isdisjoint(other.nodes()) and others.isdisjoint(self.nodes())
+
     def nodes(self) -> set[int]:
         found = {self.maker, self.before, *self.moved, *self.readers}
         for node, operands in (*self.clones, *self.moved.items(), *self.readers.items()):
