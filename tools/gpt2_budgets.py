@@ -250,7 +250,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--budgets", type=float, nargs="*", default=BUDGETS, help="PyTorch's")
     parser.add_argument("names", nargs="*", default=[])
     given = parser.parse_args(arguments)
-    measures = {"jax": measure_jax, "torch": partial(measure_torch, budgets=given.budgets)}
+    measures: dict[str, Callable[[int, int], Row]] = {
+        "jax": measure_jax,
+        "torch": partial(measure_torch, budgets=given.budgets),
+    }
     for name in given.names or measures:
         say({"begun": name})
         try:

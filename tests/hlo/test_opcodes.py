@@ -39,6 +39,7 @@ OWN_TABLES = {
     Path("hlo/text/freeform/instructions.py"): "what XLA's parser does not wrap",
     Path("hlo/text/freeform/opcode_attributes.py"): "the attributes each opcode has in texts",
     Path("advice/rules/padding.py"): "what demands a layout of its operands",
+    Path("opt/checks/offsets.py"): "what may say where it begins",
     Path("job/tuning.py"): "what leaves the autotuner one kernel only",
     Path("hlo/resize.py"): "what a new size means for the attributes of each opcode that has some",
     Path("view/families.py"): "the judge goes by these families: it must not rest on the planner's",

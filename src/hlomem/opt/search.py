@@ -6,6 +6,7 @@ where hlomem's own plan is not its plan. What checkers reject is not returned.
 
 from __future__ import annotations
 
+from itertools import chain, islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
@@ -156,11 +157,14 @@ def without_order(found: Candidate, note: str) -> Candidate:
 
 
 def find_accepted(
-    start: Candidate, goal: Goal, compiler: Compiler = OURS
+    start: Candidate, goal: Goal, compiler: Compiler = OURS, known: Sequence[Candidate] = ()
 ) -> tuple[Candidate | None, list[str]]:
-    """The first candidate for a goal, if checkers accept it, else a note."""
+    """The first candidate for a goal that checkers accept; those rejected before it are noted.
+
+    `known` are the first that are proposed, if somebody has asked for them.
+    """
     notes: list[str] = []
-    for made in propose(start, goal):
+    for made in chain(known, islice(propose(start, goal), len(known), None)):
         accepted, problems = settle([made], compiler)
         if accepted is not None:
             return accepted, notes

@@ -10,6 +10,7 @@ import hashlib
 import time
 from collections import OrderedDict
 from functools import partial
+from itertools import islice
 from math import inf
 from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
@@ -19,7 +20,7 @@ from hlomem.hlo.schedule import running_computations
 from hlomem.jax.pass_.answer_cache import Answer, AnswerStore
 from hlomem.jax.pass_.log import Outcome, logger, record
 from hlomem.machines.budget import NO_BUDGET, MemoryBudget
-from hlomem.opt.candidate import Candidate, Program, find_slowdowns, start_text
+from hlomem.opt.candidate import Candidate, Program, find_slowdowns, room_for, start_text
 from hlomem.opt.constants import (
     AFTER_HOOK,
     AFTER_HOOK_SHARE,
@@ -43,12 +44,13 @@ from hlomem.opt.search import (
     find_order_problems,
     settle,
 )
+from hlomem.opt.strategies import propose
 from hlomem.opt.trials import try_cheap, try_fits, try_offloads, try_orders
 from hlomem.proto.edit import write_module, write_orders
 from hlomem.proto.module import read_module
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from hlomem.hlo.ir import HloModule
     from hlomem.machines.options import Options
@@ -185,13 +187,18 @@ class Transform:
         rest = other_bytes(found.given.stages)
         floor = find_floor(found.given.stages)
         answer: Answer | None = None
-        plain = self._change(found, outcome)
-        total = rest + plain.outcome.after
         is_possible = rest + floor.size <= limit
-        if total > limit and (is_possible or not self._rules.exact):
+        is_tried = is_possible or not self._rules.exact
+        proposed = self._propose_cheap(found)
+        foreseen = min(found.total, proposed[0].total if proposed else found.total)
+        # Checkers are asked about what is handed on alone.
+        plain = self._change(found, outcome, proposed=proposed) if foreseen <= limit else None
+        if is_tried and (plain is None or rest + plain.outcome.after > limit):
             answer = self._change(found, outcome, limit)
             if not answer.outcome.missing:
                 return answer
+        plain = plain or self._change(found, outcome, proposed=proposed)
+        total = rest + plain.outcome.after
         if answer is None or not is_possible or answer.outcome.total >= total:
             least = (rest + floor.size, floor.instruction) if total > limit else (0, "")
             slower = () if answer is None else answer.outcome.slower
@@ -208,14 +215,15 @@ class Transform:
         limit: int | None = None,
         *,
         has_budget: bool = False,
+        proposed: Sequence[Candidate] = (),
     ) -> Answer:
-        """The program in the order found, and with values recomputed."""
+        """The program in the order found, and with values recomputed, some as proposed before."""
         found, ordered = self._reorder(found, outcome)
         if has_budget:
             limit = self._limits.budget.limit_of(
                 other_bytes(found.given.stages), ordered.outcome.before
             )
-        answer = self._recompute(found, ordered, limit)
+        answer = self._recompute(found, ordered, limit, proposed)
         # Else checkers were asked about all of it.
         return _check_order(found, answer) if answer.proto is ordered.proto else answer
 
@@ -250,7 +258,20 @@ class Transform:
         outcome = outcome._replace(kind="improved", time_ratio=ratio)
         return found, Answer(write_candidate(found), outcome)
 
-    def _recompute(self, found: Candidate, answer: Answer, limit: int | None) -> Answer:
+    def _propose_cheap(self, found: Candidate) -> list[Candidate]:
+        """The first program with cheap values recomputed; what fails does so where it is used."""
+        try:
+            return list(islice(propose(found, Share(self._rules.recompute)), 1))
+        except Exception:  # noqa: BLE001 - it is told by `_attempt`
+            return []
+
+    def _recompute(
+        self,
+        found: Candidate,
+        answer: Answer,
+        limit: int | None,
+        proposed: Sequence[Candidate] = (),
+    ) -> Answer:
         """Fit the memory budget, if any; else recompute what is almost free."""
         if limit is not None:
             tried = other_bytes(found.given.stages) + answer.outcome.after
@@ -260,11 +281,8 @@ class Transform:
                 return self._fit_by_trying(found, answer, limit)
             if total > limit:
                 change = partial(self._fit, found, answer, limit)
-                fitted = self._with_floor(_attempt(change, answer), found.given.stages)
-                if fitted.proto is not answer.proto:
-                    return fitted
-                answer = fitted
-        return _attempt(partial(self._cheapen, found, answer), answer)
+                return self._with_floor(_attempt(change, answer), found.given.stages)
+        return _attempt(partial(self._cheapen, found, answer, proposed), answer)
 
     def _with_floor(self, answer: Answer, stages: Stages, elsewhere: int = 0) -> Answer:
         """The answer with the least that the program can take, if it takes too much.
@@ -280,11 +298,14 @@ class Transform:
         outcome = answer.outcome._replace(floor=least, hungriest=floor.instruction)
         return answer._replace(outcome=outcome)
 
-    def _cheapen(self, found: Candidate, answer: Answer) -> Answer:
+    def _cheapen(
+        self, found: Candidate, answer: Answer, proposed: Sequence[Candidate] = ()
+    ) -> Answer:
         """Recompute what is almost free, up to the share that the rules name."""
         if not self._foresees_orders:
             return self._cheapen_by_trying(found, answer)
-        made, notes = find_accepted(found, Share(self._rules.recompute), self._compiler)
+        goal = Share(self._rules.recompute)
+        made, notes = find_accepted(found, goal, self._compiler, proposed)
         return noted(answer, *notes) if made is None else _with_values(answer, made)
 
     def _cheapen_by_trying(self, found: Candidate, answer: Answer) -> Answer:
@@ -297,14 +318,21 @@ class Transform:
 
     def _fit(self, found: Candidate, answer: Answer, limit: int) -> Answer:
         """The fastest that fits, else the smallest, of those that do not take too long."""
-        fits = find_fits(found, limit)
-        most = self._most(found)
-        quick = fits if most == inf else [one for one in fits if one.slowdown <= most]
+        fits = quick = find_fits(found, limit)
+        most, is_missed = self._most(found), all(one.total > limit for one in fits)
+        if most < inf:
+            quick = [one for one in fits if one.slowdown <= most]
+        elif is_missed:
+            most_flops = (MAX_SLOWDOWN - 1) * found.given.flops
+            quick = [one for one in fits if one.flops <= most_flops]
+        if is_missed and find_floor(found.given.stages).size > room_for(found.plan, limit):
+            return answer  # nothing is paid for a number that cannot be met
         made, notes = settle(quick, self._compiler, limit, below=answer.outcome.total)
         answer = noted(answer, *notes)
         answer = answer if made is None else _with_values(answer, made)
         if answer.outcome.missing and len(quick) < len(fits):
-            front = find_slowdowns(fits, answer.outcome.total)
+            told = fits if found.has_clock else [min(fits, key=lambda one: one.total)]
+            front = find_slowdowns(told, answer.outcome.total)
             answer = answer._replace(outcome=answer.outcome._replace(slower=front))
         return answer
 

@@ -12,7 +12,7 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING, TypeAlias
 
 from hlomem.check.flow import trace
-from hlomem.opt.checks.offsets import CONFIG
+from hlomem.opt.checks.offsets import CONFIG, SLICES
 from hlomem.opt.checks.order import (
     STRICT,
     find_effect_problems,
@@ -54,7 +54,6 @@ _NAMING = """
 """
 NAMES = frozenset(_NAMING.split())
 """Attributes that name what is compared otherwise, or where it comes from."""
-SLICES = ("dynamic-slice", "dynamic-update-slice")
 _NAMES_OF_SLICE = NAMES | {CONFIG}
 HEADER = ("input_output_alias", "buffer_donor", "entry_computation_layout", "is_scheduled")
 ELIDED = "{...}"
@@ -91,6 +90,7 @@ class Classes:
         self._number_of: dict[Key, int] = {}
         self._of: dict[HloInstruction, int] = {}
         self._bodies: dict[HloComputation, int] = {}
+        self._is_pure: dict[HloInstruction, bool] = {}
 
     def of(self, instruction: HloInstruction) -> int:
         """The class of an instruction whose operands have theirs."""
@@ -116,10 +116,17 @@ class Classes:
 
     def _is_unique(self, instruction: HloInstruction) -> bool:
         """Whether no other instruction is like it, since more than its operands counts."""
-        if instruction.opcode in _SAME_BY_OPERANDS:
+        if instruction.opcode in _SAME_BY_OPERANDS or instruction.parent.is_fused:
             return False
-        may_wait = self._of_values
-        return not is_pure(instruction, may_wait=may_wait) and not instruction.parent.is_fused
+        return not self.is_pure(instruction)
+
+    def is_pure(self, instruction: HloInstruction) -> bool:
+        """Whether it may run twice."""
+        known = self._is_pure.get(instruction)
+        if known is None:
+            known = is_pure(instruction, may_wait=self._of_values)
+            self._is_pure[instruction] = known
+        return known
 
     def of_body(self, computation: HloComputation) -> int:
         """The class of what a computation computes from its parameters."""
@@ -182,7 +189,7 @@ def _compare(given: HloModule, edited: HloModule) -> Iterator[str]:
 
 def _compare_bodies(old: HloComputation, new: HloComputation, classes: Classes) -> Iterator[str]:
     class_of = {instruction.name: classes.of(instruction) for instruction in old.instructions}
-    pure = {class_of[one.name] for one in old.instructions if is_pure(one)}
+    pure = {class_of[one.name] for one in old.instructions if classes.is_pure(one)}
     seen = set()
     for instruction in new.instructions:
         name = instruction.name

@@ -13,8 +13,9 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from hlomem.hlo.shape import Shape
-from hlomem.opt.checks.edit import SLICES, Classes, check_header, is_pure, text_of
+from hlomem.opt.checks.edit import Classes, check_header, is_pure, text_of
 from hlomem.opt.checks.offsets import (
+    SLICES,
     new_slices,
     offset_by_indices,
     said_offset,
@@ -312,7 +313,7 @@ class _Terms:
 
     def _look_for_slices(self, body: HloComputation, operands: Sequence[Value]) -> None:
         """Note where slices begin in a body that is not looked into otherwise."""
-        if not any(says_offset(one) for one in body.instructions):
+        if not any(one.opcode in SLICES and says_offset(one) for one in body.instructions):
             return
         values = dict(zip(body.parameters, operands, strict=True))
         for one in body.instructions:

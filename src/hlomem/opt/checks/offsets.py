@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from hlomem.hlo.ir import HloComputation, HloInstruction, HloModule
     from hlomem.hlo.shape import Shape
 
+SLICES = ("dynamic-slice", "dynamic-update-slice")
 CONFIG, _NOTE = "backend_config", "dynamic_slice_config"
 _LINEAR = "linear"
 _FIELDS = frozenset({"loop_index", "byte_offset", "byte_stride", _LINEAR})
@@ -47,7 +48,7 @@ def _iter_told(module: HloModule) -> Iterator[tuple[HloInstruction, list[_Place]
         for one in computation.instructions:
             for callee in one.called_computations:
                 callers.setdefault(callee, []).append(one)
-            if says_offset(one):
+            if one.opcode in SLICES and says_offset(one):
                 told.append(one)
     for one in told:
         if not one.parent.is_entry and one.parent not in callers:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.hlo.opcodes import RUN_IN_PLACE
 from hlomem.opt.constants import MAX_BOUND_NODES, MAX_LAST_MADE, MAX_PASSED
+from hlomem.opt.once import once
 from hlomem.opt.orders.bound import reachable, weigh, written_over
 from hlomem.opt.orders.effects import Effects, takes_time
 from hlomem.opt.orders.flow import FlowBuilder, flows_of
@@ -58,6 +59,10 @@ _NOTHING = Floor(0, "")
 
 def find_floor(stages: Stages) -> Floor:
     """The floor of a program's temporaries: never too high, but maybe too low to be reached."""
+    return once(stages, "floor", lambda: _find_all(stages))
+
+
+def _find_all(stages: Stages) -> Floor:
     effects = Effects(stages.call_graph)
     stacks, inside = _find_stacks(stages), _find_inside(stages)
     alone = _find(flows_of(stages), stages, effects, stacks | inside)
