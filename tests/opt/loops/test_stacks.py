@@ -162,6 +162,7 @@ def test_what_is_not_only_written_and_read_by_slices_is_no_stack(
         ("f32[8,4,128]{2,1,0:T(8,128)}", True),
         ("f32[8,128]{1,0:T(8,128)}", False),
         ("f32[]", False),
+        ("f32[4,192]{1,0:T(256)}", False),  # libtpu refuses it: arrays of two dimensions have tiles
     ],
 )
 def test_slices_lie_whole_where_no_tile_holds_several(text: str, holds: bool) -> None:

@@ -407,6 +407,15 @@ class _Terms:
 
     def _read(self, instruction: HloInstruction, operands: list[int]) -> int | None:
         whole, part = instruction.operands[0].shape, instruction.shape
+        if part.element_type is whole.element_type:
+            return self._slice(whole, part, operands)
+        # TPUs convert what they read.
+        found = self._slice(
+            whole, Shape(whole.element_type, part.dimensions, (), whole.layout), operands
+        )
+        return None if found is None else self._convert(part, found)
+
+    def _slice(self, whole: Shape, part: Shape, operands: list[int]) -> int | None:
         if self._shape[operands[0]].text == part.text:  # all of it, wherever it begins
             return operands[0]
         place = self._place(whole, part, operands[1:])

@@ -34,6 +34,10 @@ class Moved(NamedTuple):
     step: int
 
 
+HERE = Moved(0, 1)
+"""In the same iteration of the same loop."""
+
+
 def moved_by(counterparts: Sequence[int]) -> Moved | None:
     """How iterations follow one another, if evenly."""
     first = counterparts[0]
@@ -56,6 +60,8 @@ def forget_offset(instruction: HloInstruction) -> None:
 
 def move_offset(instruction: HloInstruction, moved: Moved | None) -> bool:
     """Say where a slice begins in the iterations of another loop; whether that can be said."""
+    if moved == HERE:
+        return True
     config: dict[str, Any] = json.loads(instruction.attributes[_CONFIG])
     note: dict[str, Any] = config[_NOTE]
     line = note.get(_LINEAR, note)

@@ -84,12 +84,17 @@ def narrowed(shape: Shape, like: Shape) -> Shape:
 
 
 def holds_slices(shape: Shape) -> bool:
-    """Whether the slices of an array lie one after another in memory, each whole."""
+    """Whether the slices of an array lie one after another in memory, each whole.
+
+    libtpu tiles arrays of two dimensions and more by two at least, so that none holds vectors so.
+    """
     layout = shape.layout
     if layout is None or not shape.dimensions or any(shape.dynamic):
         return False
-    tiled = max([len(tile) for tile in layout.tiles], default=0)
-    return layout.minor_to_major[-1] == 0 and tiled < len(shape.dimensions)
+    tiled = [len(tile) for tile in layout.tiles]
+    if tiled[:1] == [1] and len(shape.dimensions) > 1:
+        return False
+    return layout.minor_to_major[-1] == 0 and max(tiled, default=0) < len(shape.dimensions)
 
 
 def have_same_slices(one: Shape, other: Shape) -> bool:

@@ -20,6 +20,7 @@ from hlomem.hlo.shape import ShapeIndex
 from hlomem.opt.candidate import Candidate, changed, with_schedule
 from hlomem.opt.constants import LEAST_COPY, MAX_COPIES, MAX_SEED
 from hlomem.opt.loops.fusion_edit import LoopDraft
+from hlomem.opt.loops.offsets import HERE
 from hlomem.opt.once import once
 from hlomem.opt.orders.edges import AT_START
 from hlomem.opt.orders.effects import Effects
@@ -79,6 +80,7 @@ class _Editor:
     def run(self) -> HloModule | None:
         """The module with all that changes; None where nothing does."""
         draft = LoopDraft(self._stages.module)
+        draft.moved = HERE
         has_changed = False
         for computation in self._builder.computations():
             body = _Body(self._stages, self._builder, computation)

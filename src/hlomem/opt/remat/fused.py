@@ -18,6 +18,7 @@ from hlomem.opt.candidate import Candidate, changed
 from hlomem.opt.checks.rounding import rounds_one_way
 from hlomem.opt.constants import LEAST_FUSED, MAX_FUSED_INPUT
 from hlomem.opt.loops.fusion_edit import LoopDraft, shrink
+from hlomem.opt.loops.offsets import HERE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -86,6 +87,7 @@ class _Editor:
         if not pairs:
             return None
         draft = LoopDraft(self._stages.module)
+        draft.moved = HERE
         for computation in running_computations(self._stages.module):
             body = draft.body(computation)
             sequence = self._stages.schedule.sequence(computation)

@@ -22,6 +22,7 @@ from hlomem.hlo.schedule import running_computations
 from hlomem.hlo.shape import ROOT_INDEX, default_layout
 from hlomem.opt.candidate import Candidate, changed
 from hlomem.opt.loops.fusion_edit import LoopDraft
+from hlomem.opt.loops.offsets import HERE
 from hlomem.opt.orders.flow import Flow, FlowBuilder
 from hlomem.opt.orders.model import levels_of, peak_of
 
@@ -163,6 +164,7 @@ def _choose(stages: Stages) -> dict[HloInstruction, int]:
 def _declare(stages: Stages, chosen: Mapping[HloInstruction, int]) -> HloModule:
     """The module with these declarations, in the order of its plan."""
     draft = LoopDraft(stages.module)
+    draft.moved = HERE
     for computation in running_computations(stages.module):
         body = draft.body(computation)
         sequence = stages.schedule.sequence(computation)
