@@ -68,7 +68,10 @@ if made.function is not None:
     shardings = jax.tree.leaves(compiled.input_shardings)
     leaves = _named_leaves(made.function, made.arguments, made.keywords)
     for (name, leaf), sharding in zip(leaves, shardings):
-        shapes[name] = list(sharding.shard_shape(leaf.shape))
+        data = leaf.shape
+        if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.extended):
+            data = jax.eval_shape(jax.random.key_data, leaf).shape
+        shapes[name] = [*sharding.shard_shape(leaf.shape), *data[len(leaf.shape):]]
 said = compiled.memory_analysis()
 total = said.argument_size_in_bytes + said.output_size_in_bytes + said.temp_size_in_bytes
 print(json.dumps([said.argument_size_in_bytes, total - said.alias_size_in_bytes, shapes]))
