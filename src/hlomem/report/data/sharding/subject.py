@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from hlomem.report.data.sharding.whole_program import Constraint
 
 _FIRST = "result"
+_NAMES = lazy_pattern(r"\w++")
 _PART = lazy_pattern(r"result\[(\d{1,6})\]")
 _SMALL = 0.001
 """Share of the space below which a value is not looked at."""
@@ -157,10 +158,24 @@ class Subject:
         return self._updates.get(argument) == result
 
     def is_learned(self, name: str, buffer: Buffer) -> bool:
-        """Whether an argument is a model's: by its name, or because a forward pass reads it."""
-        if buffer.role != roles.ARGUMENTS:
-            return buffer.role == roles.WEIGHTS
-        return name in self._read_forward
+        """Whether an argument is a model's: by its name, or because a forward pass reads it.
+
+        State that is called as a parameter, but for the name of its tree, is none.
+        """
+        if buffer.role == roles.WEIGHTS:
+            return name not in self._states
+        return buffer.role == roles.ARGUMENTS and name in self._read_forward
+
+    @cached_property
+    def _states(self) -> set[str]:
+        """Arguments that change, unread by the forward pass, which reads one called alike."""
+        read = [(name, its.whole) for name, _, its in self.arguments if name in self._read_forward]
+        return {
+            name
+            for name, _, layout in self.arguments
+            if name not in self._read_forward and self.has_update(name)
+            if any(layout.whole == whole and _is_like(name, other) for other, whole in read)
+        }
 
     @cached_property
     def _read_forward(self) -> set[str]:
@@ -255,8 +270,8 @@ class Subject:
         """The line that makes some arguments or their shardings, weighted; None if unknown.
 
         One that makes no other argument; or else none of another tree, and that of the shardings
-        first where a library has mapped a function over them. Where it has made a tree of which
-        they are the lesser part, no line tells them from the others.
+        first where a library has mapped a function over them. Where they are the lesser part of
+        what that has made, the line that made them: their shardings are none of their own.
         """
         known = self._argument_lines
         others, other_trees = set[str](), set[str]()
@@ -268,8 +283,9 @@ class Subject:
         for name, size in sizes.items():
             at = known.get(name, WrittenAt(()))
             lines = [line for line in (*at.made, *at.sharding) if line not in others]
-            if not lines and not (at.is_mapped and self._is_lesser_part(at.made[:1], sizes)):
-                asked = at.sharding if at.is_mapped else ()
+            if not lines:
+                is_most = at.is_mapped and not self._is_lesser_part(at.made[:1], sizes)
+                asked = at.sharding if is_most else ()
                 lines = [line for line in (*asked, *at.made) if line not in other_trees]
                 lines = lines or list(at.made)
             if lines:
@@ -364,6 +380,16 @@ def _number(argument: tuple[str, Buffer, Layout]) -> int:
 
 def _element(buffer: Buffer) -> str:
     return buffer.shape.partition("[")[0]
+
+
+def _is_like(one: str, other: str) -> bool:
+    """Whether paths differ but in a name on the way: `m['w']` and `params['w']`."""
+    mine, its = _NAMES.findall(one), _NAMES.findall(other)
+    while mine and its and mine[0] == its[0]:
+        mine, its = mine[1:], its[1:]
+    rest = its[1:]
+    is_named = bool(mine and its) and not (mine[0].isdigit() or its[0].isdigit())
+    return is_named and bool(rest) and mine[-len(rest) :] == rest
 
 
 def top_of(path: str) -> str:
