@@ -104,7 +104,7 @@ def test_a_scan_calls_another_function_and_gets_another_body(file: SourceFile) -
     [call] = file.scans_at("make.<locals>.loss", _line("lambda h, w"))
     assert "scan_in_chunks(lambda h, w" in _new(file, file.call_another(call, "scan_in_chunks"))
     assert "scan(off(lambda h, w: (block(h, w), None)), x" in _new(
-        file, file.wrap_argument(call, "off")
+        file, file.wrap_function(call, "off")
     )
 
 
@@ -138,7 +138,7 @@ def test_edits_in_each_others_way_are_refused(file: SourceFile) -> None:
     [call] = file.scans_at("make.<locals>.loss", _line("lambda h, w"))
     node = file.function("make.<locals>.loss.<locals>.<lambda>", _line("lambda h, w"))
     assert node is not None
-    both = [file.decorate(node, "jax.checkpoint"), file.wrap_argument(call, "off")]
+    both = [file.decorate(node, "jax.checkpoint"), file.wrap_function(call, "off")]
     assert apply(edit for edit in both if edit is not None) is None
 
 

@@ -10,7 +10,7 @@ import ast
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from hlomem.base.errors import CommandError
-from hlomem.jax.trials.source_edits import CONSTRAINT, Edit, SourceFile
+from hlomem.jax.trials.source_edits import CONSTRAINT, MAPS, Edit, SourceFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 Function: TypeAlias = "ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda"
 
 _ASKING = (CONSTRAINT, "with_logical_constraint", "reshard")
-_MAPS = ("map", "tree_map")
 _NAMED = (ast.Name, ast.Attribute, ast.Subscript)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
@@ -66,7 +65,7 @@ def use_constraints(file: SourceFile, line: int) -> list[Edit]:
 def _constrained(file: SourceFile, call: ast.Call) -> ast.expr | None:
     """The expression that a call puts a constraint on; None for other calls."""
     name = ast.unparse(call.func).rpartition(".")[2]
-    if name in _MAPS and len(call.args) > 1 and _asks(file, call.args[0]):
+    if name in MAPS and len(call.args) > 1 and _asks(file, call.args[0]):
         return call.args[1]
     return call.args[0] if call.args and _asks(file, call.func) else None
 

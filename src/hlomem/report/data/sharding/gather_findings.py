@@ -58,6 +58,8 @@ class Kept(NamedTuple):
 
 def find_kept_gathers(subject: Subject) -> Iterator[ShardingFinding]:
     """Weights that are gathered once for both passes."""
+    if not subject.is_trained:
+        return
     kept = list({one.buffer.id: one for one in _kept(subject)}.values())
     lives = {one.buffer.id: one.steps for one in kept}
     saved = promise(subject.memory, subject.space, {}, lives) if kept else 0
@@ -130,7 +132,11 @@ def _at_once(subject: Subject, name: str, its: Layout, constraint: Constraint) -
         names=(name,),
         axes=tuple([axis.name for axis in its.sharding.used]),
         how=f"with_sharding_constraint(x, NamedSharding(mesh, {spec}))",
-        change=ShardingChange(constraint=spec, place=subject.place(constraint.value)),
+        change=ShardingChange(
+            constraint=spec,
+            place=subject.place(constraint.value),
+            may_be_left_out=not constraint.sharding.used,
+        ),
     )
 
 
@@ -311,6 +317,7 @@ def _reshard(
                 constraint=kept,
                 through=() if before is None or asked is None else steps_between(before, asked),
                 place=subject.place(at) if at else None,
+                may_be_left_out=asked is not None and not asked.used,
             ),
             warning=warning.strip(),
             is_other=number > 0,

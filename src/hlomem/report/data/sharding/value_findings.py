@@ -108,6 +108,8 @@ def _told(subject: Subject, axis: Axis, held: Sequence[Held]) -> Iterator[Shardi
                 constraint=way.wanted.spec(),
                 alternatives=way.others,
                 place=subject.place(way.value) if way.value else None,
+                pins=subject.places_alike(way.constraint) if way.constraint else (),
+                may_be_left_out=way.constraint is not None and not way.constraint.sharding.used,
             ),
             is_other=number > 0,
         )
