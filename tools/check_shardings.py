@@ -53,13 +53,15 @@ import jax
 from hlomem.jax.compile.child import _reshard
 from hlomem.jax.compile.factories import find_factory, make_program
 from hlomem.jax.compile.messages import Job
-from hlomem.jax.compile.shardings import Notes, _named_leaves
+from hlomem.jax.compile.shardings import Notes, _named_leaves, constrain_by_mesh_alone
 from hlomem.jax.target_kinds import parse_target
 factory, target, changed = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
 notes, job = Notes(), Job(factory=factory, target=target, **changed)
 devices = parse_target(target)
 devices.devices
 notes.install()
+if job.has_mesh:
+    constrain_by_mesh_alone()
 reshard = lambda *given: _reshard(job, notes, *given)
 made = make_program(find_factory(factory), {}, devices, reshard=reshard)
 compiled = made.lowered.compile()

@@ -1,4 +1,4 @@
-"""`hlomem.jax.shard`: changes of trees, of loops' bodies and of arguments that are made together."""
+"""`hlomem.jax.shard`: changes of trees, of loops' bodies and of several arguments."""
 
 from __future__ import annotations
 
@@ -61,7 +61,8 @@ def make_gathered_tree(devices):
 
     def loss(params, x):
         params = jax.lax.with_sharding_constraint(params, whole)
-        return jnp.mean(jax.lax.scan(jax.checkpoint(_layer), x, params["layers"])[0] + params["bias"])
+        x, _ = jax.lax.scan(jax.checkpoint(_layer), x, params["layers"])
+        return jnp.mean(x + params["bias"])
 
     up, down = array((16, 128, 512), None, "data"), array((16, 512, 128), None, None, "data")
     layers = {"up": up, "down": down, "scale": array((16, 512))}
@@ -129,7 +130,8 @@ def make_halves(devices):
     shardings = lambda to: {"a": None, "w": to}
     out = (shardings(split), shardings(whole))
     x = S((64, 512), "float32", sharding=split)
-    return jax.jit(step, donate_argnums=(0, 1), out_shardings=out), (placed(split), placed(whole), x)
+    step = jax.jit(step, donate_argnums=(0, 1), out_shardings=out)
+    return step, (placed(split), placed(whole), x)
 
 
 def _look_up(params, moments, ids):
@@ -150,6 +152,55 @@ def make_tables(devices):
     ids = S((512,), "int32", sharding=NamedSharding(mesh, P("data")))
     step = jax.jit(_look_up, donate_argnums=(0, 1), out_shardings=(places, places))
     return step, (made, made, ids)
+
+
+def make_moments(devices):
+    mesh = _mesh(devices, "data")
+    shapes = [{"w": S((512, 512), "float32"), "b": S((512,), "float32")} for _ in range(2)]
+    put = lambda tree, spec: jax.tree.map(
+        lambda s: S(s.shape, s.dtype, sharding=NamedSharding(mesh, spec)), tree
+    )
+
+    def step(state, x):
+        def loss(layers):
+            return jnp.mean(functools.reduce(lambda x, p: jnp.tanh(x @ p["w"] + p["b"]), layers, x))
+
+        moments = jax.tree.map(jnp.add, state[1], jax.grad(loss)(state[0]))
+        return jax.tree.map(jnp.subtract, state[0], moments), moments
+
+    params = put(shapes, P("data"))
+    moments = put(shapes, P())
+    x = put(S((64, 512), "float32"), P("data"))
+    return jax.jit(step, donate_argnums=0), ((params, moments), x)
+
+
+def make_constrained_leaves(devices):
+    mesh = _mesh(devices, "env")
+    array = lambda *shape: S(shape, "float32", sharding=NamedSharding(mesh, P("env")))
+
+    def step(state, _):
+        state = jax.tree.map(jnp.tanh, state)
+        places = jax.tree.map(lambda _: NamedSharding(mesh, P()), state)
+        return state, jax.tree.map(jax.lax.with_sharding_constraint, state, places)
+
+    rollout = jax.jit(lambda state: jax.lax.scan(step, state, None, length=32))
+    return rollout, ({"at": array(512, 64), "of": array(512)},)
+
+
+def _sorted(x, w):
+    def layer(x, _):
+        x = jnp.sort(jnp.tanh(x @ w), axis=1)
+        return x, x.astype(jnp.bfloat16)
+
+    return jax.lax.scan(layer, x.mean(axis=0), None, length=32)[1]
+
+
+def make_traced_twice(devices):
+    where = _mesh(devices, "data")
+    x = S((64, 512, 64), "float32", sharding=NamedSharding(where, P("data")))
+    w = S((64, 64), "float32", sharding=NamedSharding(where, P()))
+    jax.eval_shape(_sorted, x, w)
+    return jax.jit(lambda x, w: jnp.cumsum(_sorted(x, w), axis=0).sum(axis=(1, 2))), (x, w)
 '''
 
 
@@ -230,3 +281,23 @@ def test_what_an_optimizer_keeps_of_a_whole_parameter_is_told_with_it(model: Pat
     # Seven eighths of two tables of 2 MiB.
     assert first.got is not None
     assert first.got >= 3 << 20
+
+
+def test_small_arguments_of_the_same_tree_do_not_hide_the_line(model: Path) -> None:
+    first = _first(model, "make_moments")
+    assert first.kind == "optimizer"
+    assert first.source == _at(model, "    moments = put(shapes, P())")
+
+
+def test_a_constraint_that_is_mapped_over_a_tree_is_put_on_the_tree(model: Path) -> None:
+    first = _first(model, "make_constrained_leaves")
+    assert first.kind == "stack"
+    assert first.source == _at(model, "        return state, jax.tree.map(jax.lax")
+    assert "return state, jax.lax.with_sharding_constraint(state, NamedSharding(mesh" in first.how
+
+
+def test_a_constraint_without_a_mesh_is_none_while_a_factory_traces(model: Path) -> None:
+    report = hlomem.jax.shard(f"{model}/model.py:make_traced_twice", cache=model / "cache")
+    compiled = [one for one in report.findings if one.change.has_mesh]
+    assert compiled
+    assert all(one.got is not None for one in compiled)

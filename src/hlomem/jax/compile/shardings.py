@@ -253,6 +253,26 @@ def mesh_of(leaves: list[Any]) -> Any:
     raise CommandError("no argument has a sharding over a mesh")
 
 
+def constrain_by_mesh_alone() -> None:
+    """From now on, a constraint by P is none where no mesh is set.
+
+    A factory may trace its model before the mesh of its arguments is known, as for their shapes.
+    """
+    jax = import_module("jax")
+    original = jax.lax.with_sharding_constraint
+
+    @wraps(original)
+    def constrain(value: Any, shardings: Any) -> Any:
+        try:
+            return original(value, shardings)
+        except RuntimeError:
+            if isinstance(shardings, jax.sharding.PartitionSpec):
+                return value
+            raise
+
+    jax.lax.with_sharding_constraint = constrain
+
+
 def enter_mesh(arguments: Any, keywords: Any) -> None:
     """Trace all that follows under the mesh of the arguments."""
     mesh_of(import_module("jax").tree.leaves((arguments, keywords))).__enter__()

@@ -18,6 +18,7 @@ from hlomem.report.data.sharding.collectives import (
 from hlomem.report.data.sharding.finding import ShardingChange, ShardingFinding
 from hlomem.report.data.sharding.nearness import near_constraints
 from hlomem.report.data.sharding.promise import Steps, promise
+from hlomem.report.data.sharding.stacks import stacked_length
 from hlomem.report.data.sharding.values import WORTH
 from hlomem.view.shapes import parse_shape_or_none
 
@@ -300,8 +301,9 @@ def _reshard(
         kept = "" if before is None else before.spec()
         asked = subject.whole.sharding_of(at.instruction) if subject.whole and at else None
         line = subject.whole.line(at) if at is not None and subject.whole else buffer.source
+        is_whole = asked is not None and not asked.used
         yield ShardingFinding(
-            kind="reshard",
+            kind="stack" if is_whole and at and stacked_length(at) > 1 else "reshard",
             title=f"{format_bytes(buffer.size)} on each device: gathered whole, then split again",
             why=f"{buffer.name} is the whole array; each device then keeps one part of it"
             + (": XLA calls this an involuntary full rematerialization" if warning else ""),
@@ -317,7 +319,7 @@ def _reshard(
                 constraint=kept,
                 through=() if before is None or asked is None else steps_between(before, asked),
                 place=subject.place(at) if at else None,
-                may_be_left_out=asked is not None and not asked.used,
+                may_be_left_out=is_whole,
             ),
             warning=warning.strip(),
             is_other=number > 0,

@@ -269,28 +269,44 @@ class Subject:
     def line_of_arguments(self, sizes: Mapping[str, float]) -> str | None:
         """The line that makes some arguments or their shardings, weighted; None if unknown.
 
-        One that makes no other argument; or else none of another tree, and that of the shardings
-        first where a library has mapped a function over them. Where they are the lesser part of
-        what that has made, the line that made them: their shardings are none of their own.
+        One that makes no other argument, or else no other large one of their tree; or else none of
+        another tree, and that of the shardings first where a library has mapped a function over
+        them. Where they are the lesser part of what that has made, the line that made them: their
+        shardings are none of their own.
         """
         known = self._argument_lines
-        others, other_trees = set[str](), set[str]()
         trees = {top_of(name) for name in sizes}
-        for name, at in known.items():
-            others.update((*at.made, *at.sharding) if name not in sizes else ())
-            other_trees.update((*at.made, *at.sharding) if top_of(name) not in trees else ())
+        small = self._smaller_than(max(sizes, key=lambda name: sizes[name]))
+        others = self._lines_but_of(lambda name: name in sizes)
+        large = self._lines_but_of(
+            lambda name: name in sizes or (name in small and top_of(name) in trees)
+        )
+        other_trees = self._lines_but_of(lambda name: top_of(name) in trees)
         weights: dict[str, float] = {}
         for name, size in sizes.items():
             at = known.get(name, WrittenAt(()))
-            lines = [line for line in (*at.made, *at.sharding) if line not in others]
-            if not lines:
-                is_most = at.is_mapped and not self._is_lesser_part(at.made[:1], sizes)
-                asked = at.sharding if is_most else ()
-                lines = [line for line in (*asked, *at.made) if line not in other_trees]
-                lines = lines or list(at.made)
+            is_most = at.is_mapped and not self._is_lesser_part(at.made[:1], sizes)
+            own = (*at.made, *at.sharding)
+            asked = (*at.sharding, *at.made) if is_most else at.made
+            ways = ((own, others), (own, large), (asked, other_trees), (at.made, ()))
+            lines = [line for some, but in ways for line in some if line not in but]
             if lines:
                 weights[lines[0]] = weights.get(lines[0], 0.0) + size
         return max(weights, key=lambda line: weights[line], default=None)
+
+    def _lines_but_of(self, is_left_out: Callable[[str], bool]) -> set[str]:
+        """The lines that make arguments or their shardings, but for some."""
+        return {
+            line
+            for name, at in self._argument_lines.items()
+            if not is_left_out(name)
+            for line in (*at.made, *at.sharding)
+        }
+
+    def _smaller_than(self, name: str) -> set[str]:
+        """Arguments that are small next to one, so that they say nothing of its line."""
+        elements = {one: prod(layout.whole) for one, _, layout in self.arguments}
+        return {one for one in elements if elements[one] < _FEW * elements.get(name, 0)}
 
     def _is_lesser_part(self, made: Sequence[str], names: Container[str]) -> bool:
         """Whether few of the large arguments that were made at a line are among these."""
@@ -383,13 +399,12 @@ def _element(buffer: Buffer) -> str:
 
 
 def _is_like(one: str, other: str) -> bool:
-    """Whether paths differ but in a name on the way: `m['w']` and `params['w']`."""
+    """Whether paths differ but in a part on the way: `m['w']` and `params['w']`."""
     mine, its = _NAMES.findall(one), _NAMES.findall(other)
     while mine and its and mine[0] == its[0]:
         mine, its = mine[1:], its[1:]
     rest = its[1:]
-    is_named = bool(mine and its) and not (mine[0].isdigit() or its[0].isdigit())
-    return is_named and bool(rest) and mine[-len(rest) :] == rest
+    return bool(mine and rest) and mine[-len(rest) :] == rest
 
 
 def top_of(path: str) -> str:
