@@ -201,6 +201,30 @@ def make_traced_twice(devices):
     w = S((64, 64), "float32", sharding=NamedSharding(where, P()))
     jax.eval_shape(_sorted, x, w)
     return jax.jit(lambda x, w: jnp.cumsum(_sorted(x, w), axis=0).sum(axis=(1, 2))), (x, w)
+
+
+def _fitting(mesh, shape, axes):
+    sizes = dict(mesh.shape)
+    kept = [a if a and n % sizes[a] == 0 else None for n, a in zip(shape, axes, strict=True)]
+    return NamedSharding(mesh, P(*kept))
+
+
+def _put(mesh, x, *axes):
+    return jax.lax.with_sharding_constraint(x, _fitting(mesh, x.shape, axes))
+
+
+def make_dropped(devices):
+    mesh = _mesh(devices, "data", "model")
+    array = lambda shape, *axes: S(shape, "float32", sharding=_fitting(mesh, shape, axes))
+
+    def loss(params, x):
+        hidden = _put(mesh, jnp.tanh(x @ params["w"]), "data", "model")
+        return jnp.mean(_put(mesh, jnp.tanh(hidden @ params["v"]), "data", "model") ** 2)
+
+    w = array((64, 512), None, "model")
+    v = array((512, 8190), None, "model")
+    step = jax.jit(lambda params, x: jax.tree.map(jnp.subtract, params, jax.grad(loss)(params, x)))
+    return step, ({"w": w, "v": v}, array((64, 64), "data", None))
 '''
 
 
@@ -301,3 +325,12 @@ def test_a_constraint_without_a_mesh_is_none_while_a_factory_traces(model: Path)
     compiled = [one for one in report.findings if one.change.has_mesh]
     assert compiled
     assert all(one.got is not None for one in compiled)
+
+
+def test_an_axis_that_a_helper_leaves_out_is_dropped(model: Path) -> None:
+    first = _first(model, "make_dropped")
+    assert first.kind == "dropped"
+    assert first.names[0] == "params['v']"
+    assert first.source == _at(model, "    v = array((512, 8190)")
+    assert first.got is not None
+    assert first.got >= 8 << 20

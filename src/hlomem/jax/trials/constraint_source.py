@@ -149,6 +149,40 @@ def is_asked_by_caller(file_name: str, line: int) -> bool:
     return False
 
 
+def asks_what_divides(file_name: str, line: int) -> bool:
+    """Whether the function of a line, or one of the file that it calls, tests what divides what."""
+    try:
+        file = SourceFile(file_name)
+    except CommandError:
+        return False
+    around = [
+        node
+        for node in ast.walk(file.tree)
+        if isinstance(node, _FUNCTIONS) and node.lineno <= line <= (node.end_lineno or 0)
+    ]
+    if not around:
+        return False
+    function = max(around, key=lambda node: (node.lineno, node.col_offset))
+    names = {
+        node.func.id
+        for node in ast.walk(function)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    }
+    called = [one for name in sorted(names) for one in _called(file, name)]
+    return any(_has_remainder(one) for one in (function, *called))
+
+
+def _has_remainder(function: Function) -> bool:
+    """Whether a function computes a remainder; `%` of a text is none."""
+    return any(
+        isinstance(node, ast.BinOp)
+        and isinstance(node.op, ast.Mod)
+        and not isinstance(node.left, ast.JoinedStr)
+        and not (isinstance(node.left, ast.Constant) and isinstance(node.left.value, str))
+        for node in ast.walk(function)
+    )
+
+
 def _depends_on(function: Function, expressions: list[ast.expr]) -> set[str]:
     """The names that expressions are made of, and what those are assigned in a function."""
     names: set[str] = set()

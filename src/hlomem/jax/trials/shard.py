@@ -26,6 +26,7 @@ from hlomem.jax.target_kinds import parse_target
 from hlomem.jax.trials.called_function import FACTORY, kept_arguments
 from hlomem.jax.trials.changes import Change, Policy, other_policies, wrap_layers_by
 from hlomem.jax.trials.constraint_source import (
+    asks_what_divides,
     is_asked_by_caller,
     unused_constraints,
     use_constraints,
@@ -266,6 +267,7 @@ def subject_of(planned: PlannedProgram, log: str = "") -> Subject:
         facts.donated,
         is_asked_by_caller,
         _result_lines(facts.jit_line),
+        asks_what_divides,
     )
 
 

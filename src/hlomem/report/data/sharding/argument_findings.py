@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from hlomem.report.data.sharding.layouts import Layout
     from hlomem.report.data.sharding.subject import Subject
 
+_DROPPED = "the function that makes its sharding leaves out axes that do not divide it"
 _MAX_NAMED = 4
 _PADDED = 1.25
 _MATRIX = 2
@@ -130,7 +131,9 @@ def _wishes(subject: Subject) -> Iterator[Wish]:
         if wanted is not None:
             often = subject.layouts.written
             other = split_further(sharding, layout.whole, axes, is_spread=True, written=often)
-            yield Wish("replicated", name, buffer, layout, wanted, other=other)
+            wish = Wish("replicated", name, buffer, layout, wanted, other=other)
+            is_dropped = subject.is_argument_dropped(name, layout.whole, wish.axes)
+            yield wish._replace(kind="dropped") if is_dropped else wish
 
 
 def _parameter_of(
@@ -166,7 +169,7 @@ def _finding(
     results = dict(_followers(subject, wishes))
     share = {wish.buffer.id: wish.share for wish in wishes}
     share |= {buffer.id: left for buffer, left, _ in results.values()}
-    for wish in wishes if kind == "replicated" else ():
+    for wish in wishes if kind != "optimizer" else ():
         share |= {found.buffer.id: found.share for found in follow(subject, wish)}
     size = sum(wish.buffer.size for wish in wishes)
     axes = tuple(dict.fromkeys([axis.name for wish in wishes for axis in wish.axes]))
@@ -178,7 +181,7 @@ def _finding(
     return ShardingFinding(
         kind=kind,
         title=_title(kind, wishes, size, axes),
-        why=_why(wishes[0]),
+        why=_why(wishes[0]) + (f"; {_DROPPED}" if kind == "dropped" else ""),
         size=size,
         promised=promise(subject.memory, subject.space, share),
         source=line or subject.first_use(wishes[0].buffer),

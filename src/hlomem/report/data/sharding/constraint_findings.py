@@ -31,12 +31,13 @@ if TYPE_CHECKING:
 _LARGE = 0.05
 """The share of the memory that an array under a constraint takes, so that it is looked at."""
 _MAX_FOUND = 4
-_TOGETHER = ("padding", "stack", "replicated")
+_TOGETHER = ("padding", "stack", "replicated", "dropped")
 """Kinds of which other constraints that ask for the same are part, as those on a loop's carry."""
 _WHY: dict[str, str] = {
     "padding": "the axes do not divide it evenly",
     "reshard": "it is several moves from the sharding before",
     "gathered": "it is gathered before the layers, and stays for the backward pass",
+    "dropped": "a function that asks for it leaves out axes that do not divide it",
     "replicated": "it is whole along axes that its value can be split along",
     "stack": "it leaves out an axis that the value can be split along, and loops stack values",
 }
@@ -141,8 +142,10 @@ def _whole(
         before = _as_before(subject, constraint)
     if before is constraint.sharding:
         before = split_further(before, value.dimensions)
-    kind: FindingKind = "stack" if length > 1 else "replicated"
-    return None if before is None else Doubt(kind, constraint, size * length, (before,))
+    if before is None:
+        return None
+    kind = _kind(subject, constraint, before, is_stack=length > 1)
+    return Doubt(kind, constraint, size * length, (before,))
 
 
 def _left_out(subject: Subject, constraint: Constraint, size: int) -> Doubt | None:
@@ -158,8 +161,17 @@ def _left_out(subject: Subject, constraint: Constraint, size: int) -> Doubt | No
         wanted = _as_before(subject, constraint, axes)
     if wanted is constraint.sharding:
         return None
-    kind: FindingKind = "stack" if stack else "replicated"
+    kind = _kind(subject, constraint, wanted, is_stack=bool(stack))
     return Doubt(kind, constraint, stack or size, (wanted,))
+
+
+def _kind(
+    subject: Subject, constraint: Constraint, wanted: Sharding, *, is_stack: bool
+) -> FindingKind:
+    more = [axis for axis in wanted.used if axis not in constraint.sharding.used]
+    if subject.is_axis_dropped(constraint, more):
+        return "dropped"
+    return "stack" if is_stack else "replicated"
 
 
 def _as_before(

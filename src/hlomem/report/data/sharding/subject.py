@@ -10,6 +10,7 @@ from hlomem.base.patterns import lazy_pattern
 from hlomem.report.data import roles
 from hlomem.report.data.buffers import iter_results
 from hlomem.report.data.donation import declared_donations
+from hlomem.report.data.lines import is_installed
 from hlomem.report.data.phases import is_backward, is_forward
 from hlomem.report.data.sharding.collectives import find_resharded
 from hlomem.report.data.sharding.finding import Place
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from hlomem.base.quantities import ValueId
     from hlomem.hlo.ir import HloInstruction
-    from hlomem.hlo.sharding import Sharding
+    from hlomem.hlo.sharding import Axis, Sharding
     from hlomem.report.data.buffers import Buffer
     from hlomem.report.data.memory import MemoryView, Space
     from hlomem.report.data.sharding.layouts import Layout
@@ -60,11 +61,13 @@ class Subject:
         donated: Sequence[str] = (),
         is_asked_by_caller: Callable[[str, int], bool] | None = None,
         result_lines: Sequence[str] = (),
+        asks_what_divides: Callable[[str, int], bool] | None = None,
     ) -> None:
         """`donated` are arguments that JAX was told to donate, where that is known.
 
         `is_asked_by_caller` tells lines that ask for a sharding that their callers give them;
-        `result_lines` are those of the parts of `out_shardings`.
+        `result_lines` are those of the parts of `out_shardings`; `asks_what_divides` tells lines of
+        functions that may leave out an axis that does not divide an array.
         """
         self.memory = memory
         self.space = space
@@ -76,6 +79,7 @@ class Subject:
         self.jit_line = jit_line
         self._donated = frozenset(donated)
         self._result_lines = tuple(result_lines)
+        self._asks_what_divides = asks_what_divides
 
     @cached_property
     def arguments(self) -> list[tuple[str, Buffer, Layout]]:
@@ -375,6 +379,31 @@ class Subject:
             end_column=frame.end_column,
             is_constraint=is_constraint(value.instruction),
         )
+
+    def is_axis_dropped(self, constraint: Constraint, axes: Sequence[Axis]) -> bool:
+        """Whether a helper may have left out axes, because they do not divide what it is given."""
+        place = self.place(constraint.value)
+        lines: list[tuple[str, int]] = []
+        for frame in constraint.value.instruction.stack_frames if place is not None else ():
+            assert place is not None
+            if (frame.file_name, frame.line) == (place.file, place.line):
+                break
+            lines += [] if is_installed(frame.file_name) else [(frame.file_name, frame.line)]
+        return self._is_dropped(lines[:1], constraint.value.dimensions, axes)
+
+    def is_argument_dropped(self, name: str, whole: Sequence[int], axes: Sequence[Axis]) -> bool:
+        """The same of the function that makes an argument's sharding."""
+        at = self._argument_lines.get(name, WrittenAt(()))
+        split = [line.rpartition(":") for line in (*at.sharding[:1], *at.made[:1])]
+        lines = [(file, int(number)) for file, _, number in split if number.isdigit()]
+        return self._is_dropped(lines, whole, axes)
+
+    def _is_dropped(
+        self, lines: Sequence[tuple[str, int]], whole: Sequence[int], axes: Sequence[Axis]
+    ) -> bool:
+        is_uneven = any(size % axis.size for size in whole for axis in axes)
+        asks = self._asks_what_divides
+        return is_uneven and asks is not None and any(asks(*line) for line in lines)
 
     def places_alike(self, constraint: Constraint) -> tuple[Place, ...]:
         """Other lines where constraints ask for the same, of values of the same rank."""
