@@ -26,6 +26,13 @@ def rows(x):
     return with_sharding_constraint(x, ROWS)
 
 
+def around(mesh):
+    def inner(x, kind):
+        return with_sharding_constraint(x, SPECS[kind])
+
+    return inner
+
+
 def by_name(x, mesh, *axes):
     spec = [axis for axis in axes]
     return with_sharding_constraint(x, NamedSharding(mesh, P(*spec)))
@@ -81,6 +88,7 @@ def test_their_values_are_assigned_to_what_they_are_put_on(
 @pytest.mark.parametrize(
     ("text", "is_asked"),
     [
+        ("        return with_sharding_constraint(x, SPECS", True),
         ("    return with_sharding_constraint(x, s)", True),
         ("    return with_sharding_constraint(x, ROWS)", False),
         ("    return with_sharding_constraint(x, NamedSharding", True),

@@ -225,6 +225,17 @@ def make_dropped(devices):
     v = array((512, 8190), None, "model")
     step = jax.jit(lambda params, x: jax.tree.map(jnp.subtract, params, jax.grad(loss)(params, x)))
     return step, ({"w": w, "v": v}, array((64, 64), "data", None))
+
+
+def make_whole_batch(devices):
+    mesh = _mesh(devices, "data")
+    specs = {"image": P(), "w": P()}
+    shapes = {"image": (4096, 256), "w": (256, 256)}
+    made = {name: S(shapes[name], "float32", sharding=NamedSharding(mesh, specs[name]))
+            for name in shapes}
+    loss = lambda w, batch: jnp.mean(jnp.tanh(batch["image"] @ w) ** 2)
+    step = jax.jit(lambda params, batch: params["w"] - jax.grad(loss)(params["w"], batch))
+    return step, ({"w": made["w"]}, {"image": made["image"]})
 '''
 
 
@@ -334,3 +345,12 @@ def test_an_axis_that_a_helper_leaves_out_is_dropped(model: Path) -> None:
     assert first.source == _at(model, "    v = array((512, 8190)")
     assert first.got is not None
     assert first.got >= 8 << 20
+
+
+def test_inputs_that_the_only_axis_does_not_split_are_told_before_what_they_make(
+    model: Path,
+) -> None:
+    report = hlomem.jax.shard(f"{model}/model.py:make_whole_batch", cache=model / "cache")
+    first = report.findings[0]
+    assert first.names == ("batch['image']",)
+    assert first.source == _at(model, "    made = {name: S(shapes")

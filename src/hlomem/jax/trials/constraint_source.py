@@ -10,7 +10,7 @@ import ast
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from hlomem.base.errors import CommandError
-from hlomem.jax.trials.source_edits import CONSTRAINT, MAPS, Edit, SourceFile
+from hlomem.jax.trials.source_edits import CONSTRAINT, MAPS, Edit, SourceFile, own_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -95,7 +95,7 @@ def _called(file: SourceFile, name: str) -> Iterator[Function]:
 def _returned(function: Function) -> list[ast.expr]:
     if isinstance(function, ast.Lambda):
         return [function.body]
-    returns = [node for node in ast.walk(function) if isinstance(node, ast.Return)]
+    returns = [node for node in own_nodes(function) if isinstance(node, ast.Return)]
     return [node.value for node in returns if node.value is not None]
 
 

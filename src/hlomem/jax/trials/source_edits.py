@@ -338,7 +338,7 @@ class SourceFile:
     def _is_visible(self, name: str, line: int) -> bool:
         """Whether a name is bound in the module or in a function around a line."""
         for scope in self.scopes_at(line):
-            for node in _own_nodes(scope):
+            for node in own_nodes(scope):
                 targets = node.targets if isinstance(node, ast.Assign) else []
                 if any(isinstance(one, ast.Name) and one.id == name for one in targets):
                     return True
@@ -409,7 +409,7 @@ class SourceFile:
         return [number for number, name in enumerate(own) if name in names]
 
 
-def _own_nodes(scope: ast.AST) -> Iterator[ast.AST]:
+def own_nodes(scope: ast.AST) -> Iterator[ast.AST]:
     """The nodes of a scope outside the functions and classes in it."""
     pending = list(ast.iter_child_nodes(scope))
     while pending:
