@@ -254,7 +254,7 @@ def mesh_of(leaves: list[Any]) -> Any:
 
 
 def constrain_by_mesh_alone() -> None:
-    """From now on, a constraint by P is none where no mesh is set.
+    """From now on, a constraint by P has no effect where no mesh is set.
 
     A factory may trace its model before the mesh of its arguments is known, as for their shapes.
     """
@@ -357,7 +357,7 @@ def _result_shardings(
 
 
 def _of_leaves(jax: Any, prefix: Any, tree: Any) -> list[Any]:
-    """What a prefix of a tree says of each of its leaves, None included.
+    """The values that a prefix of a tree has for each of its leaves, None included.
 
     A tree may hold None, too, as one of which a library took the other half: no leaf to jax.jit.
     """

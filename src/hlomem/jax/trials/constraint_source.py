@@ -173,7 +173,7 @@ def asks_what_divides(file_name: str, line: int) -> bool:
 
 
 def _has_remainder(function: Function) -> bool:
-    """Whether a function computes a remainder; `%` of a text is none."""
+    """Whether a function computes a remainder, which `%` of a text does not."""
     return any(
         isinstance(node, ast.BinOp)
         and isinstance(node.op, ast.Mod)

@@ -236,7 +236,7 @@ class SourceFile:
         return Edit(self.file, start, end, text)
 
     def leave_out(self, place: Place) -> Edit | None:
-        """What a constraint at a place is put on, without it; None where there is no call."""
+        """The value of a constraint at a place, without it; None where there is no call."""
         node = self._expression(place)
         if not isinstance(node, ast.Call) or not place.is_constraint or not node.args:
             return None

@@ -5,16 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hlomem.report.data.sharding.nearness import steps_after
-from hlomem.report.data.sharding.whole_program import is_constraint
+from hlomem.report.data.sharding.whole_program import SAME_VALUE, is_constraint
 
 if TYPE_CHECKING:
     from hlomem.hlo.ir import HloInstruction
     from hlomem.report.data.sharding.whole_program import WholeValue
 
 _MAX_SEEN = 64
-_FORMS = frozenset(
-    {"reshape", "bitcast", "broadcast", "convert", "copy", "transpose", "parameter", "call"}
-)
 
 
 def stacked_length(value: WholeValue) -> int:
@@ -27,7 +24,8 @@ def stacked_length(value: WholeValue) -> int:
             after, _ = step
             if after.opcode == "dynamic-update-slice" and after.operands[1] is one:
                 return _parts(after)
-            is_same = after.opcode in _FORMS or is_constraint(after)
+            is_same = after.opcode in SAME_VALUE or is_constraint(after)
+            is_same = is_same or after.opcode == "parameter" or after.opcode == "call"
             if is_same and step not in seen:
                 seen.add(step)
                 pending.append(step)

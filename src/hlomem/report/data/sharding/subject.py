@@ -164,7 +164,7 @@ class Subject:
     def is_learned(self, name: str, buffer: Buffer) -> bool:
         """Whether an argument is a model's: by its name, or because a forward pass reads it.
 
-        State that is called as a parameter, but for the name of its tree, is none.
+        State may be called as a parameter, but for the name of its tree.
         """
         if buffer.role == roles.WEIGHTS:
             return name not in self._states
@@ -275,8 +275,7 @@ class Subject:
 
         One that makes no other argument, or else no other large one of their tree; or else none of
         another tree, and that of the shardings first where a library has mapped a function over
-        them. Where they are the lesser part of what that has made, the line that made them: their
-        shardings are none of their own.
+        them. Where they are the lesser part of what that has made, the line that made them.
         """
         known = self._argument_lines
         trees = {top_of(name) for name in sizes}
