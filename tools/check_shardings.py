@@ -53,13 +53,15 @@ import jax
 from hlomem.jax.compile.child import _reshard
 from hlomem.jax.compile.factories import find_factory, make_program
 from hlomem.jax.compile.messages import Job
-from hlomem.jax.compile.shardings import Notes, _named_leaves
+from hlomem.jax.compile.shardings import Notes, _named_leaves, constrain_by_mesh_alone
 from hlomem.jax.target_kinds import parse_target
 factory, target, changed = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
 notes, job = Notes(), Job(factory=factory, target=target, **changed)
 devices = parse_target(target)
 devices.devices
 notes.install()
+if job.has_mesh:
+    constrain_by_mesh_alone()
 reshard = lambda *given: _reshard(job, notes, *given)
 made = make_program(find_factory(factory), {}, devices, reshard=reshard)
 compiled = made.lowered.compile()
@@ -68,7 +70,10 @@ if made.function is not None:
     shardings = jax.tree.leaves(compiled.input_shardings)
     leaves = _named_leaves(made.function, made.arguments, made.keywords)
     for (name, leaf), sharding in zip(leaves, shardings):
-        shapes[name] = list(sharding.shard_shape(leaf.shape))
+        data = leaf.shape
+        if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.extended):
+            data = jax.eval_shape(jax.random.key_data, leaf).shape
+        shapes[name] = [*sharding.shard_shape(leaf.shape), *data[len(leaf.shape):]]
 said = compiled.memory_analysis()
 total = said.argument_size_in_bytes + said.output_size_in_bytes + said.temp_size_in_bytes
 print(json.dumps([said.argument_size_in_bytes, total - said.alias_size_in_bytes, shapes]))

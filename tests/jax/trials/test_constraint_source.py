@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from hlomem.jax.trials.constraint_source import (
+    asks_what_divides,
     is_asked_by_caller,
     unused_constraints,
     use_constraints,
@@ -23,6 +24,13 @@ def split(x, s):
 
 def rows(x):
     return with_sharding_constraint(x, ROWS)
+
+
+def around(mesh):
+    def inner(x, kind):
+        return with_sharding_constraint(x, SPECS[kind])
+
+    return inner
 
 
 def by_name(x, mesh, *axes):
@@ -80,6 +88,7 @@ def test_their_values_are_assigned_to_what_they_are_put_on(
 @pytest.mark.parametrize(
     ("text", "is_asked"),
     [
+        ("        return with_sharding_constraint(x, SPECS", True),
         ("    return with_sharding_constraint(x, s)", True),
         ("    return with_sharding_constraint(x, ROWS)", False),
         ("    return with_sharding_constraint(x, NamedSharding", True),
@@ -90,3 +99,28 @@ def test_a_function_that_is_told_a_sharding_asks_for_its_caller(
     file: SourceFile, text: str, is_asked: bool
 ) -> None:
     assert is_asked_by_caller(file.file, _line(text)) == is_asked
+
+
+DIVIDING = """def fits(shape, spec):
+    return [axis if size % SIZES[axis] == 0 else None for size, axis in zip(shape, spec)]
+
+
+def split(x, *spec):
+    return with_sharding_constraint(x, fits(x.shape, spec))
+
+
+def whole(x, name):
+    print("%s" % name)
+    return with_sharding_constraint(x, P())
+
+
+with_sharding_constraint(x, P())
+"""
+
+
+def test_functions_that_may_leave_out_an_axis_are_known(tmp_path: Path) -> None:
+    (tmp_path / "code.py").write_text(DIVIDING)
+    lines = [2, 6, 11, 14]
+    told = [asks_what_divides(str(tmp_path / "code.py"), line) for line in lines]
+    assert told == [True, True, False, False]
+    assert not asks_what_divides(str(tmp_path / "no_such.py"), 1)

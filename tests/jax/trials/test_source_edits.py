@@ -104,7 +104,7 @@ def test_a_scan_calls_another_function_and_gets_another_body(file: SourceFile) -
     [call] = file.scans_at("make.<locals>.loss", _line("lambda h, w"))
     assert "scan_in_chunks(lambda h, w" in _new(file, file.call_another(call, "scan_in_chunks"))
     assert "scan(off(lambda h, w: (block(h, w), None)), x" in _new(
-        file, file.wrap_argument(call, "off")
+        file, file.wrap_function(call, "off")
     )
 
 
@@ -138,7 +138,7 @@ def test_edits_in_each_others_way_are_refused(file: SourceFile) -> None:
     [call] = file.scans_at("make.<locals>.loss", _line("lambda h, w"))
     node = file.function("make.<locals>.loss.<locals>.<lambda>", _line("lambda h, w"))
     assert node is not None
-    both = [file.decorate(node, "jax.checkpoint"), file.wrap_argument(call, "off")]
+    both = [file.decorate(node, "jax.checkpoint"), file.wrap_function(call, "off")]
     assert apply(edit for edit in both if edit is not None) is None
 
 
@@ -199,6 +199,29 @@ def test_a_value_takes_other_shardings_before_its_constraint(constrained: Source
     outer = f"with_sharding_constraint(jax.lax.with_sharding_constraint({inner}, y), t)"
     assert f"    b = {outer}\n" in _applied([edit])
     assert constrained.constrain_before(Place(file="", line=8, column=11), ["x"]) is None
+
+
+def test_a_constraint_is_left_out(constrained: SourceFile) -> None:
+    place = Place(file="", line=7, column=8, end_line=7, end_column=42, is_constraint=True)
+    assert "    b = (a + 1)\n" in _new(constrained, constrained.leave_out(place))
+    assert constrained.leave_out(Place(file="", line=8, column=11, is_constraint=True)) is None
+
+
+def test_a_constraint_that_is_mapped_over_a_tree_is_on_the_tree(tmp_path: Path) -> None:
+    (tmp_path / "mapped.py").write_text("y = jax.tree.map(with_sharding_constraint, tree, to)\n")
+    file = SourceFile(str(tmp_path / "mapped.py"))
+    place = Place(file="", line=1, column=4, is_constraint=True)
+    assert _new(file, file.leave_out(place)) == "y = tree\n"
+    assert "with_sharding_constraint(tree, s)" in _new(file, file.constrain(place, "s"))
+
+
+def test_a_function_that_is_given_by_name_is_wrapped(tmp_path: Path) -> None:
+    (tmp_path / "named.py").write_text("jax.lax.scan(f=body, init=x, xs=ws)\nscan(*all)\n")
+    file = SourceFile(str(tmp_path / "named.py"))
+    first, second = file.calls(["scan"])
+    new = _new(file, file.wrap_function(first, "jax.checkpoint", ["policy=p"]))
+    assert "scan(f=jax.checkpoint(body, policy=p), init=x" in new
+    assert file.wrap_function(second, "jax.checkpoint") is None
 
 
 def test_the_line_of_a_keyword(constrained: SourceFile) -> None:

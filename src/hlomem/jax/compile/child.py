@@ -42,6 +42,7 @@ from hlomem.jax.compile.programs import knowing_the_chip, module_name, result_na
 from hlomem.jax.compile.shardings import (
     Notes,
     argument_lines,
+    constrain_by_mesh_alone,
     donated_names,
     enter_mesh,
     name_donated,
@@ -149,6 +150,8 @@ def _lower(job: Job) -> tuple[FactoryProgram, Facts]:
     notes = Notes() if job.has_shardings or is_changed else None
     if notes is not None:
         notes.install()
+    if job.has_mesh:
+        constrain_by_mesh_alone()
     reshard = None if notes is None else partial(_reshard, job, notes)
     factory = find_factory(job.factory)
     program = knowing_the_chip(

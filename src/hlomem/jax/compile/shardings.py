@@ -253,6 +253,26 @@ def mesh_of(leaves: list[Any]) -> Any:
     raise CommandError("no argument has a sharding over a mesh")
 
 
+def constrain_by_mesh_alone() -> None:
+    """From now on, a constraint by P has no effect where no mesh is set.
+
+    A factory may trace its model before the mesh of its arguments is known, as for their shapes.
+    """
+    jax = import_module("jax")
+    original = jax.lax.with_sharding_constraint
+
+    @wraps(original)
+    def constrain(value: Any, shardings: Any) -> Any:
+        try:
+            return original(value, shardings)
+        except RuntimeError:
+            if isinstance(shardings, jax.sharding.PartitionSpec):
+                return value
+            raise
+
+    jax.lax.with_sharding_constraint = constrain
+
+
 def enter_mesh(arguments: Any, keywords: Any) -> None:
     """Trace all that follows under the mesh of the arguments."""
     mesh_of(import_module("jax").tree.leaves((arguments, keywords))).__enter__()
@@ -300,7 +320,7 @@ def rejitted(
 def _placed_by(jax: Any, given: Any, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
     """Arguments with the shardings that jax.jit was given for them, unless they have their own."""
     try:
-        full = jax.tree.broadcast(given, arguments, is_leaf=lambda leaf: leaf is None)
+        shardings = _of_leaves(jax, given, arguments)
     except ValueError:  # some arguments are static, and have none
         return arguments
 
@@ -310,8 +330,10 @@ def _placed_by(jax: Any, given: Any, arguments: tuple[Any, ...]) -> tuple[Any, .
             return leaf
         return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
 
-    placed: tuple[Any, ...] = jax.tree.map(put, arguments, full)
-    return placed
+    leaves, tree = jax.tree.flatten(arguments)
+    placed = [put(leaf, sharding) for leaf, sharding in zip(leaves, shardings, strict=True)]
+    made: tuple[Any, ...] = jax.tree.unflatten(tree, placed)
+    return made
 
 
 def _result_shardings(
@@ -323,9 +345,7 @@ def _result_shardings(
     leaves, tree = jax.tree_util.tree_flatten_with_path(info)
     before: list[Any] = [None] * len(leaves)
     if options.get("out_shardings") is not None:
-        is_none = lambda leaf: leaf is None  # noqa: E731 - a leaf to jax.jit
-        full = jax.tree.broadcast(options["out_shardings"], info, is_leaf=is_none)
-        before = jax.tree.leaves(full, is_leaf=is_none)
+        before = _of_leaves(jax, options["out_shardings"], info)
     made = []
     for number, (path, _) in enumerate(leaves):
         names = (f"result{jax.tree_util.keystr(path)}", f"result {number}")
@@ -334,3 +354,15 @@ def _result_shardings(
             before[number] if spec is None else jax.sharding.NamedSharding(mesh, read_spec(spec))
         )
     return jax.tree.unflatten(tree, made)
+
+
+def _of_leaves(jax: Any, prefix: Any, tree: Any) -> list[Any]:
+    """The values that a prefix of a tree has for each of its leaves, None included.
+
+    A tree may hold None, too, as one of which a library took the other half: no leaf to jax.jit.
+    """
+    is_none = lambda leaf: leaf is None  # noqa: E731 - a leaf of the prefix
+    full = jax.tree.broadcast(prefix, tree, is_leaf=is_none)
+    leaves = jax.tree.leaves(tree, is_leaf=is_none)
+    found = jax.tree.leaves(full, is_leaf=is_none)
+    return [one for one, leaf in zip(found, leaves, strict=True) if leaf is not None]

@@ -30,7 +30,7 @@ from hlomem.jax.compile.call_counts import SEPARATOR
 from hlomem.jax.trials.source_edits import Edit, SourceFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from hlomem.advice.functions import LayerFunction, Loop
     from hlomem.jax.compile.messages import Facts
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 _MAX_LEVELS = 3
 """Levels of nested functions that are tried."""
 _OPTIMIZING = "hlomem.jax.auto"
+_MAX_LOOPS = 2
+"""Loops whose bodies are tried."""
 _LAYERS = "layers"
 _CHECKPOINTS = ("checkpoint", "remat", "filter_checkpoint")
 
@@ -191,22 +193,9 @@ class _Proposer:
                     yield change
 
     def _wrapped(self, layers: Sequence[LayerFunction], policy: str) -> Change | None:
-        found = []
-        ways: list[list[list[Edit]]] = []
-        for layer in layers:
-            file = self._file(layer.file)
-            node = None if file is None else file.function(layer.name, layer.line)
-            if file is None or node is None:
-                continue
-            found.append(layer)
-            plain = self._plain.get(f"{layer.file}{SEPARATOR}{layer.name}", ())
-            ways.append(list(_ways_to_decorate(file, node, layer, policy, plain)))
+        found, tries = _ways_to_wrap(layers, Policy(policy), self._plain, self._file)
         if not found:
             return None
-        tries = [
-            tuple(edit for way in ways for edit in way[min(number, len(way) - 1)])
-            for number in range(max(map(len, ways)))
-        ]
         return Change(
             "checkpoint",
             checkpoint.describe_layers(found, policy),
@@ -251,7 +240,7 @@ class _Proposer:
         file = self._file(loop.file)
         for call in file.scans_at(loop.function, loop.line) if file else ():
             assert file is not None
-            edit = file.wrap_argument(call, "offloaded")
+            edit = file.wrap_function(call, "offloaded")
             if edit is None:
                 continue
             helper = file.insert_after_imports(f"{OFFLOADED_IMPORT}\n{OFFLOADED}")
@@ -289,35 +278,79 @@ def other_policies(files: Iterable[SourceFile]) -> Iterator[Change]:
             )
 
 
-def wrap_layers_by(
-    memory: MemoryView, calls: Mapping[str, int], policy: tuple[str, str]
-) -> Iterator[Change]:
-    """The functions that repeat, recomputed by a policy of one's own: its name and its code."""
-    name, code = policy
-    for layers in find_layers(memory, calls)[:_MAX_LEVELS]:
-        edits: list[Edit] = []
-        for layer in layers:
-            try:
-                file = SourceFile(layer.file)
-            except CommandError:
-                continue
-            node = file.function(layer.name, layer.line)
-            if node is not None:
-                module, function = WRAPPERS[file.framework(layer.name, layer.line)]
-                wrapper, imports = file.name_of(module)
-                partial, more = file.name_of("functools.partial")
-                helper = file.insert_after_imports(code)
-                wrapped = f"{partial}({wrapper}.{function}, policy={name})"
-                edits += [*imports, *more, helper, file.decorate(node, wrapped)]
-        if edits:
+class Policy(NamedTuple):
+    """A policy of `jax.checkpoint`: the name of one of JAX's, or of one's own with its code."""
+
+    name: str
+    code: str = ""
+
+    def options(self, file: SourceFile) -> tuple[list[str], list[Edit]]:
+        """The keyword of a call, and the edits that make its name known; none without a policy."""
+        if self.code:
+            return [f"policy={self.name}"], [file.insert_after_imports(self.code)]
+        jax, edits = file.name_of("jax")
+        words = [f"policy={jax}.checkpoint_policies.{self.name}"] if self.name else []
+        return words, edits if words else []
+
+
+def wrap_layers_by(memory: MemoryView, facts: Facts, policy: Policy) -> Iterator[Change]:
+    """The functions that repeat, recomputed by a policy, and those that loops are given."""
+    cost = "time: weights are gathered again for the backward pass"
+    for layers in find_layers(memory, facts.calls)[:_MAX_LEVELS]:
+        found, tries = _ways_to_wrap(layers, policy, facts.plain_arguments, _file_or_none)
+        title = checkpoint.describe_layers(found or layers, policy.name)
+        if found:
             yield Change(
                 "shard",
-                checkpoint.describe_layers(layers, name),
-                "time: weights are gathered again for the backward pass",
+                title,
+                cost,
                 checkpoint.LINK,
-                edits=tuple(edits),
-                argument=name,
+                edits=tries[0],
+                argument=policy.name,
+                instead=tuple(tries[1:]),
             )
+    for loop in find_loops(memory)[:_MAX_LOOPS]:
+        file = _file_or_none(loop.file)
+        for call in file.scans_at(loop.function, loop.line) if file else ():
+            assert file is not None
+            jax, imports = file.name_of("jax")
+            options, more = policy.options(file)
+            edit = file.wrap_function(call, f"{jax}.checkpoint", options)
+            title = f"recompute the body of the loop at {Path(file.file).name}:{call.lineno}"
+            if edit is not None:
+                edits = (*imports, *more, edit)
+                yield Change("shard", title, cost, checkpoint.LINK, edits=edits)
+
+
+def _ways_to_wrap(
+    layers: Iterable[LayerFunction],
+    policy: Policy,
+    plain_arguments: Mapping[str, Sequence[str]],
+    file_of: Callable[[str], SourceFile | None],
+) -> tuple[list[LayerFunction], list[tuple[Edit, ...]]]:
+    """The layers whose source is known, and the edits that have all of them recomputed."""
+    found = []
+    ways: list[list[list[Edit]]] = []
+    for layer in layers:
+        file = file_of(layer.file)
+        node = None if file is None else file.function(layer.name, layer.line)
+        if file is None or node is None:
+            continue
+        found.append(layer)
+        plain = plain_arguments.get(f"{layer.file}{SEPARATOR}{layer.name}", ())
+        ways.append(list(_ways_to_decorate(file, node, layer, policy, plain)))
+    tries = [
+        tuple(edit for way in ways for edit in way[min(number, len(way) - 1)])
+        for number in range(max(map(len, ways), default=0))
+    ]
+    return found, tries
+
+
+def _file_or_none(name: str) -> SourceFile | None:
+    try:
+        return SourceFile(name)
+    except CommandError:
+        return None
 
 
 def _needs_jax(file: SourceFile) -> list[Edit]:
@@ -327,7 +360,7 @@ def _needs_jax(file: SourceFile) -> list[Edit]:
 
 
 def _ways_to_decorate(
-    file: SourceFile, node: Any, layer: LayerFunction, policy: str, plain: Sequence[str]
+    file: SourceFile, node: Any, layer: LayerFunction, policy: Policy, plain: Sequence[str]
 ) -> Iterator[list[Edit]]:
     """The edits that have a function recomputed, the likeliest to be traced first."""
     framework = file.framework(layer.name, layer.line)
@@ -341,24 +374,22 @@ def _ways_to_decorate(
         yield _decorated(file, node, wrapper, policy, [*static, "graph_updates=False"])
     if framework == "jax" and plain:  # they may be given by name
         quoted = [f'"{name}"' for name in plain]
-        jax, _ = file.name_of("jax")
-        options = [f"policy={jax}.checkpoint_policies.{policy}"] if policy else []
+        options, edits = policy.options(file)
         helper = file.insert_after_imports(f"{CHECKPOINT_WITH_IMPORT}{CHECKPOINT_WITH}")
         call = f"checkpoint_with({', '.join([*quoted, *options])})"
-        yield [*_needs_jax(file), helper, file.decorate(node, call)]
+        yield [*_needs_jax(file), *edits, helper, file.decorate(node, call)]
     if static and framework != "equinox":
         yield _decorated(file, node, wrapper, policy, [])
 
 
 def _decorated(
-    file: SourceFile, node: Any, wrapper: tuple[str, str], policy: str, options: Sequence[str]
+    file: SourceFile, node: Any, wrapper: tuple[str, str], policy: Policy, options: Sequence[str]
 ) -> list[Edit]:
     name, edits = file.name_of(wrapper[0])
     call = f"{name}.{wrapper[1]}"
-    if policy:
-        jax, more = file.name_of("jax")
-        edits += more
-        options = [f"policy={jax}.checkpoint_policies.{policy}", *options]
+    words, more = policy.options(file)
+    edits += more
+    options = [*words, *options]
     if options:
         partial, more = file.name_of("functools.partial")
         edits += more

@@ -10,7 +10,7 @@ import ast
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from hlomem.base.errors import CommandError
-from hlomem.jax.trials.source_edits import CONSTRAINT, Edit, SourceFile
+from hlomem.jax.trials.source_edits import CONSTRAINT, MAPS, Edit, SourceFile, own_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 Function: TypeAlias = "ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda"
 
 _ASKING = (CONSTRAINT, "with_logical_constraint", "reshard")
-_MAPS = ("map", "tree_map")
 _NAMED = (ast.Name, ast.Attribute, ast.Subscript)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
@@ -66,7 +65,7 @@ def use_constraints(file: SourceFile, line: int) -> list[Edit]:
 def _constrained(file: SourceFile, call: ast.Call) -> ast.expr | None:
     """The expression that a call puts a constraint on; None for other calls."""
     name = ast.unparse(call.func).rpartition(".")[2]
-    if name in _MAPS and len(call.args) > 1 and _asks(file, call.args[0]):
+    if name in MAPS and len(call.args) > 1 and _asks(file, call.args[0]):
         return call.args[1]
     return call.args[0] if call.args and _asks(file, call.func) else None
 
@@ -96,7 +95,7 @@ def _called(file: SourceFile, name: str) -> Iterator[Function]:
 def _returned(function: Function) -> list[ast.expr]:
     if isinstance(function, ast.Lambda):
         return [function.body]
-    returns = [node for node in ast.walk(function) if isinstance(node, ast.Return)]
+    returns = [node for node in own_nodes(function) if isinstance(node, ast.Return)]
     return [node.value for node in returns if node.value is not None]
 
 
@@ -148,6 +147,40 @@ def is_asked_by_caller(file_name: str, line: int) -> bool:
                 others = given - {name, "mesh"}
                 return name in given and not others.isdisjoint(_depends_on(function, rest))
     return False
+
+
+def asks_what_divides(file_name: str, line: int) -> bool:
+    """Whether the function of a line, or one of the file that it calls, tests what divides what."""
+    try:
+        file = SourceFile(file_name)
+    except CommandError:
+        return False
+    around = [
+        node
+        for node in ast.walk(file.tree)
+        if isinstance(node, _FUNCTIONS) and node.lineno <= line <= (node.end_lineno or 0)
+    ]
+    if not around:
+        return False
+    function = max(around, key=lambda node: (node.lineno, node.col_offset))
+    names = {
+        node.func.id
+        for node in ast.walk(function)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    }
+    called = [one for name in sorted(names) for one in _called(file, name)]
+    return any(_has_remainder(one) for one in (function, *called))
+
+
+def _has_remainder(function: Function) -> bool:
+    """Whether a function computes a remainder, which `%` of a text does not."""
+    return any(
+        isinstance(node, ast.BinOp)
+        and isinstance(node.op, ast.Mod)
+        and not isinstance(node.left, ast.JoinedStr)
+        and not (isinstance(node.left, ast.Constant) and isinstance(node.left.value, str))
+        for node in ast.walk(function)
+    )
 
 
 def _depends_on(function: Function, expressions: list[ast.expr]) -> set[str]:

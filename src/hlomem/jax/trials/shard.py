@@ -24,8 +24,9 @@ from hlomem.jax.fitting import spec_of
 from hlomem.jax.known_plans import KnownPlans, default_cache
 from hlomem.jax.target_kinds import parse_target
 from hlomem.jax.trials.called_function import FACTORY, kept_arguments
-from hlomem.jax.trials.changes import Change, other_policies, wrap_layers_by
+from hlomem.jax.trials.changes import Change, Policy, other_policies, wrap_layers_by
 from hlomem.jax.trials.constraint_source import (
+    asks_what_divides,
     is_asked_by_caller,
     unused_constraints,
     use_constraints,
@@ -266,6 +267,7 @@ def subject_of(planned: PlannedProgram, log: str = "") -> Subject:
         facts.donated,
         is_asked_by_caller,
         _result_lines(facts.jit_line),
+        asks_what_divides,
     )
 
 
@@ -339,13 +341,29 @@ def _changes(finding: ShardingFinding, planned: PlannedProgram) -> Iterator[Chan
             yield change
             if not is_before and (more := _unpinned(wanted, specs[0], has_mesh=has_mesh)):
                 yield change._replace(edits=tuple(dict.fromkeys([*edits, *more])))
+    for edits in _left_out(wanted) if wanted.may_be_left_out else ():
+        yield Change("shard", title, "", _LINK, edits=tuple(edits))
     if wanted.is_assigned and wanted.place is not None:
         edits = use_constraints(SourceFile(wanted.place.file), wanted.place.line)
         yield Change("shard", title, "", _LINK, edits=tuple(edits))
     if wanted.drops_gathered:
-        memory, calls = planned.memory.memory, planned.facts.calls
-        yield from wrap_layers_by(memory, calls, (DROPS_GATHERED, DROPPING_POLICY))
+        policy = Policy(DROPS_GATHERED, DROPPING_POLICY)
+        yield from wrap_layers_by(planned.memory.memory, planned.facts, policy)
         yield from other_policies(_file_of(finding))
+
+
+def _left_out(wanted: ShardingChange) -> Iterator[list[Edit]]:
+    """The edits that leave out the constraint at a place; then with those that ask for the same."""
+    places = [place for place in (wanted.place, *wanted.pins) if place is not None]
+    edits = []
+    for place in places:
+        try:
+            edit = SourceFile(place.file).leave_out(place)
+        except CommandError:
+            continue
+        edits += [edit] if edit is not None else []
+    yield from [edits[:1]] if edits else []
+    yield from [edits] if len(edits) > 1 else []
 
 
 def _file_of(finding: ShardingFinding) -> list[SourceFile]:

@@ -33,6 +33,8 @@ _MODULES: Mapping[Framework, str] = {
 
 
 CONSTRAINT = "with_sharding_constraint"
+MAPS = ("map", "tree_map")
+_SIMPLE = (ast.Name, ast.Attribute, ast.Subscript, ast.Call, ast.Constant, ast.Tuple, ast.List)
 
 
 class Edit(NamedTuple):
@@ -193,12 +195,16 @@ class SourceFile:
         """The same call of another function."""
         return Edit(self.file, *self.range_of(call.func), function)
 
-    def wrap_argument(self, call: ast.Call, wrapper: str) -> Edit | None:
-        """The first argument of a call, wrapped."""
-        if not call.args or isinstance(call.args[0], ast.Starred):
+    def wrap_function(
+        self, call: ast.Call, wrapper: str, options: Sequence[str] = ()
+    ) -> Edit | None:
+        """The function that a call is given, first or as `f`, wrapped."""
+        given = [*call.args[:1], *[one.value for one in call.keywords if one.arg == "f"]]
+        if not given or isinstance(given[0], ast.Starred):
             return None
-        start, end = self.range_of(call.args[0])
-        return Edit(self.file, start, end, f"{wrapper}({self.text[start:end]})")
+        start, end = self.range_of(given[0])
+        inside = ", ".join([self.text[start:end], *options])
+        return Edit(self.file, start, end, f"{wrapper}({inside})")
 
     def set_keyword(self, call: ast.Call, name: str, value: str) -> Edit:
         """A keyword of a call, new or with another value."""
@@ -229,8 +235,24 @@ class SourceFile:
         text = f"{jax}.lax.{CONSTRAINT}({constrained}, {sharding})"
         return Edit(self.file, start, end, text)
 
+    def leave_out(self, place: Place) -> Edit | None:
+        """The value of a constraint at a place, without it; None where there is no call."""
+        node = self._expression(place)
+        if not isinstance(node, ast.Call) or not place.is_constraint or not node.args:
+            return None
+        value = self._constrained(node)
+        text = self.source_of(value)
+        if not isinstance(value, _SIMPLE):
+            text = f"({text})"
+        return Edit(self.file, *self.range_of(node), text)
+
     def _constrained(self, call: ast.Call) -> ast.expr:
-        """The argument of a helper's call that the helper puts a constraint on, or its first."""
+        """The argument of a helper's call that the helper puts a constraint on, or its first.
+
+        Of `jax.tree.map` it is the tree.
+        """
+        if ast.unparse(call.func).rpartition(".")[2] in MAPS and len(call.args) > 1:
+            return call.args[1]
         name = call.func.id if isinstance(call.func, ast.Name) else ""
         for helper in ast.walk(self.tree):
             if isinstance(helper, ast.FunctionDef) and helper.name == name:
@@ -316,7 +338,7 @@ class SourceFile:
     def _is_visible(self, name: str, line: int) -> bool:
         """Whether a name is bound in the module or in a function around a line."""
         for scope in self.scopes_at(line):
-            for node in _own_nodes(scope):
+            for node in own_nodes(scope):
                 targets = node.targets if isinstance(node, ast.Assign) else []
                 if any(isinstance(one, ast.Name) and one.id == name for one in targets):
                     return True
@@ -387,7 +409,7 @@ class SourceFile:
         return [number for number, name in enumerate(own) if name in names]
 
 
-def _own_nodes(scope: ast.AST) -> Iterator[ast.AST]:
+def own_nodes(scope: ast.AST) -> Iterator[ast.AST]:
     """The nodes of a scope outside the functions and classes in it."""
     pending = list(ast.iter_child_nodes(scope))
     while pending:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from hlomem.report.data.sharding.layouts import Layout
     from hlomem.report.data.sharding.subject import Subject
 
+_DROPPED = "the function that makes its sharding leaves out axes that do not divide it"
 _MAX_NAMED = 4
 _PADDED = 1.25
 _MATRIX = 2
@@ -74,11 +75,44 @@ def find_in_arguments(subject: Subject) -> Iterator[ShardingFinding]:
     groups: dict[tuple[FindingKind, str], list[Wish]] = defaultdict(list)
     for wish in _wishes(subject):
         groups[wish.kind, top_of(wish.name)].append(wish)
-    for (kind, _), wishes in groups.items():
+    for (kind, _), wishes in _joined(groups).items():
         most = max(wish.saves for wish in wishes)
         large = [wish for wish in wishes if wish.saves >= _FEW * most]
         if sum(wish.saves for wish in large) >= WORTH * subject.space.size:
             yield _finding(subject, kind, large, {wish.name: wish.saves for wish in wishes})
+
+
+def _joined(
+    groups: Mapping[tuple[FindingKind, str], list[Wish]],
+) -> dict[tuple[FindingKind, str], list[Wish]]:
+    """Groups, each with those trees that repeat it: a part of another, array by array.
+
+    A sharding that is missing for a parameter is missing for what an optimizer keeps of it.
+    """
+    found: dict[tuple[FindingKind, str], list[Wish]] = {}
+    order = sorted(groups, key=lambda key: -sum(wish.saves for wish in groups[key]))
+    for kind, tree in order:
+        own = groups[kind, tree]
+        like = [key for key in found if key[0] == kind and _repeats(own, found[key])]
+        if like:
+            found[like[0]] += own
+        else:
+            found[kind, tree] = list(own)
+    return found
+
+
+def _repeats(some: Sequence[Wish], others: Sequence[Wish]) -> bool:
+    """Whether arrays of one tree are called and sharded as those of another."""
+    known = {_rest(wish) for wish in others}
+    large = [wish for wish in some if wish.saves >= _FEW * max(one.saves for one in some)]
+    return all(_rest(wish)[0] != "" and _rest(wish) in known for wish in large)
+
+
+def _rest(wish: Wish) -> tuple[str, tuple[int, ...], str]:
+    """The path of an array in its tree, its shape and its sharding."""
+    assert wish.layout.sharding is not None
+    path = wish.name[len(top_of(wish.name)) :]
+    return path, wish.layout.whole, wish.layout.sharding.spec()
 
 
 def _wishes(subject: Subject) -> Iterator[Wish]:
@@ -97,14 +131,16 @@ def _wishes(subject: Subject) -> Iterator[Wish]:
         if wanted is not None:
             often = subject.layouts.written
             other = split_further(sharding, layout.whole, axes, is_spread=True, written=often)
-            yield Wish("replicated", name, buffer, layout, wanted, other=other)
+            wish = Wish("replicated", name, buffer, layout, wanted, other=other)
+            is_dropped = subject.is_argument_dropped(name, layout.whole, wish.axes)
+            yield wish._replace(kind="dropped") if is_dropped else wish
 
 
 def _parameter_of(
     subject: Subject, name: str, buffer: Buffer, layout: Layout
 ) -> tuple[str, Sharding] | None:
     """The model's parameter that optimizer state belongs to, by its path and shape."""
-    is_state = buffer.role in (roles.OPTIMIZER, roles.ARGUMENTS)
+    is_state = buffer.role in (roles.OPTIMIZER, roles.ARGUMENTS, roles.WEIGHTS)
     if not is_state or subject.is_learned(name, buffer) or len(layout.whole) < _MATRIX:
         return None
     models = [
@@ -133,7 +169,7 @@ def _finding(
     results = dict(_followers(subject, wishes))
     share = {wish.buffer.id: wish.share for wish in wishes}
     share |= {buffer.id: left for buffer, left, _ in results.values()}
-    for wish in wishes if kind == "replicated" else ():
+    for wish in wishes if kind != "optimizer" else ():
         share |= {found.buffer.id: found.share for found in follow(subject, wish)}
     size = sum(wish.buffer.size for wish in wishes)
     axes = tuple(dict.fromkeys([axis.name for wish in wishes for axis in wish.axes]))
@@ -145,7 +181,7 @@ def _finding(
     return ShardingFinding(
         kind=kind,
         title=_title(kind, wishes, size, axes),
-        why=_why(wishes[0]),
+        why=_why(wishes[0]) + (f"; {_DROPPED}" if kind == "dropped" else ""),
         size=size,
         promised=promise(subject.memory, subject.space, share),
         source=line or subject.first_use(wishes[0].buffer),
@@ -326,7 +362,11 @@ def _none_left(subject: Subject, buffer: Buffer, layout: Layout) -> dict[ValueId
 def find_in_results(
     subject: Subject, known: Sequence[ShardingFinding]
 ) -> Iterator[ShardingFinding]:
-    """Results that lie on devices more than once though no argument asks for it."""
+    """Results that lie on devices more than once though no argument asks for it.
+
+    Those that one line returns whole in one tree are one.
+    """
+    groups: dict[tuple[str | None, str], list[Whole]] = defaultdict(list)
     told = {name for finding in known for name in (*finding.names, *finding.change.results)}
     for name, buffer, layout in subject.results:
         sharding = layout.sharding
@@ -339,7 +379,25 @@ def find_in_results(
         if constraint is not None and constraint.replication < sharding.replication:
             yield _dropped_result(subject, name, buffer, layout, constraint)
         elif wanted is not None:
-            yield _whole_result(subject, name, buffer, layout, wanted)
+            whole = Whole(name, buffer, layout, wanted)
+            groups[subject.result_line(name), _tree_of(name)].append(whole)
+    for (line, _), group in groups.items():
+        group.sort(key=lambda whole: -whole.buffer.size)
+        yield _whole_results(subject, line, group)
+
+
+class Whole(NamedTuple):
+    """A result that is whole on every device, and the sharding it could have."""
+
+    name: str
+    buffer: Buffer
+    layout: Layout
+    wanted: Sharding
+
+
+def _tree_of(result: str) -> str:
+    """The part of what the function returns that a result is in: `result[1]`."""
+    return result.partition("]")[0].partition(".")[0]
 
 
 def _alike(subject: Subject, buffer: Buffer, layout: Layout, left: float) -> dict[ValueId, float]:
@@ -359,22 +417,28 @@ def _is_near(one: Buffer, other: Buffer) -> bool:
     return one.role == roles.COLLECTIVES and 1.0 <= one.size / max(other.size, 1) < _PADDED
 
 
-def _whole_result(
-    subject: Subject, name: str, buffer: Buffer, layout: Layout, wanted: Sharding
-) -> ShardingFinding:
+def _whole_results(subject: Subject, line: str | None, group: Sequence[Whole]) -> ShardingFinding:
+    name, _, layout, wanted = group[0]
     assert layout.sharding is not None
-    left = wanted.replication / layout.sharding.replication
+    share: dict[ValueId, float] = {}
+    for one in group:
+        assert one.layout.sharding is not None
+        left = one.wanted.replication / one.layout.sharding.replication
+        share |= _alike(subject, one.buffer, one.layout, left)
+    size = sum(one.buffer.size for one in group)
+    specs = {one.name: one.wanted.spec() for one in group}
+    more = f" and {plural(len(group) - 1, 'other')}" if len(group) > 1 else ""
     return ShardingFinding(
         kind="replicated",
-        title=f"{name}: {format_bytes(buffer.size)} on each device, returned whole",
+        title=f"{name}{more}: {format_bytes(size)} on each device, returned whole",
         why=f"{name} {list(layout.whole)} is {layout.sharding.spec()}; {wanted.spec()} divides it",
-        size=buffer.size,
-        promised=promise(subject.memory, subject.space, _alike(subject, buffer, layout, left)),
-        source=subject.result_line(name),
-        names=(name,),
+        size=size,
+        promised=promise(subject.memory, subject.space, share),
+        source=line,
+        names=tuple(specs),
         axes=tuple([axis.name for axis in layout.sharding.free]),
-        how=f"out_shardings:\n{name}: NamedSharding(mesh, {wanted.spec()})",
-        change=ShardingChange(results={name: wanted.spec()}),
+        how=code_of({}, specs),
+        change=ShardingChange(results=specs),
     )
 
 

@@ -55,6 +55,8 @@ class ShardingChange(Record, frozen=True, kw_only=True):
     place: Place | None = None
     pins: tuple[Place, ...] = ()
     """Other constraints that hold the first argument, or the value at `place`, as it is now."""
+    may_be_left_out: bool = False
+    """Whether the program without the constraint at `place` may need less, too."""
     is_assigned: bool = False
     """Whether the constraint at `place`, whose value is not used, is to be assigned to its name."""
     has_mesh: bool = False

@@ -18,6 +18,7 @@ from hlomem.report.data.sharding.collectives import (
 from hlomem.report.data.sharding.finding import ShardingChange, ShardingFinding
 from hlomem.report.data.sharding.nearness import near_constraints
 from hlomem.report.data.sharding.promise import Steps, promise
+from hlomem.report.data.sharding.stacks import stacked_length
 from hlomem.report.data.sharding.values import WORTH
 from hlomem.view.shapes import parse_shape_or_none
 
@@ -58,6 +59,8 @@ class Kept(NamedTuple):
 
 def find_kept_gathers(subject: Subject) -> Iterator[ShardingFinding]:
     """Weights that are gathered once for both passes."""
+    if not subject.is_trained:
+        return
     kept = list({one.buffer.id: one for one in _kept(subject)}.values())
     lives = {one.buffer.id: one.steps for one in kept}
     saved = promise(subject.memory, subject.space, {}, lives) if kept else 0
@@ -130,7 +133,11 @@ def _at_once(subject: Subject, name: str, its: Layout, constraint: Constraint) -
         names=(name,),
         axes=tuple([axis.name for axis in its.sharding.used]),
         how=f"with_sharding_constraint(x, NamedSharding(mesh, {spec}))",
-        change=ShardingChange(constraint=spec, place=subject.place(constraint.value)),
+        change=ShardingChange(
+            constraint=spec,
+            place=subject.place(constraint.value),
+            may_be_left_out=not constraint.sharding.used,
+        ),
     )
 
 
@@ -294,8 +301,9 @@ def _reshard(
         kept = "" if before is None else before.spec()
         asked = subject.whole.sharding_of(at.instruction) if subject.whole and at else None
         line = subject.whole.line(at) if at is not None and subject.whole else buffer.source
+        is_whole = asked is not None and not asked.used
         yield ShardingFinding(
-            kind="reshard",
+            kind="stack" if is_whole and at and stacked_length(at) > 1 else "reshard",
             title=f"{format_bytes(buffer.size)} on each device: gathered whole, then split again",
             why=f"{buffer.name} is the whole array; each device then keeps one part of it"
             + (": XLA calls this an involuntary full rematerialization" if warning else ""),
@@ -311,6 +319,7 @@ def _reshard(
                 constraint=kept,
                 through=() if before is None or asked is None else steps_between(before, asked),
                 place=subject.place(at) if at else None,
+                may_be_left_out=is_whole,
             ),
             warning=warning.strip(),
             is_other=number > 0,

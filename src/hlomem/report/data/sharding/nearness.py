@@ -69,6 +69,11 @@ def _size(one: HloInstruction) -> int:
 
 def _neighbours(one: HloInstruction, calls: Calls) -> Iterator[Step]:
     yield from _before(one, calls)
+    yield from steps_after(one, calls)
+
+
+def steps_after(one: HloInstruction, calls: Calls) -> Iterator[Step]:
+    """The values that a value is handed on to, or that are computed of it."""
     for user in one.users:
         for number, operand in enumerate(user.operands):
             if operand is one:

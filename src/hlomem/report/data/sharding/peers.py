@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from hlomem.report.data import roles
 from hlomem.report.data.sharding.subject import top_of
+from hlomem.report.data.sharding.value_findings import idle_axes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,7 +50,9 @@ class Peers:
         return [
             axis
             for axis in free
-            if self._is_like_data(layout, axis) or _share_split(model, axis) > 0
+            if self._is_like_data(layout, axis)
+            or _share_split(model, axis) > 0
+            or (share >= _LARGE and axis in idle_axes(self._subject))
         ]
 
     def _is_like_data(self, layout: Layout, axis: Axis) -> bool:

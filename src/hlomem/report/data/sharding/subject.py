@@ -10,6 +10,7 @@ from hlomem.base.patterns import lazy_pattern
 from hlomem.report.data import roles
 from hlomem.report.data.buffers import iter_results
 from hlomem.report.data.donation import declared_donations
+from hlomem.report.data.lines import is_installed
 from hlomem.report.data.phases import is_backward, is_forward
 from hlomem.report.data.sharding.collectives import find_resharded
 from hlomem.report.data.sharding.finding import Place
@@ -21,13 +22,14 @@ if TYPE_CHECKING:
 
     from hlomem.base.quantities import ValueId
     from hlomem.hlo.ir import HloInstruction
-    from hlomem.hlo.sharding import Sharding
+    from hlomem.hlo.sharding import Axis, Sharding
     from hlomem.report.data.buffers import Buffer
     from hlomem.report.data.memory import MemoryView, Space
     from hlomem.report.data.sharding.layouts import Layout
     from hlomem.report.data.sharding.whole_program import Constraint
 
 _FIRST = "result"
+_NAMES = lazy_pattern(r"\w++")
 _PART = lazy_pattern(r"result\[(\d{1,6})\]")
 _SMALL = 0.001
 """Share of the space below which a value is not looked at."""
@@ -59,11 +61,13 @@ class Subject:
         donated: Sequence[str] = (),
         is_asked_by_caller: Callable[[str, int], bool] | None = None,
         result_lines: Sequence[str] = (),
+        asks_what_divides: Callable[[str, int], bool] | None = None,
     ) -> None:
         """`donated` are arguments that JAX was told to donate, where that is known.
 
         `is_asked_by_caller` tells lines that ask for a sharding that their callers give them;
-        `result_lines` are those of the parts of `out_shardings`.
+        `result_lines` are those of the parts of `out_shardings`; `asks_what_divides` tells lines of
+        functions that may leave out an axis that does not divide an array.
         """
         self.memory = memory
         self.space = space
@@ -75,6 +79,7 @@ class Subject:
         self.jit_line = jit_line
         self._donated = frozenset(donated)
         self._result_lines = tuple(result_lines)
+        self._asks_what_divides = asks_what_divides
 
     @cached_property
     def arguments(self) -> list[tuple[str, Buffer, Layout]]:
@@ -157,10 +162,24 @@ class Subject:
         return self._updates.get(argument) == result
 
     def is_learned(self, name: str, buffer: Buffer) -> bool:
-        """Whether an argument is a model's: by its name, or because a forward pass reads it."""
-        if buffer.role != roles.ARGUMENTS:
-            return buffer.role == roles.WEIGHTS
-        return name in self._read_forward
+        """Whether an argument is a model's: by its name, or because a forward pass reads it.
+
+        State may be called as a parameter, but for the name of its tree.
+        """
+        if buffer.role == roles.WEIGHTS:
+            return name not in self._states
+        return buffer.role == roles.ARGUMENTS and name in self._read_forward
+
+    @cached_property
+    def _states(self) -> set[str]:
+        """Arguments that change, unread by the forward pass, which reads one called alike."""
+        read = [(name, its.whole) for name, _, its in self.arguments if name in self._read_forward]
+        return {
+            name
+            for name, _, layout in self.arguments
+            if name not in self._read_forward and self.has_update(name)
+            if any(layout.whole == whole and _is_like(name, other) for other, whole in read)
+        }
 
     @cached_property
     def _read_forward(self) -> set[str]:
@@ -254,27 +273,43 @@ class Subject:
     def line_of_arguments(self, sizes: Mapping[str, float]) -> str | None:
         """The line that makes some arguments or their shardings, weighted; None if unknown.
 
-        One that makes no other argument; or else none of another tree, and that of the shardings
-        first where a library has mapped a function over them. Where it has made a tree of which
-        they are the lesser part, no line tells them from the others.
+        One that makes no other argument, or else no other large one of their tree; or else none of
+        another tree, and that of the shardings first where a library has mapped a function over
+        them. Where they are the lesser part of what that has made, the line that made them.
         """
         known = self._argument_lines
-        others, other_trees = set[str](), set[str]()
         trees = {top_of(name) for name in sizes}
-        for name, at in known.items():
-            others.update((*at.made, *at.sharding) if name not in sizes else ())
-            other_trees.update((*at.made, *at.sharding) if top_of(name) not in trees else ())
+        small = self._smaller_than(max(sizes, key=lambda name: sizes[name]))
+        others = self._lines_but_of(lambda name: name in sizes)
+        large = self._lines_but_of(
+            lambda name: name in sizes or (name in small and top_of(name) in trees)
+        )
+        other_trees = self._lines_but_of(lambda name: top_of(name) in trees)
         weights: dict[str, float] = {}
         for name, size in sizes.items():
             at = known.get(name, WrittenAt(()))
-            lines = [line for line in (*at.made, *at.sharding) if line not in others]
-            if not lines and not (at.is_mapped and self._is_lesser_part(at.made[:1], sizes)):
-                asked = at.sharding if at.is_mapped else ()
-                lines = [line for line in (*asked, *at.made) if line not in other_trees]
-                lines = lines or list(at.made)
+            is_most = at.is_mapped and not self._is_lesser_part(at.made[:1], sizes)
+            own = (*at.made, *at.sharding)
+            asked = (*at.sharding, *at.made) if is_most else at.made
+            ways = ((own, others), (own, large), (asked, other_trees), (at.made, ()))
+            lines = [line for some, but in ways for line in some if line not in but]
             if lines:
                 weights[lines[0]] = weights.get(lines[0], 0.0) + size
         return max(weights, key=lambda line: weights[line], default=None)
+
+    def _lines_but_of(self, is_left_out: Callable[[str], bool]) -> set[str]:
+        """The lines that make arguments or their shardings, but for some."""
+        return {
+            line
+            for name, at in self._argument_lines.items()
+            if not is_left_out(name)
+            for line in (*at.made, *at.sharding)
+        }
+
+    def _smaller_than(self, name: str) -> set[str]:
+        """Arguments that are small next to one, so that they say nothing of its line."""
+        elements = {one: prod(layout.whole) for one, _, layout in self.arguments}
+        return {one for one in elements if elements[one] < _FEW * elements.get(name, 0)}
 
     def _is_lesser_part(self, made: Sequence[str], names: Container[str]) -> bool:
         """Whether few of the large arguments that were made at a line are among these."""
@@ -344,6 +379,31 @@ class Subject:
             is_constraint=is_constraint(value.instruction),
         )
 
+    def is_axis_dropped(self, constraint: Constraint, axes: Sequence[Axis]) -> bool:
+        """Whether a helper may have left out axes, because they do not divide what it is given."""
+        place = self.place(constraint.value)
+        lines: list[tuple[str, int]] = []
+        for frame in constraint.value.instruction.stack_frames if place is not None else ():
+            assert place is not None
+            if (frame.file_name, frame.line) == (place.file, place.line):
+                break
+            lines += [] if is_installed(frame.file_name) else [(frame.file_name, frame.line)]
+        return self._is_dropped(lines[:1], constraint.value.dimensions, axes)
+
+    def is_argument_dropped(self, name: str, whole: Sequence[int], axes: Sequence[Axis]) -> bool:
+        """The same of the function that makes an argument's sharding."""
+        at = self._argument_lines.get(name, WrittenAt(()))
+        split = [line.rpartition(":") for line in (*at.sharding[:1], *at.made[:1])]
+        lines = [(file, int(number)) for file, _, number in split if number.isdigit()]
+        return self._is_dropped(lines, whole, axes)
+
+    def _is_dropped(
+        self, lines: Sequence[tuple[str, int]], whole: Sequence[int], axes: Sequence[Axis]
+    ) -> bool:
+        is_uneven = any(size % axis.size for size in whole for axis in axes)
+        asks = self._asks_what_divides
+        return is_uneven and asks is not None and any(asks(*line) for line in lines)
+
     def places_alike(self, constraint: Constraint) -> tuple[Place, ...]:
         """Other lines where constraints ask for the same, of values of the same rank."""
         found: dict[Place, None] = {}
@@ -364,6 +424,15 @@ def _number(argument: tuple[str, Buffer, Layout]) -> int:
 
 def _element(buffer: Buffer) -> str:
     return buffer.shape.partition("[")[0]
+
+
+def _is_like(one: str, other: str) -> bool:
+    """Whether paths differ but in a part on the way: `m['w']` and `params['w']`."""
+    mine, its = _NAMES.findall(one), _NAMES.findall(other)
+    while mine and its and mine[0] == its[0]:
+        mine, its = mine[1:], its[1:]
+    rest = its[1:]
+    return bool(mine and rest) and mine[-len(rest) :] == rest
 
 
 def top_of(path: str) -> str:

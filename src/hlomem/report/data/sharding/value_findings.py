@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from hlomem.base.quantities import ValueId
     from hlomem.hlo.sharding import Axis, Sharding
     from hlomem.report.data.buffers import Buffer
-    from hlomem.report.data.sharding.finding import Place
+    from hlomem.report.data.sharding.finding import FindingKind, Place
     from hlomem.report.data.sharding.layouts import Layout
     from hlomem.report.data.sharding.subject import Subject
     from hlomem.report.data.sharding.whole_program import Constraint, WholeValue
@@ -95,7 +95,7 @@ def _told(subject: Subject, axis: Axis, held: Sequence[Held]) -> Iterator[Shardi
     what = "stacks" if is_stack else "values"
     for number, way in enumerate(_ways(subject, axis, first)):
         yield ShardingFinding(
-            kind="stack" if is_stack else "replicated",
+            kind=_kind(subject, axis, way, is_stack=is_stack),
             title=f"{what} of {format_bytes(size)} on each device are the same along {axis.name}",
             why=_why(first, axis, way.constraint, is_idle=axis in idle_axes(subject)),
             size=size,
@@ -108,9 +108,17 @@ def _told(subject: Subject, axis: Axis, held: Sequence[Held]) -> Iterator[Shardi
                 constraint=way.wanted.spec(),
                 alternatives=way.others,
                 place=subject.place(way.value) if way.value else None,
+                pins=subject.places_alike(way.constraint) if way.constraint else (),
+                may_be_left_out=way.constraint is not None and not way.constraint.sharding.used,
             ),
             is_other=number > 0,
         )
+
+
+def _kind(subject: Subject, axis: Axis, way: Way, *, is_stack: bool) -> FindingKind:
+    if way.constraint is not None and subject.is_axis_dropped(way.constraint, (axis,)):
+        return "dropped"
+    return "stack" if is_stack else "replicated"
 
 
 def _ways(subject: Subject, axis: Axis, first: Held) -> Iterator[Way]:

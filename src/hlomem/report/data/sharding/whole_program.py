@@ -34,8 +34,8 @@ _SHARDY = "xla.sdy.sharding"
 _CONSTRAINT = "Sharding"
 _MANUAL = "manual_computation_body"
 _SHARD_MAP = "shmap_body"
-_SAME_VALUE = frozenset({"reshape", "copy", "bitcast", "convert", "broadcast", "transpose"})
-_PARTS = _SAME_VALUE | {"dynamic-slice", "slice", "reduce-precision"}
+SAME_VALUE = frozenset({"reshape", "copy", "bitcast", "convert", "broadcast", "transpose"})
+_PARTS = SAME_VALUE | {"dynamic-slice", "slice", "reduce-precision"}
 _MOVED = frozenset({"reshape", "bitcast"})
 _MAX_HOPS = 32
 
@@ -235,7 +235,7 @@ class WholeProgram:
         for _ in range(_MAX_HOPS):
             if one.opcode == "parameter" and calls and calls[-1].opcode == "call":
                 one, calls = calls[-1].operands[one.parameter_number], calls[:-1]
-            elif one.opcode in _MOVED or (one.opcode in _SAME_VALUE and not self._has_line(one)):
+            elif one.opcode in _MOVED or (one.opcode in SAME_VALUE and not self._has_line(one)):
                 one = one.operands[0]
             else:
                 break
