@@ -161,7 +161,7 @@ def find_accepted(
 ) -> tuple[Candidate | None, list[str]]:
     """The first candidate for a goal that checkers accept; those rejected before it are noted.
 
-    `known` are the first that are proposed, if somebody has asked for them.
+    `known` are the first that are proposed, where they were asked for before.
     """
     notes: list[str] = []
     for made in chain(known, islice(propose(start, goal), len(known), None)):

@@ -1,4 +1,4 @@
-"""Slices that say, beside their indices, where they begin in each iteration of the loop around.
+"""Slices annotated with where they begin in each iteration of the loop around, as by their indices.
 
 XLA:GPU goes by what they say (`AnalyzeDynamicSliceCopyFusion`,
 xla/backends/gpu/transforms/dynamic_slice_copy.cc) and looks at no index. Those of a given program
@@ -25,7 +25,7 @@ _Place: TypeAlias = "tuple[str, ...]"
 
 
 def find_offset_problems(given: HloModule, edited: HloModule) -> list[str]:
-    """Slices of an edited module that say where they begin, and are none of the given one's."""
+    """Annotated slices of an edited module that the given one does not have."""
     return [wrong_offset(one) for one in new_slices(given, edited)]
 
 
@@ -74,7 +74,7 @@ def says_offset(instruction: HloInstruction) -> bool:
 
 
 def said_offset(slice_: HloInstruction, iterations: Sequence[int]) -> int | None:
-    """Where a slice says that it begins, in bytes; iterations are of the loops, outer first."""
+    """The byte a slice is annotated to begin at; iterations are of the loops, outer first."""
     config: Any = json.loads(slice_.attributes[CONFIG])
     note = config[_NOTE]
     if not _FIELDS.issuperset(note):
@@ -88,7 +88,7 @@ def said_offset(slice_: HloInstruction, iterations: Sequence[int]) -> int | None
 
 
 def offset_by_indices(whole: Shape, part: Shape, starts: Sequence[int | None]) -> int | None:
-    """Where a slice begins in bytes, by its indices; None where that is not known."""
+    """The byte a slice begins at by its indices; None where that is not known."""
     bits = whole.element_type.bits
     if whole.layout is None or whole.layout.tiles or any(whole.dynamic) or bits % _BYTE:
         return None

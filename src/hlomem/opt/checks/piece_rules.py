@@ -365,7 +365,7 @@ def _check_gemm(part: HloInstruction, one: HloInstruction, cuts: Cuts, pieces: i
 
 
 def _check_offset(part: HloInstruction, one: HloInstruction, _: Cuts, __: int) -> bool:
-    """What a slice said of the loop that it was in is not said in another."""
+    """No annotation of a slice that is about the loop it was in."""
     del one
     return "backend_config" not in part.attributes
 

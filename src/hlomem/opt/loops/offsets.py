@@ -1,4 +1,4 @@
-"""What XLA says of slices and loops beside their operands: places by the number of an iteration.
+"""Annotations of slices and loops that refer to the number of an iteration.
 
 XLA:GPU notes where a slice begins as `byte_offset + iteration * byte_stride` of the loop around it
 (`DynamicSliceAnnotator`, xla/backends/gpu/transforms/dynamic_slice_annotator.cc). Copies of slices,
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _CONFIG = "backend_config"
 _NOTE = "dynamic_slice_config"
 _LINEAR = "linear"
-"""What a note holds since 0.12 instead of an offset and a stride of its own."""
+"""The field that holds offset and stride since 0.12."""
 _FIELDS = frozenset({"loop_index", "byte_offset", "byte_stride", _LINEAR})
 _COUNTER = "known_induction_variable"
 _COUNTERS = "dynamic_variables"

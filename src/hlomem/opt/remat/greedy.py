@@ -163,12 +163,12 @@ class _Taking:
 
 
 def _kind(state: State, offer: _Offer) -> tuple[object, ...]:
-    """What offers have in common that recompute the same in other layers."""
+    """Equal for offers that recompute the same in other layers."""
     return tuple([_look(one) for one in _clones(state, offer)])
 
 
 def _look(one: HloInstruction) -> tuple[object, ...]:
-    """What instructions have in common that compute the same of other operands, as a rule."""
+    """Equal for instructions that, as a rule, compute the same of other operands."""
     return (
         one.opcode,
         one.shape.text,
