@@ -50,6 +50,39 @@ def make_emitted_tree(devices):
     return rollout, (S((512, 64), "float32", sharding=split),)
 
 
+def make_gathered_result(devices):
+    mesh = _mesh(devices, "hosts", "chips")
+    spread = NamedSharding(mesh, P(("hosts", "chips")))
+
+    def respond(x, centers):
+        return jax.nn.softmax(x @ centers.T), x.sum()
+
+    returned = (NamedSharding(mesh, P("hosts")), NamedSharding(mesh, P()))
+    fn = jax.jit(respond, out_shardings=returned)
+    centers = S((512, 64), "float32", sharding=NamedSharding(mesh, P()))
+    return fn, (S((4096, 64), "float32", sharding=spread), centers)
+
+
+def make_named_shardings(devices):
+    mesh = _mesh(devices, "data")
+
+    def split(tree, spec):
+        return jax.tree.map(lambda _: NamedSharding(mesh, spec), tree)
+
+    params = {"w": S((2048, 512), "float32"), "u": S((512, 2048), "float32")}
+    shardings = (split(params, P("data")), split(params, P()))
+    rows = NamedSharding(mesh, P("data"))
+
+    def step(state, x):
+        params, momentum = state
+        grads = jax.grad(lambda p: jnp.mean(jnp.tanh(x @ p["w"]) @ p["u"]))(params)
+        momentum = jax.tree.map(lambda m, g: 0.9 * m + g, momentum, grads)
+        return jax.tree.map(lambda p, m: p - 0.1 * m, params, momentum), momentum
+
+    fn = jax.jit(step, in_shardings=(shardings, rows), out_shardings=shardings, donate_argnums=0)
+    return fn, ((params, params), S((64, 2048), "float32"))
+
+
 def _layer(x, p):
     return x + jnp.tanh(x @ p["up"] * p["scale"]) @ p["down"], None
 
@@ -354,3 +387,18 @@ def test_inputs_that_the_only_axis_does_not_split_are_told_before_what_they_make
     first = report.findings[0]
     assert first.names == ("batch['image']",)
     assert first.source == _at(model, "    made = {name: S(shapes")
+
+
+def test_a_result_that_is_gathered_to_be_returned_is_told(model: Path) -> None:
+    first = _first(model, "make_gathered_result")
+    assert first.kind == "replicated"
+    assert first.source == _at(model, "    fn = jax.jit(respond")
+    assert first.change.results == {"result[0]": "P(('hosts', 'chips'))"}
+    # [4096, 512] on two hosts' chips: a half, then an eighth.
+    assert first.got is not None
+    assert first.got >= 3 << 20
+
+
+def test_shardings_that_are_a_variable_have_the_line_that_assigns_it(model: Path) -> None:
+    first = _first(model, "make_named_shardings")
+    assert first.source == _at(model, "    shardings = (split(params")

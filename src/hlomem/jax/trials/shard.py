@@ -60,7 +60,7 @@ _LINK = (
 )
 _MAX_TRIED = 8
 """Findings whose changes are compiled."""
-_LEAST = 0.04
+_LEAST = 0.06
 _SMALLEST = 1 << 16
 """The share of the memory, and the bytes, that a change saves, so that it is told."""
 _UNTRIED = 0.25
@@ -275,8 +275,18 @@ def _written_at(at: ArgumentLines, jit_line: str) -> WrittenAt:
     """The lines of an argument; where only jax.jit says its sharding, that line first."""
     if at.position < 0:
         return WrittenAt(at.made, at.sharding, at.is_mapped)
-    given = _keyword_line(jit_line, "in_shardings", at.position)
+    given = _in_shardings_line(jit_line, at.position)
     return WrittenAt((given,) if given else at.made, at.sharding)
+
+
+def _in_shardings_line(jit_line: str, position: int) -> str:
+    """The line that makes an argument's part of `in_shardings`, else the one that gives it."""
+    name, _, number = jit_line.rpartition(":")
+    try:
+        line = SourceFile(name).assigned_line(int(number), "in_shardings", position)
+    except (CommandError, ValueError):
+        line = None
+    return _keyword_line(jit_line, "in_shardings", position) if line is None else f"{name}:{line}"
 
 
 def _result_lines(jit_line: str) -> list[str]:

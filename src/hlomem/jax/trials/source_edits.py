@@ -285,6 +285,30 @@ class SourceFile:
             return parts[position]
         return next((value.lineno for value in self._keywords(line, name)), line)
 
+    def assigned_line(self, line: int, name: str, position: int) -> int | None:
+        """The line that a part of a keyword's tuple is assigned at, where it is a variable.
+
+        None where it is none, or one that a function is called with or assigns more than once.
+        """
+        for value in self._keywords(line, name):
+            parts = value.elts if isinstance(value, ast.Tuple) else [value]
+            part = parts[position] if position < len(parts) else None
+            if isinstance(part, ast.Name):
+                return self._only_assignment(part.id, line)
+        return None
+
+    def _only_assignment(self, name: str, line: int) -> int | None:
+        for scope in self.scopes_at(line):
+            lines = [
+                node.lineno
+                for node in own_nodes(scope)
+                if isinstance(node, ast.Assign)
+                and any(isinstance(one, ast.Name) and one.id == name for one in node.targets)
+            ]
+            if lines:
+                return lines[0] if len(lines) == 1 else None
+        return None
+
     def keyword_parts(self, line: int, name: str) -> list[int]:
         """The lines of the parts of a keyword's tuple; none where it is not written as one."""
         for value in self._keywords(line, name):

@@ -374,7 +374,8 @@ def find_in_results(
             continue
         if buffer.parameter is not None or subject.has_local_argument(name, layout):
             continue
-        wanted = None if sharding.used else split_further(sharding, layout.whole)
+        is_doubted = not sharding.used or _is_gathered(subject, buffer)
+        wanted = split_further(sharding, layout.whole) if is_doubted else None
         constraint = subject.constraint_of_result(name)
         if constraint is not None and constraint.replication < sharding.replication:
             yield _dropped_result(subject, name, buffer, layout, constraint)
@@ -384,6 +385,12 @@ def find_in_results(
     for (line, _), group in groups.items():
         group.sort(key=lambda whole: -whole.buffer.size)
         yield _whole_results(subject, line, group)
+
+
+def _is_gathered(subject: Subject, result: Buffer) -> bool:
+    """Whether a result is gathered right before it is returned."""
+    makers = (result, *subject.memory.operands(result))
+    return any((one.opcode or "").startswith("all-gather") for one in makers)
 
 
 class Whole(NamedTuple):
