@@ -98,6 +98,8 @@ PLAN_MARGIN = 0.999
 """How much less than the share that is missing is asked for after a plan that misses."""
 MORE_MARGIN = 0.02
 """How much less is asked for after a plan that is no smaller than another."""
+MORE_ROUNDS = 3
+"""Plans in addition for what nearly fits, each of which asks for a little less."""
 LEAST_LOOSENED = 0.001
 """The share of a program's operations that is worth another plan."""
 HOPE = 1.25

@@ -288,7 +288,7 @@ class SourceFile:
     def assigned_line(self, line: int, name: str, position: int) -> int | None:
         """The line that a part of a keyword's tuple is assigned at, where it is a variable.
 
-        None where it is none, or one that a function is called with or assigns more than once.
+        None for other expressions, parameters, and what is assigned more than once.
         """
         for value in self._keywords(line, name):
             parts = value.elts if isinstance(value, ast.Tuple) else [value]

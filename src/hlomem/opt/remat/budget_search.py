@@ -106,7 +106,11 @@ class _Search:
     def _pursue(self, state: State, level: int, size: int) -> None:
         """Go down from a start, plan, and correct: the model says `level` of a plan's size."""
         least, margin = size, constants.PLAN_MARGIN
-        for _ in range(self._budget.work.rounds):
+        for number in range(self._budget.work.rounds + constants.MORE_ROUNDS):
+            is_last = number >= self._budget.work.rounds
+            if is_last and size > constants.NEARLY * self._target:
+                return
+            margin -= constants.MORE_MARGIN / 4 if is_last else 0
             wanted = round(self._target * level / size * margin)
             state = self._descend(state, wanted)
             reached = max(state.levels())

@@ -383,6 +383,7 @@ export interface ShardingChange {
   through: string[];
   place: Place | null;
   pins: Place[];
+  may_be_left_out: boolean;
   is_assigned: boolean;
   has_mesh: boolean;
   drops_gathered: boolean;
