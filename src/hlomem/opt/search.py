@@ -6,7 +6,6 @@ where hlomem's own plan is not its plan. What checkers reject is not returned.
 
 from __future__ import annotations
 
-from itertools import chain, islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
@@ -45,7 +44,7 @@ from hlomem.opt.strategies import (
 from hlomem.write.build import build_contents
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from hlomem.hlo.ir import HloModule
     from hlomem.machines.options import Options
@@ -157,14 +156,17 @@ def without_order(found: Candidate, note: str) -> Candidate:
 
 
 def find_accepted(
-    start: Candidate, goal: Goal, compiler: Compiler = OURS, known: Sequence[Candidate] = ()
+    start: Candidate,
+    goal: Goal,
+    compiler: Compiler = OURS,
+    proposed: Iterable[Candidate] | None = None,
 ) -> tuple[Candidate | None, list[str]]:
     """The first candidate for a goal that checkers accept; those rejected before it are noted.
 
-    `known` are the first that are proposed, where they were asked for before.
+    `proposed` are the candidates, where they were asked for before.
     """
     notes: list[str] = []
-    for made in chain(known, islice(propose(start, goal), len(known), None)):
+    for made in propose(start, goal) if proposed is None else proposed:
         accepted, problems = settle([made], compiler)
         if accepted is not None:
             return accepted, notes

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 pytest.importorskip("jax", reason="jax is not installed; `make jax` runs these tests")
 
+pytestmark = pytest.mark.usefixtures("eight_devices")
+
 MODEL = '''"""A model."""
 
 import jax
@@ -150,12 +152,6 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("sharded")
     (folder / "model.py").write_text(MODEL)
     return folder
-
-
-@pytest.fixture(autouse=True)
-def _eight_devices(monkeypatch: pytest.MonkeyPatch) -> None:
-    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=8"
-    monkeypatch.setenv("XLA_FLAGS", flags.strip())
 
 
 def _shard(model: Path, name: str, **options: Any) -> ShardReport:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,6 +17,8 @@ jax = pytest.importorskip("jax", reason="jax is not installed; `make jax` runs t
 new_only = pytest.mark.skipif(
     jax.__version_info__ < (0, 12), reason="the partitioner of older releases leaves other values"
 )
+
+pytestmark = pytest.mark.usefixtures("eight_devices")
 
 MODEL = '''"""Models."""
 
@@ -280,12 +281,6 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("sharded")
     (folder / "model.py").write_text(MODEL)
     return folder
-
-
-@pytest.fixture(autouse=True)
-def _eight_devices(monkeypatch: pytest.MonkeyPatch) -> None:
-    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=8"
-    monkeypatch.setenv("XLA_FLAGS", flags.strip())
 
 
 def _first(model: Path, name: str) -> ShardingFinding:

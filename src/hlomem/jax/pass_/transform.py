@@ -10,7 +10,7 @@ import hashlib
 import time
 from collections import OrderedDict
 from functools import partial
-from itertools import islice
+from itertools import chain
 from math import inf
 from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
@@ -50,7 +50,7 @@ from hlomem.proto.edit import write_module, write_orders
 from hlomem.proto.module import read_module
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable
 
     from hlomem.hlo.ir import HloModule
     from hlomem.machines.options import Options
@@ -189,8 +189,8 @@ class Transform:
         answer: Answer | None = None
         is_possible = rest + floor.size <= limit
         is_tried = is_possible or not self._rules.exact
-        proposed = self._propose_cheap(found)
-        foreseen = min(found.total, proposed[0].total if proposed else found.total)
+        cheap, proposed = self._propose_cheap(found)
+        foreseen = found.total if cheap is None else min(found.total, cheap.total)
         # Checkers are asked about what is handed on alone.
         plain = self._change(found, outcome, proposed=proposed) if foreseen <= limit else None
         if is_tried and (plain is None or rest + plain.outcome.after > limit):
@@ -215,7 +215,7 @@ class Transform:
         limit: int | None = None,
         *,
         has_budget: bool = False,
-        proposed: Sequence[Candidate] = (),
+        proposed: Iterable[Candidate] | None = None,
     ) -> Answer:
         """The program in the order found, and with values recomputed, some as proposed before."""
         found, ordered = self._reorder(found, outcome)
@@ -258,19 +258,22 @@ class Transform:
         outcome = outcome._replace(kind="improved", time_ratio=ratio)
         return found, Answer(write_candidate(found), outcome)
 
-    def _propose_cheap(self, found: Candidate) -> list[Candidate]:
-        """The first program with cheap values recomputed; what fails does so where it is used."""
+    def _propose_cheap(self, found: Candidate) -> tuple[Candidate | None, Iterable[Candidate]]:
+        """The first program with cheap values recomputed, and all of them, to be asked for once."""
+        goal = Share(self._rules.recompute)
+        proposals = propose(found, goal)
         try:
-            return list(islice(propose(found, Share(self._rules.recompute)), 1))
-        except Exception:  # noqa: BLE001 - it is told by `_attempt`
-            return []
+            first = next(proposals, None)
+        except Exception:  # noqa: BLE001 - it fails again in `_attempt`, which tells it
+            return None, propose(found, goal)
+        return first, chain(() if first is None else (first,), proposals)
 
     def _recompute(
         self,
         found: Candidate,
         answer: Answer,
         limit: int | None,
-        proposed: Sequence[Candidate] = (),
+        proposed: Iterable[Candidate] | None = None,
     ) -> Answer:
         """Fit the memory budget, if any; else recompute what is almost free."""
         if limit is not None:
@@ -299,7 +302,7 @@ class Transform:
         return answer._replace(outcome=outcome)
 
     def _cheapen(
-        self, found: Candidate, answer: Answer, proposed: Sequence[Candidate] = ()
+        self, found: Candidate, answer: Answer, proposed: Iterable[Candidate] | None = None
     ) -> Answer:
         """Recompute what is almost free, up to the share that the rules name."""
         if not self._foresees_orders:

@@ -62,7 +62,8 @@ _MAX_TRIED = 8
 """Findings whose changes are compiled."""
 _LEAST = 0.06
 _SMALLEST = 1 << 16
-"""The share of the memory, and the bytes, that a change saves, so that it is told."""
+"""The share of the memory, and the bytes, that a change saves, so that it is told: choices of
+programs without a fault (tools/sharded/fifth) were seen to save up to 5 %."""
 _UNTRIED = 0.25
 """The same by the plan, for a change that could not be compiled."""
 _MAX_UNUSED = 2

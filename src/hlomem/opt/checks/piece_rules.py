@@ -364,9 +364,8 @@ def _check_gemm(part: HloInstruction, one: HloInstruction, cuts: Cuts, pieces: i
     return bool(now == then and new == old)
 
 
-def _check_offset(part: HloInstruction, one: HloInstruction, _: Cuts, __: int) -> bool:
+def _check_offset(part: HloInstruction, _: HloInstruction, __: Cuts, ___: int) -> bool:
     """No annotation of a slice that is about the loop it was in."""
-    del one
     return "backend_config" not in part.attributes
 
 
