@@ -79,3 +79,11 @@ def test_the_line_of_a_kernel_is_not_lost_to_its_kernel_metadata() -> None:
     lines = Lines(hlo.parse(MODULE))
     text = "%k = f32[] custom-call(%a), frontend_attributes={kernel_metadata={}}, metadata={"
     assert lines.origin(f'{text}op_name="k" stack_frame_id=1}}').line == "/home/me/train.py:5"
+
+
+def test_a_program_of_an_installed_package_has_its_lines_not_its_launchers() -> None:
+    jax = Frame("/usr/lib/python3.12/site-packages/jax/_src/lax.py", 9)
+    layer = Frame("/usr/lib/python3.12/site-packages/maxtext/layers/linears.py", 120)
+    launcher = Frame("<string>", 1)
+    assert users_frame((jax, layer, launcher)) == layer
+    assert users_frame((jax, launcher)) == launcher

@@ -21,7 +21,8 @@ _FRAMEWORK = lazy_pattern(
     r"|[/\\]lib[/\\]python\d[^/\\]*[/\\](?!(?:site|dist)-packages)|^<frozen "
     r"|^<string>$"
 )
-"""`<string>` is a launcher, as in `python -c`."""
+_LAUNCHER = "<string>"
+"""As of `python -c`."""
 
 
 def is_installed(file: str) -> bool:
@@ -101,10 +102,12 @@ def bare_op_name(name: str) -> str:
 
 
 def users_frame(frames: tuple[Frame, ...]) -> Frame | None:
-    """The frame to show: in user code, else outside installed packages, else the first."""
+    """The frame to show: in user code, else outside installed packages, else the first.
+
+    Of a program that an installed package makes, that is the package's, not its launcher's.
+    """
     own = [frame for frame in frames if not _FRAMEWORK.search(frame.file)]
-    for candidates in (own, frames):
-        for frame in candidates:
-            if not is_installed(frame.file):
-                return frame
-    return (*own, *frames, None)[0]
+    outside = [frame for frame in frames if not is_installed(frame.file)]
+    users = [frame for frame in own if not is_installed(frame.file)]
+    named = [frame for frame in outside if frame.file != _LAUNCHER]
+    return (*users, *named, *own, *outside, *frames, None)[0]
