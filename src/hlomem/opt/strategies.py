@@ -17,6 +17,7 @@ from hlomem.opt.checks import Change
 from hlomem.opt.constants import LEAST_STEP, MARGIN, MAX_CUTS, MAX_PLANNED_OFFLOADS
 from hlomem.opt.goal import Budget, Effort, Front, Goal, Offload, Order, Pieces, Share
 from hlomem.opt.loops.change import iter_changed
+from hlomem.opt.loops.relaid import relay_stacks
 from hlomem.opt.loops.segments import segment_loops
 from hlomem.opt.once import once
 from hlomem.opt.orders.planned_orders import in_orders
@@ -71,7 +72,10 @@ def _cheap(candidate: Candidate, goal: Share) -> Iterator[Candidate]:
 
 
 def _starts(candidate: Candidate) -> Iterator[Candidate]:
-    """The program, before it without what its loops can compute, or without copies."""
+    """The program, before it without what its loops can compute or lay out, or without copies."""
+    relaid = relay_stacks(candidate)
+    if relaid is not None:
+        yield reordered(relaid)
     inside = compute_inside(candidate)
     if inside is not None:
         inside = reordered(inside)

@@ -93,11 +93,22 @@ class LoopDraft(ModuleDraft):
                 )
             )
         root = body.make(self.new(opcode), shape, opcode, taken, attributes=attributes)
-        callee = self.add(inside, body.computation, self._wrapped, [*taken, root], root).computation
-        callee.is_fused = True
-        self._wrapped += 1
+        callee = self.add_fused(inside, body.computation, [*taken, root], root)
         kind = {"kind": "kLoop"}
         return body.make(self.new(name), shape, "fusion", outer, attributes=kind, called=[callee])
+
+    def add_fused(
+        self,
+        name: str,
+        like: HloComputation,
+        instructions: list[HloInstruction],
+        root: HloInstruction,
+    ) -> HloComputation:
+        """The body of a new fusion, on the thread of another computation."""
+        callee = self.add(name, like, self._wrapped, instructions, root).computation
+        callee.is_fused = True
+        self._wrapped += 1
+        return callee
 
 
 _ALIASING = "output_to_operand_aliasing"
