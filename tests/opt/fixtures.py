@@ -23,7 +23,7 @@ from hlomem.opt.orders.planned_orders import other_bytes, temporary_bytes
 from hlomem.opt.remat.copies import drop_copies
 from hlomem.opt.remat.cut import cut, cut_inside
 from hlomem.opt.remat.inside import lower_inside
-from hlomem.opt.strategies import propose
+from hlomem.opt.strategies import prepared, propose
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -121,6 +121,8 @@ def edit(fixture: Fixture, module: HloModule) -> Candidate:
         made = segment_loops(given)
     elif fixture.command == "relay":
         made = relay_stacks(given)
+    elif fixture.command == "prepare":
+        made = list(prepared(given))[-1]
     elif fixture.command == "copies":
         made = drop_copies(given)
     elif fixture.command == "inside":

@@ -31,12 +31,12 @@ from hlomem.opt.checks import Allowed, Change, find_problems
 from hlomem.opt.constants import MAX_INSIDE_STARTS, MAX_NEARLY, MAX_REJECTED, NEAR, NEARLY
 from hlomem.opt.goal import Budget, Effort, Front, Goal, Order, Pieces, WorkLeft
 from hlomem.opt.loops.change import has_pairs
-from hlomem.opt.loops.relaid import relay_stacks
 from hlomem.opt.orders.planned_orders import temporary_bytes
 from hlomem.opt.remat.floor import find_floor
 from hlomem.opt.remat.inside import lower_inside
 from hlomem.opt.strategies import (
     drop_copies_in_order,
+    prepared,
     propose,
     propose_priced,
     reordered,
@@ -226,10 +226,9 @@ class _Fits:
     def run(self) -> Iterator[Candidate]:
         """The program itself, then changed for rising prices, until that costs too much."""
         given = self._start
-        relaid = relay_stacks(self._start)
-        if relaid is not None:
-            self._start = reordered(relaid)
-            yield self._note(self._start)
+        for made in prepared(self._start):
+            self._start = made
+            yield self._note(made)
         for lighter in drop_copies_in_order(given, or_equal=True):
             yield self._note(lighter)
             self._start = lighter

@@ -184,7 +184,7 @@ class _Stack:
 
 
 class _BySlice(NamedTuple):
-    """What is done to each slice of a term."""
+    """An operation on each slice of a term."""
 
     operand: int
     instruction: HloInstruction

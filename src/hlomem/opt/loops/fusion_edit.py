@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hlomem.base.errors import EditError
+from hlomem.hlo.body_draft import relink
 from hlomem.hlo.draft import ModuleDraft
 from hlomem.hlo.ir import HloComputation, HloInstruction, HloModule
 from hlomem.hlo.shape import Shape, tuple_shape
@@ -170,6 +171,25 @@ class FusionEdits:
                 instruction.set_attributes({**instruction.attributes, "index": place})
         fusion.set_attributes(fitting_attributes(fusion, draft))
         shrink(draft, fusion)
+
+    # Results by themselves.
+
+    def part(self, body: Draft, fusion: HloInstruction, groups: Sequence[Sequence[int]]) -> None:
+        """Make several fusions of one, each with some of its results; all that are taken."""
+        whole = self._module.instruction(fusion)
+        takers = [self._module.instruction(user) for user in fusion.users]
+        by_group = [[one for one in takers if one.tuple_index in group] for group in groups]
+        *others, last = filter(None, by_group)
+        for taken in others:
+            made = self._module.copy(whole, self._module.new(whole.name))
+            callee = self._module.clone_fused(fusion.called_computations[0], SUFFIX)
+            made.called_computations = (callee,)
+            relink(made)
+            body.put_before(whole, made)
+            for one in taken:
+                one.operands = (made,)
+            self._keep_results(body, made, taken, sorted({one.tuple_index for one in taken}))
+        self._keep_results(body, whole, last, sorted({one.tuple_index for one in last}))
 
     # Slices instead of stacks.
 

@@ -45,12 +45,12 @@ class _Relaid(NamedTuple):
     """In the loop's state."""
     stack: HloInstruction
     parts: tuple[HloInstruction, ...]
-    """What is done to the stack, first to last, fusions looked into."""
+    """Operations on the stack, first to last, those of fusions one by one."""
     outer: tuple[HloInstruction, ...]
     """The same by instructions outside of fusions, last to first."""
     reads: tuple[Read, ...]
     line: tuple[int, int]
-    """The place of the slice that the first iteration reads, and how it goes on."""
+    """The index of the slice that the first iteration reads, and the step to the next."""
 
 
 def relay_stacks(candidate: Candidate) -> Candidate | None:
