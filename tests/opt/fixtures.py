@@ -17,12 +17,13 @@ from hlomem.machines.releases import Release
 from hlomem.opt.candidate import Candidate, Program, choose_cheapest, start_text
 from hlomem.opt.goal import Budget, Offload, Order, Rules, WorkLeft
 from hlomem.opt.loops.change import change_loops
+from hlomem.opt.loops.relaid import relay_stacks
 from hlomem.opt.loops.segments import segment_loops
 from hlomem.opt.orders.planned_orders import other_bytes, temporary_bytes
 from hlomem.opt.remat.copies import drop_copies
 from hlomem.opt.remat.cut import cut, cut_inside
 from hlomem.opt.remat.inside import lower_inside
-from hlomem.opt.strategies import propose
+from hlomem.opt.strategies import prepared, propose
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -54,8 +55,9 @@ class Fixture(NamedTuple):
 
     @property
     def may_run(self) -> bool:
-        """Whether XLA:CPU wrote the program."""
-        return "// Origin: jaxlib" in self.text and "machine" not in self.settings
+        """Whether XLA:CPU wrote the program, or takes it."""
+        is_known = "// Origin: jaxlib" in self.text or "XLA:CPU runs it" in self.text
+        return is_known and "machine" not in self.settings
 
     @property
     def program(self) -> str:
@@ -117,6 +119,10 @@ def edit(fixture: Fixture, module: HloModule) -> Candidate:
         made = change_loops(given, price)
     elif fixture.command == "segments":
         made = segment_loops(given)
+    elif fixture.command == "relay":
+        made = relay_stacks(given)
+    elif fixture.command == "prepare":
+        made = list(prepared(given))[-1]
     elif fixture.command == "copies":
         made = drop_copies(given)
     elif fixture.command == "inside":

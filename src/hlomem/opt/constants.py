@@ -124,6 +124,8 @@ LEAST_FUSED = 0.01
 """The share of a program's temporaries that a value must take to be computed inside its readers."""
 MAX_FUSED_INPUT = 0.25
 """The share of its bytes that such a value may be made of, which its readers keep alive."""
+LEAST_PARTED = 0.005
+"""The share that a value made of nothing must take to be made by itself."""
 MAX_SEED = 64
 """Bytes of operands up to which a value counts as made of nothing."""
 MAX_PASSED = 40

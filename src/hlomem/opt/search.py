@@ -36,6 +36,7 @@ from hlomem.opt.remat.floor import find_floor
 from hlomem.opt.remat.inside import lower_inside
 from hlomem.opt.strategies import (
     drop_copies_in_order,
+    prepared,
     propose,
     propose_priced,
     reordered,
@@ -225,6 +226,9 @@ class _Fits:
     def run(self) -> Iterator[Candidate]:
         """The program itself, then changed for rising prices, until that costs too much."""
         given = self._start
+        for made in prepared(self._start):
+            self._start = made
+            yield self._note(made)
         for lighter in drop_copies_in_order(given, or_equal=True):
             yield self._note(lighter)
             self._start = lighter

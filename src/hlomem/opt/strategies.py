@@ -17,6 +17,7 @@ from hlomem.opt.checks import Change
 from hlomem.opt.constants import LEAST_STEP, MARGIN, MAX_CUTS, MAX_PLANNED_OFFLOADS
 from hlomem.opt.goal import Budget, Effort, Front, Goal, Offload, Order, Pieces, Share
 from hlomem.opt.loops.change import iter_changed
+from hlomem.opt.loops.relaid import relay_stacks
 from hlomem.opt.loops.segments import segment_loops
 from hlomem.opt.once import once
 from hlomem.opt.orders.planned_orders import in_orders
@@ -28,6 +29,7 @@ from hlomem.opt.remat.copies import drop_barriers, drop_copies, without_copies
 from hlomem.opt.remat.cut import cut, cut_inside
 from hlomem.opt.remat.fused import compute_inside
 from hlomem.opt.remat.offload import choose_moves, make_moves
+from hlomem.opt.remat.parted import part_fusions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -71,15 +73,25 @@ def _cheap(candidate: Candidate, goal: Share) -> Iterator[Candidate]:
 
 
 def _starts(candidate: Candidate) -> Iterator[Candidate]:
-    """The program, before it without what its loops can compute, or without copies."""
-    inside = compute_inside(candidate)
-    if inside is not None:
-        inside = reordered(inside)
-        if inside.temporaries <= candidate.temporaries:
-            yield from drop_copies_in_order(inside)
-            yield inside
-    yield from drop_copies_in_order(candidate)
-    yield candidate
+    """The program, before it without what its loops can compute or lay out, or without copies."""
+    for start in dict.fromkeys((*list(prepared(candidate))[-1:], candidate)):
+        inside = compute_inside(start)
+        if inside is not None:
+            inside = reordered(inside)
+            if inside.temporaries <= start.temporaries:
+                yield from drop_copies_in_order(inside)
+                yield inside
+        yield from drop_copies_in_order(start)
+        yield start
+
+
+def prepared(candidate: Candidate) -> Iterator[Candidate]:
+    """The program with what costs nothing and lets more be done, if it is no larger."""
+    for change in (relay_stacks, part_fusions):
+        made = change(candidate)
+        if made is not None and (ordered := reordered(made)).total <= candidate.total:
+            yield ordered
+            candidate = ordered
 
 
 def drop_copies_in_order(candidate: Candidate, *, or_equal: bool = False) -> Iterator[Candidate]:

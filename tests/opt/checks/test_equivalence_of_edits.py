@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from hlomem import hlo
+from hlomem.hlo.text.printer import format_module
 from hlomem.opt.checks import Change, find_problems
 from hlomem.opt.checks.equivalence import find_meaning_problems
+from tests.opt.fixtures import edit, iter_fixtures
 
 LOOP = """\
 HloModule m, is_scheduled=true, replica_count=1
@@ -167,3 +169,20 @@ def test_changed_loops_that_follow_one_another_are_judged_as_one(wrong: tuple[in
     given, other = hlo.parse(LOOP), hlo.parse(LOOP.replace(*NEGATED_TWICE))
     changes = [Change(other if place in wrong else given, "loops") for place in range(3)]
     assert bool(find_problems(given, changes)) == (2 in wrong)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("constant(5)", "constant(4)"),
+        ("subtract(%constant.remat, %parameter.remat)", "add(%constant.remat, %parameter.remat)"),
+        ("index=2\n  %i.8.remat", "index=2\n  %i.8.remat"),
+    ],
+)
+def test_slices_laid_out_by_themselves_are_those_of_the_stack(right: str, wrong: str) -> None:
+    [fixture] = [one for one in iter_fixtures() if one.path.stem == "relay"]
+    given = hlo.parse(fixture.program)
+    text = format_module(edit(fixture, given).module)
+    assert right in text
+    problems = find_meaning_problems(given, hlo.parse(text.replace(right, wrong)))
+    assert bool(problems) == (right != wrong)

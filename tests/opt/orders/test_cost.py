@@ -211,3 +211,25 @@ ENTRY %e {
 }
 """
     assert _entry_time(text) == 2 * 4096
+
+
+def test_a_sort_goes_over_its_rows_as_often_as_they_halve() -> None:
+    def time_of(length: int) -> int:
+        shape = f"f32[4,{length}]{{1,0}}"
+        module = hlo.parse(f"""HloModule m, is_scheduled=true
+
+%less (a: f32[], b: f32[]) -> pred[] {{
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %c = pred[] compare(%a, %b), direction=LT
+}}
+
+ENTRY %e {{
+  %p = {shape} parameter(0)
+  ROOT %r = {shape} sort(%p), dimensions={{1}}, to_apply=%less
+}}
+""")
+        return Times(CPU).of(module.entry.root)
+
+    assert time_of(1024) == 10 * 2 * 4 * 1024 * 4
+    assert time_of(4096) == 12 * 2 * 4 * 4096 * 4

@@ -45,7 +45,44 @@ def test_the_gradients_of_a_convolution_have_its_products(
         f' custom_call_target="__cudnn$conv{kind}"'
     )
     work = _work(f"({result}, u8[16]{{0}})", operands, call)
-    assert work == Work(2 * PLACES, "f32", False, features, kind == "BackwardFilter")
+    is_by_filter = kind == "BackwardFilter"
+    assert work == Work(2 * PLACES, "f32", False, features, 16, is_by_filter=is_by_filter)
+
+
+def test_features_of_a_convolution_in_groups_are_those_of_a_group() -> None:
+    call = (
+        "custom-call(%p, %q), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_o01i->b01f,"
+        ' feature_group_count=8, custom_call_target="__cudnn$convForward"'
+    )
+    grouped = ("f32[8,32,32,16]{3,2,1,0}", "f32[64,3,3,2]{3,2,1,0}")
+    work = _work("(f32[8,32,32,64]{3,2,1,0}, u8[16]{0})", grouped, call)
+    assert (work.features, work.given, work.is_volume) == (8, 2, False)
+
+
+def test_a_convolution_of_three_dimensions_is_told_from_others() -> None:
+    call = (
+        "custom-call(%p, %q), window={size=3x3x3 pad=1_1x1_1x1_1}, dim_labels=b012f_o012i->b012f,"
+        ' custom_call_target="__cudnn$convForward"'
+    )
+    volume = ("f32[2,8,8,8,16]{4,3,2,1,0}", "f32[64,3,3,3,16]{4,3,2,1,0}")
+    assert _work("(f32[2,8,8,8,64]{4,3,2,1,0}, u8[16]{0})", volume, call).is_volume
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "result", "summed", "least"),
+    [
+        ("[64,128]{1,0}", "[128,32]{1,0}", "[64,32]{1,0}", "{1}", 32),
+        ("[8,64,128]{2,1,0}", "[8,128,512]{2,1,0}", "[8,64,512]{2,1,0}", "{2}", 64),
+        ("[64,16]{1,0}", "[16,512]{1,0}", "[64,512]{1,0}", "{1}", 16),
+    ],
+)
+def test_the_least_size_of_a_product_is_that_of_one_of_many(
+    left: str, right: str, result: str, summed: str, least: int
+) -> None:
+    batch = "lhs_batch_dims={0}, rhs_batch_dims={0}, " if left.startswith("[8,") else ""
+    rhs = "{1}" if batch else "{0}"
+    call = f"dot(%p, %q), {batch}lhs_contracting_dims={summed}, rhs_contracting_dims={rhs}"
+    assert _work(f"f32{result}", (f"f32{left}", f"f32{right}"), call).least == least
 
 
 @pytest.mark.parametrize("precision", ["DEFAULT", "HIGHEST"])
@@ -56,7 +93,7 @@ def test_a_call_of_cublas_has_the_products_of_its_dot(precision: str) -> None:
     )
     call = f'custom-call(%p, %q), custom_call_target="__cublas$gemm", backend_config={config}'
     work = _work("(f32[64,32]{1,0}, s8[8]{0})", ("f32[64,128]{1,0}", "f32[128,32]{1,0}"), call)
-    assert work == Work(2 * 64 * 32 * 128, "f32", precision == "HIGHEST")
+    assert work == Work(2 * 64 * 32 * 128, "f32", precision == "HIGHEST", least=32)
 
 
 def test_other_calls_have_none() -> None:

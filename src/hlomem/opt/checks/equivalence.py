@@ -45,6 +45,8 @@ _EMPTY = '"AllocateBuffer"'
 _RUNNING = ("async-start", "call", "conditional", "while")
 _HANDING_ON = ("async-done", "parameter", "tuple")
 _ALIKE = frozenset({"bitcast", "copy", "reshape"})
+_BY_SLICE = frozenset({"convert", "copy", "transpose"})
+"""Opcodes that do to a stack, slices whole in either layout, what they do to each slice."""
 _UNKNOWN = 1 << 40
 """Instead of a quotient that is not computed: in no range."""
 _RANGES = {
@@ -181,6 +183,13 @@ class _Stack:
         return self._count == len(self._slices) and place not in self._slices
 
 
+class _BySlice(NamedTuple):
+    """An operation on each slice of a term."""
+
+    operand: int
+    instruction: HloInstruction
+
+
 class _Terms:
     def __init__(self, opened: set[str]) -> None:
         self._opened = opened
@@ -196,6 +205,8 @@ class _Terms:
         """By term what was written to a stack, in no shape of its own."""
         self._written: dict[tuple[_Stack | int, int, int], _Stack] = {}
         """The same by what it was before, place and slice."""
+        self._by_slice: dict[int, _BySlice] = {}
+        """By term that has the slices of another, each by itself laid out or converted."""
         self._text_of: dict[_Key, int] = {}
         """Numbers of all that the text says of an operation but shape and operands."""
         self._said: dict[HloInstruction, _Said] = {}
@@ -292,8 +303,10 @@ class _Terms:
             if opcode in SLICES and says_offset(instruction):
                 self._note_offset(instruction, [self._integer.get(one) for one in plain])
             known = self._known(instruction, plain)
-            if known is not None:
-                return known
+            value = self._operation(instruction, operands) if known is None else known
+            if opcode in _BY_SLICE and isinstance(value, int):
+                self._note_slices(instruction, plain[0], value)
+            return value
         return self._operation(instruction, operands)
 
     def _iterate(self, loop: HloInstruction, state: Value) -> Value:
@@ -419,15 +432,56 @@ class _Terms:
         if self._shape[operands[0]].text == part.text:  # all of it, wherever it begins
             return operands[0]
         place = self._place(whole, part, operands[1:])
-        if place is None:
+        if place is None or not _is_laid_out_as(part, whole):
             return None
-        stack = self._stack.get(operands[0])
-        if stack is None:
+        done: list[HloInstruction] = []
+        term, shape = operands[0], whole
+        while term not in self._stack:
+            found = self._by_slice.get(self._source.get(term, term))
+            if found is None or not _have_same_slices(found.instruction.shape, shape):
+                break
+            done.append(found.instruction)
+            term, shape = found.operand, self._shape[found.operand]
+        self._left -= len(done)
+        value = self._slice_at(term, shape, place)
+        if value is None:
             return None
-        found = stack.at(place)
-        if found is None:
-            return self._term(part, ("slice", stack.base, place))
-        return self.view(part, found)
+        for instruction in reversed(done):
+            value = self._done_to_slice(instruction, value)
+        return self.view(part, value)
+
+    def _slice_at(self, term: int, whole: Shape, place: int) -> int | None:
+        """The slice of an array, in whichever shape it is known."""
+        stack = self._stack.get(term)
+        found = None if stack is None else stack.at(place)
+        if found is not None:
+            return found
+        base = self._source.get(term, term) if stack is None else stack.base
+        shape = self._shape[base]
+        if shape.text != whole.text and not _have_same_slices(shape, whole):
+            return None
+        return self._term(_one_slice(shape), ("slice", base, place))
+
+    def _note_slices(self, instruction: HloInstruction, operand: int, made: int) -> None:
+        """Remember a term whose slices are those of another, each by itself changed."""
+        is_other = made != operand and made not in self._stack
+        if not is_other or not _have_same_slices(instruction.shape, self._shape[operand]):
+            return
+        if instruction.opcode == "transpose" and instruction.integers("dimensions")[:1] != (0,):
+            return
+        self._by_slice.setdefault(self._source.get(made, made), _BySlice(operand, instruction))
+
+    def _done_to_slice(self, instruction: HloInstruction, slice_: int) -> int:
+        """One slice as an instruction lays out or converts it."""
+        shape = _one_slice(instruction.shape)
+        given = self.view(_one_slice(instruction.operands[0].shape), slice_)
+        if instruction.opcode == "convert":
+            converted = self._convert(shape, given)
+            if converted is not None:
+                return converted
+        if self._shape[given].text == shape.text:
+            return given
+        return self._term(shape, (self._read_text(instruction).number, (given,)))
 
     def _write(self, instruction: HloInstruction, operands: list[int]) -> int | None:
         whole, part = instruction.shape, instruction.operands[1].shape
@@ -528,6 +582,16 @@ def _have_same_slices(one: Shape, other: Shape) -> bool:
         if any(len(tile) >= len(shape.dimensions) for tile in shape.layout.tiles):
             return False
     return True
+
+
+def _is_laid_out_as(one: Shape, other: Shape) -> bool:
+    """Whether two layouts name the dimensions in the same order, as far as they are known."""
+    orders = [shape.layout.minor_to_major for shape in (one, other) if shape.layout is not None]
+    return len(set(orders)) < 2
+
+
+def _one_slice(shape: Shape) -> Shape:
+    return Shape(shape.element_type, (1, *shape.dimensions[1:]), (), shape.layout)
 
 
 def _is_free_of_effects(instruction: HloInstruction) -> bool:

@@ -81,7 +81,7 @@ def _whole(body: HloComputation, classes: Classes) -> Key:
         if one.opcode == "parameter" and one.users and all(_takes_slice(one, u) for u in one.users):
             shape = one.users[0].shape.text
         key: Key = (
-            *text_of(one),
+            *text_of(one, by_indices=True),
             shape,
             tuple([numbers[operand] for operand in one.operands]),
             tuple(map(classes.of_body, one.called_computations)),

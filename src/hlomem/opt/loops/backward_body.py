@@ -33,7 +33,7 @@ _LOADING = ("kLoop", "kInput")
 """Kinds of fusions that may read slices of what they are given."""
 
 
-def _slice_sizes(part: Shape) -> dict[str, str]:
+def slice_sizes(part: Shape) -> dict[str, str]:
     return {"dynamic_slice_sizes": f"{{{','.join(map(str, part.dimensions))}}}"}
 
 
@@ -50,13 +50,24 @@ def find_counter(loop: Loop) -> HloInstruction:
     return max(counting, key=lambda value: max([user.index for user in value.users], default=-1))
 
 
-def _step(numbers: Sequence[int]) -> int | None:
+def step_of(numbers: Sequence[int]) -> int | None:
     """By how much numbers grow from one to the next, if by one, nothing, or less one."""
     start = numbers[0]
     for step in (0, 1, -1):
         if all(number == start + step * place for place, number in enumerate(numbers)):
             return step
     return None
+
+
+def make_count(
+    draft: LoopDraft, body: Draft, counter: HloInstruction, line: tuple[int, int], name: str
+) -> HloInstruction:
+    """An integer of a body that begins with a number and grows by a step, of one that counts."""
+    start, step = line
+    if not step:
+        return body.make(draft.new("constant"), counter.shape, "constant", payload=str(start))
+    opcode: Opcode = "add" if step > 0 else "subtract"
+    return draft.wrap(body, name, counter.shape, opcode, [start, counter])
 
 
 class Remaker:
@@ -259,7 +270,7 @@ class Remaker:
         """An integer of the iteration that is gone through again."""
         wanted = [self._first.ticks[tick][value] for tick in self._pair.counterparts]
         counter = find_counter(self._second)
-        if value.shape.text == counter.shape.text and _step(wanted) is not None:
+        if value.shape.text == counter.shape.text and step_of(wanted) is not None:
             return self._count(wanted, value.name)
         if value.opcode == "get-tuple-element":
             raise EditError(f"{value.name} does not go up or down by one")
@@ -279,18 +290,10 @@ class Remaker:
     def _new_count(
         self, wanted: tuple[int, ...], name: str, counter: HloInstruction
     ) -> HloInstruction:
-        start, step = wanted[0], _step(wanted)
+        step = step_of(wanted)
         if step is None:
             raise EditError(f"{name} does not go up or down by one")
-        if not step:
-            return self._constant(counter.shape, start)
-        opcode: Opcode = "add" if step > 0 else "subtract"
-        made = self._draft.wrap(self._body, name, counter.shape, opcode, [start, counter])
-        return self._emit(made)
-
-    def _constant(self, shape: Shape, number: int) -> HloInstruction:
-        name = self._draft.new("constant")
-        return self._emit(self._body.make(name, shape, "constant", payload=str(number)))
+        return self._emit(make_count(self._draft, self._body, counter, (wanted[0], step), name))
 
     def _read(self, value: HloInstruction) -> HloInstruction:
         """The slice of a stored value, in the value's own shape."""
@@ -303,7 +306,7 @@ class Remaker:
                 part,
                 "dynamic-slice",
                 [self._stacks[value], place, *[0] * (len(part.dimensions) - 1)],
-                _slice_sizes(part),
+                slice_sizes(part),
             )
         )
         name = self._draft.new(value.name)
@@ -403,7 +406,7 @@ class Remaker:
             part,
             "dynamic-slice",
             [*taken, *[zero] * (len(part.dimensions) - 1)],
-            attributes=_slice_sizes(part),
+            attributes=slice_sizes(part),
         )
         whole = draft.make(self._draft.new(value.name), value.shape, "bitcast", [read])
         draft.put_before(parameter, *([zero] if zero in read.operands else []), read, whole)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hlomem.base.errors import EditError
+from hlomem.hlo.body_draft import relink
 from hlomem.hlo.draft import ModuleDraft
 from hlomem.hlo.ir import HloComputation, HloInstruction, HloModule
 from hlomem.hlo.shape import Shape, tuple_shape
@@ -93,11 +94,22 @@ class LoopDraft(ModuleDraft):
                 )
             )
         root = body.make(self.new(opcode), shape, opcode, taken, attributes=attributes)
-        callee = self.add(inside, body.computation, self._wrapped, [*taken, root], root).computation
-        callee.is_fused = True
-        self._wrapped += 1
+        callee = self.add_fused(inside, body.computation, [*taken, root], root)
         kind = {"kind": "kLoop"}
         return body.make(self.new(name), shape, "fusion", outer, attributes=kind, called=[callee])
+
+    def add_fused(
+        self,
+        name: str,
+        like: HloComputation,
+        instructions: list[HloInstruction],
+        root: HloInstruction,
+    ) -> HloComputation:
+        """The body of a new fusion, on the thread of another computation."""
+        callee = self.add(name, like, self._wrapped, instructions, root).computation
+        callee.is_fused = True
+        self._wrapped += 1
+        return callee
 
 
 _ALIASING = "output_to_operand_aliasing"
@@ -159,6 +171,25 @@ class FusionEdits:
                 instruction.set_attributes({**instruction.attributes, "index": place})
         fusion.set_attributes(fitting_attributes(fusion, draft))
         shrink(draft, fusion)
+
+    # Results by themselves.
+
+    def part(self, body: Draft, fusion: HloInstruction, groups: Sequence[Sequence[int]]) -> None:
+        """Make several fusions of one, each with some of its results; all that are taken."""
+        whole = self._module.instruction(fusion)
+        takers = [self._module.instruction(user) for user in fusion.users]
+        by_group = [[one for one in takers if one.tuple_index in group] for group in groups]
+        *others, last = filter(None, by_group)
+        for taken in others:
+            made = self._module.copy(whole, self._module.new(whole.name))
+            callee = self._module.clone_fused(fusion.called_computations[0], SUFFIX)
+            made.called_computations = (callee,)
+            relink(made)
+            body.put_before(whole, made)
+            for one in taken:
+                one.operands = (made,)
+            self._keep_results(body, made, taken, sorted({one.tuple_index for one in taken}))
+        self._keep_results(body, whole, last, sorted({one.tuple_index for one in last}))
 
     # Slices instead of stacks.
 

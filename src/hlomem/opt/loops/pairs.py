@@ -97,25 +97,10 @@ class LoopPair(NamedTuple):
 
 def find_pairs(module: HloModule) -> list[LoopPair]:
     """All pairs of loops with stacks between them, in the order of the program."""
-    callers: dict[HloComputation, int] = {}
-    computations = list(running_computations(module))
-    for computation in computations:
-        for instruction in computation.instructions:
-            for callee in instruction.called_computations:
-                callers[callee] = callers.get(callee, 0) + 1
+    callers = count_callers(module)
     pairs: list[LoopPair] = []
-    for computation in computations:
-        loops = [
-            loop
-            for instruction in computation.instructions
-            if (repeats := _while_of(instruction)) is not None
-            and all(
-                callers[callee] == 1
-                for caller in (instruction, repeats)
-                for callee in caller.called_computations
-            )
-            and (loop := _read_loop(instruction, repeats)) is not None
-        ]
+    for computation in running_computations(module):
+        loops = find_loops(computation, callers)
         for place, first in enumerate(loops):
             for second in loops[place + 1 :]:
                 # XLA:CPU emits what it puts into calls by other code, which knows fewer fusions.
@@ -125,6 +110,30 @@ def find_pairs(module: HloModule) -> list[LoopPair]:
                 if pair is not None:
                     pairs.append(pair)
     return pairs
+
+
+def count_callers(module: HloModule) -> Callers:
+    callers: dict[HloComputation, int] = {}
+    for computation in running_computations(module):
+        for instruction in computation.instructions:
+            for callee in instruction.called_computations:
+                callers[callee] = callers.get(callee, 0) + 1
+    return callers
+
+
+def find_loops(computation: HloComputation, callers: Callers) -> list[Loop]:
+    """The loops of a computation whose bodies nothing else runs."""
+    return [
+        loop
+        for instruction in computation.instructions
+        if (repeats := _while_of(instruction)) is not None
+        and all(
+            callers[callee] == 1
+            for caller in (instruction, repeats)
+            for callee in caller.called_computations
+        )
+        and (loop := _read_loop(instruction, repeats)) is not None
+    ]
 
 
 def _while_of(instruction: HloInstruction) -> HloInstruction | None:
@@ -180,7 +189,7 @@ def _iter_stacks(
         if later in second.results or not second.is_invariant(later):
             continue
         found = _find_write(first, index, callers)
-        reads = _find_reads(second, later, callers) if found is not None else []
+        reads = find_reads(second, later, callers) if found is not None else []
         if found is None or not reads:
             continue
         write, places = found
@@ -212,7 +221,7 @@ def _find_write(loop: Loop, index: int, callers: Callers) -> tuple[stacks.Write,
     return None if places is None else (write, places)
 
 
-def _find_reads(loop: Loop, index: int, callers: Callers) -> list[tuple[stacks.Read, list[int]]]:
+def find_reads(loop: Loop, index: int, callers: Callers) -> list[tuple[stacks.Read, list[int]]]:
     """All reads of a stack with their indices by iteration; none where one is not of a slice."""
     found: list[tuple[stacks.Read, list[int]]] = []
     for element in loop.elements.get(index, ()):

@@ -171,8 +171,12 @@ class Times:
         rate = speeds.exact_flops if work.is_exact else speeds.flops.get(work.type, 0.0)
         work_time = speeds.bandwidth * work.flops / (rate or speeds.flops["f32"])
         overlap = speeds.overlap
+        if work.least:
+            work_time *= 1 + speeds.half_product / work.least
         if work.features is not None:
-            work_time *= max(speeds.few_features / max(work.features, 1), 1.0)
+            few_features = speeds.few_features / max(work.features, 1)
+            work_time *= max(few_features, speeds.few_inputs / max(work.given, 1), 1.0)
+            work_time *= speeds.volumes if work.is_volume else 1.0
             overlap = speeds.convolution_overlap
         took = max(work_time, moved) + overlap * min(work_time, moved)
         took *= speeds.by_filter if work.is_by_filter else 1.0

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hlomem.hlo.ir import HloComputation, HloInstruction
+    from hlomem.hlo.shape import Shape
 
 _LABELS = re.compile(r"(?P<left>\w+)_(?P<kernel>\w+)->(?P<out>\w+)")
 _FEATURES = {
@@ -20,6 +21,8 @@ _FEATURES = {
 }
 """By call the part of a convolution that its result is, and the label of its features."""
 _EXACT = re.compile(r'operand_precision=\{highest|"operand_precision":\["HIGHEST"')
+_VOLUME = len("b012f")
+"""Labels of what a convolution of three dimensions gives."""
 _WINDOW = re.compile(r"(\w+)=([\w\-]+)")
 
 
@@ -32,7 +35,13 @@ class Work(NamedTuple):
     is_exact: bool = False
     """Whether float32 is multiplied as such."""
     features: int | None = None
-    """Output features, if it is a convolution."""
+    """Output features of a group, if it is a convolution."""
+    given: int = 0
+    """Input features of a group, likewise."""
+    least: int = 0
+    """The least of rows, columns and terms, if it is a matrix product."""
+    is_volume: bool = False
+    """Whether it is a convolution of three dimensions."""
     is_by_filter: bool = False
     """Whether it is the gradient of one by its filter."""
 
@@ -51,8 +60,31 @@ def work_of(instruction: HloInstruction) -> Work:
         labels = _LABELS.fullmatch(instruction.attributes.get("dim_labels", ""))
         part, label = _FEATURES.get(target, ("out", "f"))
         place = -1 if labels is None else labels[part].index(label)
-        return Work(flops, kind, is_exact, shape.dimensions[place], is_by_filter)
-    return Work(flops, kind, is_exact)
+        groups = max(int(instruction.attributes.get("feature_group_count", "1")), 1)
+        features = max(shape.dimensions[place] // groups, 1)
+        is_volume = labels is not None and len(labels["out"]) == _VOLUME
+        given = 0 if labels is None else _input_features(instruction, labels)
+        return Work(flops, kind, is_exact, features, given, 0, is_volume, is_by_filter)
+    return Work(flops, kind, is_exact, least=_least_size(flops, instruction, shape))
+
+
+def _input_features(convolution: HloInstruction, labels: re.Match[str]) -> int:
+    """Input features of a group, by the filter."""
+    sizes = convolved(convolution)
+    kernel = convolution.operands[1].shape.dimensions if sizes is None else sizes.kernel
+    return kernel[labels["kernel"].index("i")]
+
+
+def _least_size(flops: int, product: HloInstruction, shape: Shape) -> int:
+    """The least of rows, columns and terms of a product; of many at once, of each."""
+    left, right = (prod(operand.shape.dimensions) for operand in product.operands[:2])
+    out = prod(shape.dimensions)
+    terms = flops // (2 * out)
+    if not terms or not left or not right:
+        return 0
+    # With b products of m x k by k x n: left = bmk, right = bkn, out = bmn.
+    count = max(round(left * right / (out * terms * terms)), 1)
+    return max(min(terms, left // (count * terms), right // (count * terms)), 1)
 
 
 def work_in(body: HloComputation) -> Work:

@@ -41,7 +41,13 @@ class Speeds(NamedTuple):
     convolution_overlap: float
     """The same of a convolution."""
     few_features: int
-    """Output features below which a convolution takes as long as for that many."""
+    """Output features of a group below which a convolution takes as long as for that many."""
+    few_inputs: int
+    """The same of input features."""
+    volumes: float
+    """How much longer a convolution of three dimensions takes than its operations say."""
+    half_product: int
+    """The least of its three sizes at which a matrix product is half as fast as a large one."""
     by_filter: float
     """How much longer the gradient by the filter takes than the convolution."""
     scatter_factor: int
@@ -80,8 +86,11 @@ H200 = Speeds(
     overlap=0.5,  # 16384 x 512 x 8192, 16384 x 2048 x 2048
     convolution_overlap=1.0,
     few_features=64,  # convolutions with 32 output features
+    few_inputs=16,  # the gradients of single examples, as convolutions of two features in groups
+    volumes=8.0,  # a U-Net of three dimensions, all of whose convolutions take 11 times as long
+    half_product=256,  # products of models take 1.4 times as long as at 8192 cubed
     by_filter=2.2,  # 16 convolutions of 64 to 64 features
-    scatter_factor=3,  # rows of 512 numbers added to a table: 5; a graph network: 2
+    scatter_factor=4,  # rows of 512 numbers added to a table: 5; graph networks: 2 and 5
     host_bandwidth=5.3e10,  # 1 GiB, either way; hidden by matrix products without a loss
 )
 H100 = H200._replace(bandwidth=H200.bandwidth * 3.35 / 4.8)
@@ -110,6 +119,9 @@ def _by_data_sheet(chip: Chip) -> Speeds:
         overlap=0.0,
         convolution_overlap=0.0,
         few_features=1,
+        few_inputs=1,
+        volumes=1.0,
+        half_product=0,
         by_filter=1.0,
         scatter_factor=1,
         host_bandwidth=chip.bandwidth / HOST_FACTOR,

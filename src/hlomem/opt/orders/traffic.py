@@ -35,6 +35,7 @@ class Traffic:
             return 2 * self.bytes_of(instruction) + others
         if instruction.opcode in _WRITES_PART:
             return others + self._part(instruction)
+        others += self._sorted(instruction)
         if instruction.opcode == "custom-call" and is_library_call(instruction):
             others += self._without_workspace(instruction)
         else:
@@ -49,7 +50,16 @@ class Traffic:
             for parameter in body.parameters
             if needed.get(parameter)
         )
-        return read + self._written(body.root)
+        return read + self._written(body.root) + sum(map(self._sorted, body.instructions))
+
+    def _sorted(self, instruction: HloInstruction) -> int:
+        """Bytes that a sort reads and writes again: it goes over all as often as rows halve."""
+        if instruction.opcode != "sort":
+            return 0
+        [dimension] = instruction.integers("dimensions")
+        length = instruction.operands[0].shape.dimensions[dimension]
+        passes = max(length - 1, 1).bit_length()
+        return 2 * (passes - 1) * self.bytes_of(instruction)
 
     def bytes_of(self, instruction: HloInstruction) -> int:
         return sum(self._size_of(leaf) for _, leaf in instruction.shape.leaves())

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.hlo.opcodes import RUN_IN_PLACE
 from hlomem.opt.constants import MAX_BOUND_NODES, MAX_LAST_MADE, MAX_PASSED
+from hlomem.opt.loops.relaid import relaid_from
 from hlomem.opt.once import once
 from hlomem.opt.orders.bound import reachable, weigh, written_over
 from hlomem.opt.orders.effects import Effects, takes_time
@@ -306,7 +307,7 @@ def _borrowed(lent: Iterable[int], buffers: Iterable[int], passing: int) -> int:
 def _find_stacks(stages: Stages) -> set[HloBuffer]:
     """The buffers that a loop writes by slices, and others read by slices, if at all."""
     buffer_of = stages.aliasing.buffer_of
-    return {
+    found = {
         buffer_of[value]
         for computation in stages.live_ranges.span_of
         for loop in computation.instructions
@@ -317,6 +318,13 @@ def _find_stacks(stages: Stages) -> set[HloBuffer]:
         for part in [stages.dataflow.value_sets[loop][index + 1]]
         for value in part
     }
+    for computation in stages.live_ranges.span_of:
+        for one in computation.instructions:
+            if one.opcode != "bitcast" and (relaid := relaid_from(one)) is not None:
+                values = [stages.dataflow.value_sets[value][0] for value in (relaid[0], one)]
+                of_stack, own = ({buffer_of[value] for value in part} for part in values)
+                found |= own if of_stack <= found else set()
+    return found
 
 
 def _with_calls(loop: HloInstruction, stages: Stages) -> list[HloInstruction]:
@@ -399,7 +407,7 @@ def _is_read(value: HloInstruction, user: HloInstruction, depth: int) -> bool:
     numbers = [number for number, operand in enumerate(user.operands) if operand is value]
     if user.opcode == _READ:
         return numbers == [0]
-    if user.opcode in ("bitcast", "get-tuple-element"):
+    if user.opcode in ("bitcast", "get-tuple-element") or relaid_from(user) is not None:
         return _reads_slices(user, depth)
     if user.opcode == "tuple" and user.is_root:  # a loop's next state; if another, read by it
         return value.opcode == "get-tuple-element" and numbers == [value.tuple_index]
