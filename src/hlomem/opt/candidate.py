@@ -61,6 +61,10 @@ class Program(Struct, frozen=True, dict=True, eq=False):
         return Clock(self.stages.options.machine.platform, kernels, self.rules.effort)
 
     def start(self) -> Candidate:
+        return self._start
+
+    @cached_property
+    def _start(self) -> Candidate:
         return planned(self, self.stages)
 
 

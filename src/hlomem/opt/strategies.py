@@ -84,15 +84,22 @@ def _starts(candidate: Candidate) -> Iterator[Candidate]:
 
 def drop_copies_in_order(candidate: Candidate, *, or_equal: bool = False) -> Iterator[Candidate]:
     """The program without copies that are not needed, in an order of its own, if smaller."""
-    found: list[Candidate] = []
-    for start in dict.fromkeys((candidate, candidate.given.start())):
-        free = drop_barriers(start)
-        made = without_copies(free) or free
-        if made is not start:
-            found.append(reordered(made))
+    given = candidate.given.start()
+    starts = (candidate,) if candidate.plan is given.plan else (candidate, given)
+    found = filter(None, map(_without_copies, starts))
     best = min(found, key=lambda one: one.temporaries, default=candidate)
     if best.temporaries < candidate.temporaries + (or_equal and best is not candidate):
         yield best
+
+
+def _without_copies(candidate: Candidate) -> Candidate | None:
+    return once(candidate, "without copies, in order", lambda: _without_any_copies(candidate))
+
+
+def _without_any_copies(candidate: Candidate) -> Candidate | None:
+    free = drop_barriers(candidate)
+    made = without_copies(free) or free
+    return None if made is candidate else reordered(made)
 
 
 def reordered(candidate: Candidate, effort: Effort = "low") -> Candidate:
