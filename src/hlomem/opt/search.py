@@ -259,7 +259,7 @@ class _Fits:
         near = sorted(self._near) if self._cheapest is None else []
         for key in near[:MAX_NEARLY]:
             yield self._note(reordered(self._near[key], self._start.given.rules.effort))
-            if self._cheapest is not None:
+            if self._cheapest is not None or self._clock.is_over:
                 break
         if not self._has_pieces and self._is_worth_pieces(given):
             self._start = given

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from hlomem.opt.candidate import Candidate, count_instructions, edit_of, planned, start_text
 from hlomem.opt.checks import Change
 from hlomem.opt.constants import LEAST_STEP, MARGIN, MAX_CUTS, MAX_PLANNED_OFFLOADS
-from hlomem.opt.goal import Budget, Effort, Front, Goal, Offload, Order, Pieces, Share
+from hlomem.opt.goal import CHEAP_SHARE, Budget, Effort, Front, Goal, Offload, Order, Pieces, Share
 from hlomem.opt.loops.change import iter_changed
 from hlomem.opt.loops.segments import segment_loops
 from hlomem.opt.once import once
@@ -47,7 +47,8 @@ class Strategy(NamedTuple):
 
 def _order(candidate: Candidate, goal: Order) -> Iterator[Candidate]:
     given = candidate.given
-    found = improve(given.stages, given.rules._replace(effort=goal.effort))
+    work = given.clock.order_work(goal.effort)
+    found = improve(given.stages, given.rules._replace(effort=goal.effort), work)
     yield replace(
         candidate,
         temporaries=found.after,
@@ -62,12 +63,16 @@ def _order(candidate: Candidate, goal: Order) -> Iterator[Candidate]:
 def _cheap(candidate: Candidate, goal: Share) -> Iterator[Candidate]:
     """Values recomputed for next to nothing, where no compiler fills fast memory after the hook."""
     ways = TRIED_WAYS if goal.is_tried else (USUAL_WAY,)
+    clock = candidate.given.clock
     if goal.share and (goal.is_tried or candidate.options.machine.preset_color is None):
+        clock.start(CHEAP_SHARE)
         for start in _starts(candidate):
             found = list(filter(None, (find_cheap(start, goal, way) for way in ways)))
-            yield from found
             if not found and start is not candidate:
-                yield start
+                found.append(start)
+            yield from found
+            if found:
+                clock.start(CHEAP_SHARE)  # they were refused
 
 
 def _starts(candidate: Candidate) -> Iterator[Candidate]:
@@ -109,8 +114,10 @@ def reordered(candidate: Candidate, effort: Effort = "low") -> Candidate:
 
 def _reordered(candidate: Candidate, effort: Effort) -> Candidate:
     stages = candidate.plan
-    candidate.given.clock.spend(count_instructions(stages))
-    found = improve(stages, candidate.given.rules._replace(effort=effort))
+    clock = candidate.given.clock
+    clock.spend(count_instructions(stages))
+    rules = candidate.given.rules._replace(effort=effort)
+    found = improve(stages, rules, clock.order_work(effort))
     if not found.orders:
         return candidate
     ordered = planned(candidate.given, in_orders(stages, found.orders))
