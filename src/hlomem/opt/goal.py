@@ -198,7 +198,7 @@ WORK: Mapping[Effort, Work] = {
 
 
 class Kernels(NamedTuple):
-    """What a compiler's time grows with."""
+    """The kernels of a program, with which a compiler's time grows."""
 
     kernels: int
     """Instructions that it makes kernels of."""
@@ -211,10 +211,9 @@ class Kernels(NamedTuple):
 class _Compiled(NamedTuple):
     """Instructions of programs that are planned in the time that a compiler takes."""
 
-    each: int
-    """For a kernel."""
+    kernel: int
     distinct: int
-    """For one that differs from others."""
+    """For a kernel that differs from others."""
     part: int
     """For an instruction of such a one."""
 
@@ -235,8 +234,8 @@ _SMALLEST = 60
 TIMES: Mapping[Effort, int] = {"low": 1, "default": 1, "high": 100}
 """How many times that much is planned."""
 FITS_SHARE, CHEAP_SHARE = 0.4, 0.5
-"""The parts of a compiler's time for what fits a budget, and for what is cheap; the rest is for
-an order, and for checks."""
+"""The parts of that work for what fits a budget, and for what is cheap, at most: most programs take
+half of the latter. Orders have a part of their own; checks are not counted."""
 
 
 class Clock:
