@@ -50,7 +50,7 @@ def measure(name: str, proto: bytes, machine: str, share: float, least: int) -> 
     rules = Rules(recompute=RECOMPUTE, exact=not share)
     budget = MemoryBudget(share=share) if share else NO_BUDGET
     search = Transform(machine.partition("-")[0], options, rules, Limits(least, 50_000, budget))
-    answer = search._transform(proto)
+    answer = search._find_or_make(proto)
     outcome = answer.outcome
     if outcome.kind == "skipped":
         return None

@@ -16,7 +16,7 @@ from hlomem.hlo.schedule import running_computations
 from hlomem.opt.checks import Change, Kind
 from hlomem.opt.checks.rounding import find_rounding_problems
 from hlomem.opt.constants import CHEAP, PRICES, TIME_PRICES
-from hlomem.opt.goal import Clock
+from hlomem.opt.goal import Clock, Kernels
 from hlomem.opt.orders.cost import model_time, module_time, program_flops
 from hlomem.opt.orders.effects import takes_time
 from hlomem.opt.orders.planned_orders import in_orders, needed_bytes, other_bytes, temporary_bytes
@@ -27,7 +27,7 @@ from hlomem.pipeline import Stages, in_text_order, start_stages
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hlomem.hlo.ir import HloModule
+    from hlomem.hlo.ir import HloInstruction, HloModule
     from hlomem.machines.options import Options
     from hlomem.opt.goal import Rules
     from hlomem.opt.orders.search import Improvement, Orders
@@ -56,11 +56,14 @@ class Program(Struct, frozen=True, dict=True, eq=False):
     @cached_property
     def clock(self) -> Clock:
         """The work of planning that it is worth."""
-        bodies = running_computations(self.stages.module)
-        kernels = sum(takes_time(one) for body in bodies for one in body.instructions)
+        kernels = count_kernels(self.stages.module)
         return Clock(self.stages.options.machine.platform, kernels, self.rules.effort)
 
     def start(self) -> Candidate:
+        return self._start
+
+    @cached_property
+    def _start(self) -> Candidate:
         return planned(self, self.stages)
 
 
@@ -209,6 +212,22 @@ class Candidate(Struct, frozen=True, dict=True, eq=False, kw_only=True):
         return self.price <= CHEAP * whole
 
 
+def count_kernels(module: HloModule) -> Kernels:
+    """The kernels that a compiler makes of a module."""
+    count, parts = 0, dict[tuple[object, ...], int]()
+    for body in running_computations(module):
+        for one in filter(takes_time, body.instructions):
+            inside = one.called_computations if one.opcode == "fusion" else ()
+            looks = [_look(part) for fused in inside for part in fused.instructions]
+            parts[(_look(one), *looks)] = len(looks) or 1
+            count += 1
+    return Kernels(count, len(parts), sum(parts.values()))
+
+
+def _look(one: HloInstruction) -> tuple[str, ...]:
+    return one.opcode, one.shape.text, *[operand.shape.text for operand in one.operands]
+
+
 def count_instructions(stages: Stages) -> int:
     """The instructions that a plan puts in order."""
     return int(stages.live_ranges.end)
@@ -268,7 +287,7 @@ def choose_cheapest(candidates: Sequence[Candidate], limit: int) -> Candidate | 
     )
 
 
-def find_slowdowns(candidates: Sequence[Candidate], below: int) -> tuple[Slowdown, ...]:
+def find_slowdowns(candidates: Sequence[Candidate], below: float) -> tuple[Slowdown, ...]:
     """The fastest for every number of bytes below one, the fastest first."""
     front: list[Slowdown] = []
     for one in sorted(candidates, key=lambda one: (one.time, one.total)):

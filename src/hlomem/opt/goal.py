@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 from hlomem.base.errors import CommandError
 from hlomem.base.source import visible
 from hlomem.opt.checks import Allowed
-from hlomem.opt.constants import PLANS_OF_ORDER, STEPS_OF_PLAN
+from hlomem.opt.constants import MOVED_NODES, PLANNED_AGAIN, PLANS_OF_ORDER, STEPS_OF_PLAN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -197,17 +197,45 @@ WORK: Mapping[Effort, Work] = {
 }
 
 
-COMPILED: Mapping[str, int] = {"cpu": 30}
-"""By platform: instructions of programs that are planned in half the time in which its compiler
-makes a kernel. XLA:CPU takes 24 ms, and 3 to 9 ms for each kernel in 9 of 10 of 75
-programs; a plan, with what is done for it, 0.06 to 0.09 ms for an instruction on that machine."""
-COMPILED_ELSEWHERE = 8 * COMPILED["cpu"]
+class Kernels(NamedTuple):
+    """The kernels of a program, with which a compiler's time grows."""
+
+    kernels: int
+    """Instructions that it makes kernels of."""
+    distinct: int
+    """Those that differ by more than their operands: XLA:CPU compiles the others with them."""
+    parts: int
+    """The instructions of these, which are several in a fusion."""
+
+
+class _Compiled(NamedTuple):
+    """Instructions of programs that are planned in the time that a compiler takes."""
+
+    kernel: int
+    distinct: int
+    """For a kernel that differs from others."""
+    part: int
+    """For an instruction of such a one."""
+
+    def work(self, kernels: Kernels) -> int:
+        rates = zip(self, kernels, strict=True)
+        return _SMALLEST + sum(rate * count for rate, count in rates)
+
+
+_COMPILED: Mapping[str, _Compiled] = {"cpu": _Compiled(0, 40, 6)}
+"""By platform. Next to other work on two cores XLA:CPU took 8.1 ms for a kernel and 1.2 ms for an
+instruction of it, a plan, with what is done for it, 0.2 ms for an instruction. That is 0.57 to 1.34
+of the time of 9 in 10 of 75 programs; by kernels alone, alike or not, it was 0.47 to 1.57."""
+_COMPILED_ELSEWHERE = _Compiled(600, 0, 0)
 """The same of other platforms. With kernels tuned on an H200, XLA took more than 12 ms for each in
 19 of 20 programs, and 100 ms in half of them."""
-SMALLEST = 150
-"""The same for a program, whatever it has of kernels: 24 ms."""
+_SMALLEST = 60
+"""The same for a program, whatever it has of kernels."""
 TIMES: Mapping[Effort, int] = {"low": 1, "default": 1, "high": 100}
 """How many times that much is planned."""
+FITS_SHARE, CHEAP_SHARE = 0.4, 0.5
+"""The parts of that work for what fits a budget, and for what is cheap, at most: most programs take
+half of the latter. Orders have a part of their own; checks are not counted."""
 
 
 class Clock:
@@ -217,14 +245,14 @@ class Clock:
     it makes, and a search's with the instructions of what it plans.
     """
 
-    def __init__(self, platform: str, kernels: int, effort: Effort) -> None:
-        """For a program of so many instructions that a compiler makes kernels of."""
-        per_kernel = COMPILED.get(platform, COMPILED_ELSEWHERE)
-        self._all = TIMES[effort] * (SMALLEST + per_kernel * kernels)
-        self.left = self._all
+    def __init__(self, platform: str, kernels: Kernels, effort: Effort) -> None:
+        compiled = _COMPILED.get(platform, _COMPILED_ELSEWHERE)
+        self._all = TIMES[effort] * compiled.work(kernels)
+        self.start()
 
-    def start(self) -> None:
-        self.left = self._all
+    def start(self, share: float = FITS_SHARE) -> None:
+        """Begin again, with a part of all the work."""
+        self.left = round(share * self._all)
 
     def spend(self, instructions: int) -> None:
         """Count a program of so many instructions that is planned."""
@@ -233,6 +261,14 @@ class Clock:
     @property
     def is_over(self) -> bool:
         return self.left <= 0
+
+    def order_work(self, effort: Effort) -> OrderWork:
+        """The work for an order: a plan of another order is a part of a plan, a move less still."""
+        work = ORDER_WORK[effort]
+        return work._replace(
+            planned_nodes=min(work.planned_nodes, round(self._all * PLANNED_AGAIN)),
+            moved_nodes=min(work.moved_nodes, self._all * MOVED_NODES),
+        )
 
 
 class WorkLeft:

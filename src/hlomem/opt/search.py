@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from hlomem.hlo.ir import HloModule
     from hlomem.machines.options import Options
     from hlomem.opt.candidate import Candidate
+    from hlomem.pipeline import Stages
 
 REJECTED = "recomputation was found and rejected"
 REJECTED_ORDER = "an order was found and rejected"
@@ -87,11 +88,10 @@ def write(candidate: Candidate, compiler: Compiler = OURS) -> tuple[Candidate, l
     problems = find_problems(given.stages.module, (*before, last), allowed)
     if not problems and given.rules.exact:
         problems = replace(candidate, written=Written(data, module)).rounding_problems()
-    if not problems:
-        size = temporary_bytes(start_text(module, candidate.options))
-        if size != candidate.temporaries:
-            problems = [f"it is planned in {size} bytes, not {candidate.temporaries}"]
-    problems = problems or new_findings(module, given.stages.module, candidate.options)
+    stages = start_text(module, candidate.options)
+    if not problems and (size := temporary_bytes(stages)) != candidate.temporaries:
+        problems = [f"it is planned in {size} bytes, not {candidate.temporaries}"]
+    problems = problems or _new_findings(stages, given.stages)
     return replace(candidate, written=Written(data, module)), problems
 
 
@@ -116,17 +116,21 @@ def _allowed(candidate: Candidate) -> Allowed:
 
 def new_findings(new: HloModule, given: HloModule, options: Options) -> list[str]:
     """Findings of the verifier in the plan of one module that the plan of another does not have."""
-    found = _findings(new, options)
-    known = _findings(given, options) if found else {}
+    return _new_findings(start_text(new, options), start_text(given, options))
+
+
+def _new_findings(new: Stages, given: Stages) -> list[str]:
+    found = _findings(new)
+    known = _findings(given) if found else {}
     return [message for rule, message in found.items() if rule not in known]
 
 
-def _findings(module: HloModule, options: Options) -> dict[str, str]:
-    """Findings of the verifier in the plan of a module, one for each rule."""
-    contents = build_contents(start_text(module, options), NEWEST.features)
+def _findings(stages: Stages) -> dict[str, str]:
+    """Findings of the verifier in a plan, one for each rule."""
+    contents = build_contents(stages, NEWEST.features)
     part = Part("plan", "combined", contents, NEWEST.features, Wrapping())
     dump = Dump("plan", (part,), (NEWEST,))
-    verdict = verify(dump, module=module, machine=options.machine)
+    verdict = verify(dump, module=stages.module, machine=stages.options.machine)
     return {finding.rule: finding.message for finding in verdict.findings}
 
 
@@ -186,7 +190,7 @@ def settle(
     compiler: Compiler = OURS,
     limit: int = 0,
     *,
-    below: int | None = None,
+    below: float | None = None,
     tries: int = MAX_REJECTED,
 ) -> tuple[Candidate | None, list[str]]:
     """The cheapest that fits a limit, else the smallest below a size, that checkers accept."""
@@ -259,7 +263,7 @@ class _Fits:
         near = sorted(self._near) if self._cheapest is None else []
         for key in near[:MAX_NEARLY]:
             yield self._note(reordered(self._near[key], self._start.given.rules.effort))
-            if self._cheapest is not None:
+            if self._cheapest is not None or self._clock.is_over:
                 break
         if not self._has_pieces and self._is_worth_pieces(given):
             self._start = given

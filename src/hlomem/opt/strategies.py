@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from hlomem.opt.candidate import Candidate, count_instructions, edit_of, planned, start_text
 from hlomem.opt.checks import Change
 from hlomem.opt.constants import LEAST_STEP, MARGIN, MAX_CUTS, MAX_PLANNED_OFFLOADS
-from hlomem.opt.goal import Budget, Effort, Front, Goal, Offload, Order, Pieces, Share
+from hlomem.opt.goal import CHEAP_SHARE, Budget, Effort, Front, Goal, Offload, Order, Pieces, Share
 from hlomem.opt.loops.change import iter_changed
 from hlomem.opt.loops.relaid import relay_stacks
 from hlomem.opt.loops.segments import segment_loops
@@ -49,7 +49,8 @@ class Strategy(NamedTuple):
 
 def _order(candidate: Candidate, goal: Order) -> Iterator[Candidate]:
     given = candidate.given
-    found = improve(given.stages, given.rules._replace(effort=goal.effort))
+    work = given.clock.order_work(goal.effort)
+    found = improve(given.stages, given.rules._replace(effort=goal.effort), work)
     yield replace(
         candidate,
         temporaries=found.after,
@@ -64,12 +65,16 @@ def _order(candidate: Candidate, goal: Order) -> Iterator[Candidate]:
 def _cheap(candidate: Candidate, goal: Share) -> Iterator[Candidate]:
     """Values recomputed for next to nothing, where no compiler fills fast memory after the hook."""
     ways = TRIED_WAYS if goal.is_tried else (USUAL_WAY,)
+    clock = candidate.given.clock
     if goal.share and (goal.is_tried or candidate.options.machine.preset_color is None):
+        clock.start(CHEAP_SHARE)
         for start in _starts(candidate):
             found = list(filter(None, (find_cheap(start, goal, way) for way in ways)))
-            yield from found
             if not found and start is not candidate:
-                yield start
+                found.append(start)
+            yield from found
+            if found:
+                clock.start(CHEAP_SHARE)  # they were refused
 
 
 def _starts(candidate: Candidate) -> Iterator[Candidate]:
@@ -96,15 +101,22 @@ def prepared(candidate: Candidate) -> Iterator[Candidate]:
 
 def drop_copies_in_order(candidate: Candidate, *, or_equal: bool = False) -> Iterator[Candidate]:
     """The program without copies that are not needed, in an order of its own, if smaller."""
-    found: list[Candidate] = []
-    for start in dict.fromkeys((candidate, candidate.given.start())):
-        free = drop_barriers(start)
-        made = without_copies(free) or free
-        if made is not start:
-            found.append(reordered(made))
+    given = candidate.given.start()
+    starts = (candidate,) if candidate.plan is given.plan else (candidate, given)
+    found = filter(None, map(_without_copies, starts))
     best = min(found, key=lambda one: one.temporaries, default=candidate)
     if best.temporaries < candidate.temporaries + (or_equal and best is not candidate):
         yield best
+
+
+def _without_copies(candidate: Candidate) -> Candidate | None:
+    return once(candidate, "without copies, in order", lambda: _without_any_copies(candidate))
+
+
+def _without_any_copies(candidate: Candidate) -> Candidate | None:
+    free = drop_barriers(candidate)
+    made = without_copies(free) or free
+    return None if made is candidate else reordered(made)
 
 
 def reordered(candidate: Candidate, effort: Effort = "low") -> Candidate:
@@ -114,8 +126,10 @@ def reordered(candidate: Candidate, effort: Effort = "low") -> Candidate:
 
 def _reordered(candidate: Candidate, effort: Effort) -> Candidate:
     stages = candidate.plan
-    candidate.given.clock.spend(count_instructions(stages))
-    found = improve(stages, candidate.given.rules._replace(effort=effort))
+    clock = candidate.given.clock
+    clock.spend(count_instructions(stages))
+    rules = candidate.given.rules._replace(effort=effort)
+    found = improve(stages, rules, clock.order_work(effort))
     if not found.orders:
         return candidate
     ordered = planned(candidate.given, in_orders(stages, found.orders))

@@ -16,11 +16,12 @@ from hlomem.jax.pass_.register import compiler_options
 from hlomem.jax.pass_.transform import Limits, Transform
 from hlomem.machines.budget import MemoryBudget
 from hlomem.opt import search, strategies
-from hlomem.opt.candidate import start_text
+from hlomem.opt.candidate import Candidate, start_text
 from hlomem.opt.goal import Rules
 from hlomem.opt.orders.cost import module_time
-from hlomem.opt.orders.planned_orders import temporary_bytes
+from hlomem.opt.orders.planned_orders import other_bytes, temporary_bytes
 from hlomem.opt.orders.search import Improvement
+from hlomem.opt.search import Compiler
 from hlomem.opt.trials import Tried
 from hlomem.pipeline import Stages, start_stages
 from hlomem.proto.module import read_module
@@ -199,6 +200,29 @@ def test_a_program_that_fits_may_still_need_less() -> None:
     assert outcome.clones == 1
     assert outcome.limit == 1 << 40
     assert 0 < outcome.total < outcome.limit
+
+
+@pytest.mark.parametrize("share", [0.1, 0.2, 0.3, 0.4, 0.5, 0.7])
+@pytest.mark.parametrize("text", [products(4), chain(12)])
+def test_checkers_are_asked_about_one_program_whether_it_fits_or_not(
+    monkeypatch: pytest.MonkeyPatch, text: str, share: float
+) -> None:
+    asked: list[int] = []
+    write = search.write
+
+    def count(candidate: Candidate, compiler: Compiler) -> tuple[Candidate, list[str]]:
+        asked.append(candidate.temporaries)
+        return write(candidate, compiler)
+
+    monkeypatch.setattr(search, "write", count)
+    stages = start_stages(parse(text), compiler_options("cpu"))
+    _, plain = _freely(text)
+    assert asked in ([], [plain.after])
+    log.forget()
+    asked.clear()
+    _, outcome = _freely(text, other_bytes(stages) + int(share * temporary_bytes(stages)))
+    assert asked in ([], [outcome.after])
+    assert not outcome.missing or outcome.after <= plain.after
 
 
 def test_nothing_is_computed_again_where_it_fits() -> None:

@@ -15,12 +15,20 @@ from math import inf
 from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
 
+from hlomem.base.gc_pause import collector_off
 from hlomem.hlo.barriers import has_barriers, without_barriers
 from hlomem.hlo.schedule import running_computations
 from hlomem.jax.pass_.answer_cache import Answer, AnswerStore
 from hlomem.jax.pass_.log import Outcome, logger, record
 from hlomem.machines.budget import NO_BUDGET, MemoryBudget
-from hlomem.opt.candidate import Candidate, Program, find_slowdowns, room_for, start_text
+from hlomem.opt.candidate import (
+    Candidate,
+    Program,
+    find_slowdowns,
+    room_for,
+    start_text,
+    with_schedule,
+)
 from hlomem.opt.constants import (
     AFTER_HOOK,
     AFTER_HOOK_SHARE,
@@ -30,6 +38,7 @@ from hlomem.opt.constants import (
     MAX_SLOWDOWN_BY_DATA_SHEET,
 )
 from hlomem.opt.goal import Rules, Share
+from hlomem.opt.once import once
 from hlomem.opt.orders.cost import model_time, module_time
 from hlomem.opt.orders.planned_orders import needed_bytes, other_bytes, temporary_bytes
 from hlomem.opt.remat.floor import find_floor
@@ -151,7 +160,8 @@ class Transform:
         found = self._store.find(proto) if self._store is not None else None
         if found is not None:
             return found
-        made = self._transform(proto)
+        with collector_off():  # it would look through all that JAX holds, a fifth of the time
+            made = self._transform(proto)
         if self._store is not None:
             self._store.keep(proto, made)
         return made
@@ -190,16 +200,16 @@ class Transform:
         is_possible = rest + floor.size <= limit
         is_tried = is_possible or not self._rules.exact
         cheap, proposed = self._propose_cheap(found)
-        foreseen = found.total if cheap is None else min(found.total, cheap.total)
+        foreseen = min(self._foresee_total(one) for one in (found, cheap) if one is not None)
         # Checkers are asked about what is handed on alone.
         plain = self._change(found, outcome, proposed=proposed) if foreseen <= limit else None
         if is_tried and (plain is None or rest + plain.outcome.after > limit):
-            answer = self._change(found, outcome, limit)
+            answer = self._change(found, outcome, limit, below=foreseen)
             if not answer.outcome.missing:
                 return answer
-        plain = plain or self._change(found, outcome, proposed=proposed)
-        total = rest + plain.outcome.after
-        if answer is None or not is_possible or answer.outcome.total >= total:
+        if answer is None or not is_possible or answer.outcome.total >= foreseen:
+            plain = plain or self._change(found, outcome, proposed=proposed)
+            total = rest + plain.outcome.after
             least = (rest + floor.size, floor.instruction) if total > limit else (0, "")
             slower = () if answer is None else answer.outcome.slower
             told = plain.outcome._replace(total=total, limit=limit, slower=slower)
@@ -208,6 +218,13 @@ class Transform:
             return self._offload(found.given.data, [answer])
         return answer
 
+    def _foresee_total(self, candidate: Candidate) -> int:
+        """Bytes of all allocations once the compiler has dropped barriers."""
+        stages = candidate.plan
+        if not has_barriers(stages.module):
+            return candidate.total
+        return needed_bytes(_without_barriers(with_schedule(stages, {}), stages.options))
+
     def _change(
         self,
         found: Candidate,
@@ -215,15 +232,19 @@ class Transform:
         limit: int | None = None,
         *,
         has_budget: bool = False,
+        below: float = inf,
         proposed: Iterable[Candidate] | None = None,
     ) -> Answer:
-        """The program in the order found, and with values recomputed, some as proposed before."""
+        """The program in the order found, and with values recomputed, some as proposed before.
+
+        What misses the limit must take less than `below` bytes to be worth checking.
+        """
         found, ordered = self._reorder(found, outcome)
         if has_budget:
             limit = self._limits.budget.limit_of(
                 other_bytes(found.given.stages), ordered.outcome.before
             )
-        answer = self._recompute(found, ordered, limit, proposed)
+        answer = self._recompute(found, ordered, limit, below, proposed)
         # Else checkers were asked about all of it.
         return _check_order(found, answer) if answer.proto is ordered.proto else answer
 
@@ -256,7 +277,8 @@ class Transform:
             return found, Answer(None, outcome)
         ratio = model_time(found.given.stages, found.orders).ratio
         outcome = outcome._replace(kind="improved", time_ratio=ratio)
-        return found, Answer(write_candidate(found), outcome)
+        written = once(found, "written", lambda: write_candidate(found))
+        return found, Answer(written, outcome)
 
     def _propose_cheap(self, found: Candidate) -> tuple[Candidate | None, Iterable[Candidate]]:
         """The first program with cheap values recomputed, and all of them, to be asked for once."""
@@ -273,6 +295,7 @@ class Transform:
         found: Candidate,
         answer: Answer,
         limit: int | None,
+        below: float = inf,
         proposed: Iterable[Candidate] | None = None,
     ) -> Answer:
         """Fit the memory budget, if any; else recompute what is almost free."""
@@ -283,7 +306,7 @@ class Transform:
             if not self._is_exact:
                 return self._fit_by_trying(found, answer, limit)
             if total > limit:
-                change = partial(self._fit, found, answer, limit)
+                change = partial(self._fit, found, answer, limit, below)
                 return self._with_floor(_attempt(change, answer), found.given.stages)
         return _attempt(partial(self._cheapen, found, answer, proposed), answer)
 
@@ -319,7 +342,7 @@ class Transform:
         answer = noted(answer, *notes, *tried.problems)
         return answer if tried.best is None else _as_tried(answer, tried.best, tried.after)
 
-    def _fit(self, found: Candidate, answer: Answer, limit: int) -> Answer:
+    def _fit(self, found: Candidate, answer: Answer, limit: int, below: float) -> Answer:
         """The fastest that fits, else the smallest, of those that do not take too long."""
         fits = quick = find_fits(found, limit)
         most, is_missed = self._most(found), all(one.total > limit for one in fits)
@@ -330,12 +353,13 @@ class Transform:
             quick = [one for one in fits if one.flops <= most_flops]
         if is_missed and find_floor(found.given.stages).size > room_for(found.plan, limit):
             return answer  # nothing is paid for a number that cannot be met
-        made, notes = settle(quick, self._compiler, limit, below=answer.outcome.total)
+        below = min(answer.outcome.total, below)
+        made, notes = settle(quick, self._compiler, limit, below=below)
         answer = noted(answer, *notes)
         answer = answer if made is None else _with_values(answer, made)
         if answer.outcome.missing and len(quick) < len(fits):
             told = fits if found.has_clock else [min(fits, key=lambda one: one.total)]
-            front = find_slowdowns(told, answer.outcome.total)
+            front = find_slowdowns(told, min(answer.outcome.total, below))
             answer = answer._replace(outcome=answer.outcome._replace(slower=front))
         return answer
 
@@ -440,7 +464,7 @@ def _attempt(change: Callable[[], Answer], answer: Answer) -> Answer:
 
 def _check_order(found: Candidate, answer: Answer) -> Answer:
     """The answer, if checkers accept its order; else XLA's order stays."""
-    problems = find_order_problems(found)
+    problems = once(found, "order problems", lambda: find_order_problems(found))
     if not problems:
         return answer
     said = answer.outcome

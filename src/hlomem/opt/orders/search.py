@@ -66,15 +66,21 @@ class Improvement(NamedTuple):
         return "proven" if all(order.is_proven for order in self.found) else "open"
 
 
-def improve(stages: Stages, rules: Rules = DEFAULT_RULES) -> Improvement:
-    """Look for an order of every computation that needs less memory."""
+def improve(
+    stages: Stages, rules: Rules = DEFAULT_RULES, work: OrderWork | None = None
+) -> Improvement:
+    """Look for an order of every computation that needs less memory, by the work of an effort.
+
+    Or by less.
+    """
     with collector_off():
         may_reorder = rules.may_reorder_collectives
         if rules.max_slowdown <= 1:
             builder = flows_of(stages, may_reorder_collectives=may_reorder)
         else:
             builder = FlowBuilder(stages, may_reorder_collectives=may_reorder, keeps_overlap=False)
-        return _Search(stages, builder, ORDER_WORK[rules.effort], rules.max_slowdown - 1).run()
+        limits = work or ORDER_WORK[rules.effort]
+        return _Search(stages, builder, limits, rules.max_slowdown - 1).run()
 
 
 class _Search:

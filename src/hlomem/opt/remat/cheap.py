@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec.structs import replace
 
 from hlomem.base.gc_pause import collector_off
-from hlomem.opt.candidate import Candidate, edit_of, planned
+from hlomem.opt.candidate import Candidate, count_instructions, edit_of, planned
 from hlomem.opt.constants import (
     LARGE_PEAK,
     LEAST_STEPS,
@@ -91,6 +91,8 @@ class _Search:
             return None
         failed = 0
         for price in start.prices:
+            if self._given.clock.is_over:
+                break
             made = change_loops(start, price) or cut(start, price) or cut_inside(start, price)
             if made is None or made.changes[-1].kind != "loops":
                 continue  # a byte is worth more next
@@ -122,6 +124,7 @@ class _Search:
 
     def _reordered(self, stages: Stages) -> Stages:
         """The program in a better order, if one is found at little cost."""
+        self._given.clock.spend(count_instructions(stages))
         return in_orders(stages, improve(stages, self._rules).orders)
 
     # Values at the peak.

@@ -11,7 +11,7 @@ can compute inside (`fused.py`); and what results can be declared to be written 
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.hlo.opcodes import RUN_IN_PLACE
@@ -72,20 +72,29 @@ def _find_all(stages: Stages) -> Floor:
     # What lies in the memory of results, as well, which is taken off afterwards.
     results = {buffer for buffer in stacks if buffer in stages.aliasing.live_out}
     builder = FlowBuilder(stages, counts_results=True)
-    both = _find(builder, stages, effects, (stacks | inside) - results)
-    return max(alone, both, key=lambda floor: floor.size)
+    return _find(builder, stages, effects, (stacks | inside) - results, alone)
 
 
-def _find(builder: FlowBuilder, stages: Stages, effects: Effects, stacks: set[HloBuffer]) -> Floor:
-    """The floor of what a builder counts, without what may lie in the memory of results."""
+def _find(
+    builder: FlowBuilder,
+    stages: Stages,
+    effects: Effects,
+    stacks: set[HloBuffer],
+    known: Floor = _NOTHING,
+) -> Floor:
+    """The floor of what a builder counts, without what may lie in the memory of results.
+
+    Or one that is known, where that is as high.
+    """
     floors: dict[HloComputation, Floor] = {}
     for computation in builder.computations():
         sizes = {callee: floor.size for callee, floor in floors.items()}
         flow = builder.build(computation, sizes)
         flow = with_overs(flow, find_overs(stages, flow))
-        lent = builder.lent if computation is stages.module.entry else ()
-        floors[computation] = _Moments(flow, effects, stacks, floors, lent).find()
-    return floors.get(stages.module.entry, _NOTHING)
+        is_entry = computation is stages.module.entry
+        moments = _Moments(flow, effects, stacks, floors, builder.lent if is_entry else ())
+        floors[computation] = moments.find(known if is_entry else _NOTHING)
+    return floors.get(stages.module.entry, known)
 
 
 class _Moments:
@@ -111,17 +120,19 @@ class _Moments:
         self._passage = Passage(flow, stacks)
         self._last_made = LastMade(flow, stacks)
 
-    def find(self) -> Floor:
-        """The moment that needs most, without what may lie in the memory of results."""
-        best = self._find_touched()
+    def find(self, known: Floor = _NOTHING) -> Floor:
+        """The moment that needs most, without what may lie in the memory of results.
+
+        Or the floor that is known, where none needs more.
+        """
+        best = self._find_touched(known)
         if self._flow.lenders:
             return best  # which of them is free at other moments is not known
         return self._find_last_made(self._find_passed(best))
 
-    def _find_touched(self) -> Floor:
+    def _find_touched(self, best: Floor) -> Floor:
         """The moment that needs most for what a node touches, and what waits for it."""
-        flow, best = self._flow, _NOTHING
-        sizes = self._sizes
+        flow, sizes = self._flow, self._sizes
         for node in self._in_turn:
             if sizes[node] <= best.size:
                 break
@@ -143,12 +154,21 @@ class _Moments:
             there = {one for one, nodes in self._alive.items() if nodes >> node & 1}
             counted = flow.counted_inside.get(node, frozenset())
             later = self._below[node] if self._below else 0
-            more = self._passage.least(there | counted, later)
-            buffers, passing = (*self._there(node), *inside.buffers), inside.passing + more
-            size = sizes[node] + more - _borrowed(self._lent, buffers, passing)
-            if size > best.size:
-                best = Floor(size, self._name_of(node), buffers, passing)
+            known = Floor(sizes[node], "", (*self._there(node), *inside.buffers), inside.passing)
+            counts = partial(self._is_higher, known, best)
+            more = self._passage.least(there | counted, later, counts)
+            if counts(more):
+                best = self._with_passing(known, more)._replace(instruction=self._name_of(node))
         return best
+
+    def _is_higher(self, known: Floor, best: Floor, more: int) -> bool:
+        return self._with_passing(known, more).size > best.size
+
+    def _with_passing(self, known: Floor, more: int) -> Floor:
+        """A moment with so many bytes on their way, less what may lie in the memory of results."""
+        passing = known.passing + more
+        size = known.size + more - _borrowed(self._lent, known.buffers, passing)
+        return known._replace(size=size, passing=passing)
 
     def _find_last_made(self, best: Floor) -> Floor:
         """The same for the moment when the last of a node's operands is made."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from hlomem.opt.remat.min_cut import UNCUT, Network
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from collections.abc import Set as AbstractSet
 
     from hlomem.analysis.aliasing import HloBuffer
@@ -35,11 +35,16 @@ class Passage:
         self._ended = [number for number, value in enumerate(flow.values) if value.lives_on]
         self.most = sum(self._sizes[number] for number in self._begun)
         """Bytes, at most."""
+        self._cuts: list[list[int]] = []
+        """Values that all ways lead over, each the least cut for some node."""
 
-    def least(self, there: AbstractSet[int], later: int) -> int:
+    def least(
+        self, there: AbstractSet[int], later: int, counts: Callable[[int], bool] = bool
+    ) -> int:
         """Bytes on their way while a node runs first, besides buffers that are there anyway.
 
-        `later` are the nodes, as bits, that cannot have run by then.
+        `later` are the nodes, as bits, that cannot have run by then. Where `counts` says that a
+        number is too small to count, it may be smaller than what is told.
         """
         sizes = [
             UNCUT if value.made_by >= 0 and later >> value.made_by & 1 else size
@@ -48,13 +53,19 @@ class Passage:
         for number, value in enumerate(self._values):
             if value.buffer in there:
                 sizes[number] = 0
+        for cut in self._cuts:
+            known = sum([sizes[number] for number in cut])
+            if not counts(known):
+                return known
         network, source, sink = self._network(sizes)
         near = network.source_side(source, sink)
-        return sum(
-            size
-            for number, size in enumerate(sizes)
+        cut = [
+            number
+            for number in range(len(sizes))
             if self._enter(number) in near and self._enter(number) + 1 not in near
-        )
+        ]
+        self._cuts.append(cut)
+        return sum([sizes[number] for number in cut])
 
     def _network(self, sizes: Sequence[int]) -> tuple[Network, int, int]:
         source = self._enter(len(self._values))
