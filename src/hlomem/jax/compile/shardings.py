@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hlomem.base.errors import CommandError
 from hlomem.base.source import visible
+from hlomem.jax.compile.decisions import Origins, users_frames
 from hlomem.jax.compile.messages import ArgumentLines
 from hlomem.report.data.lines import is_installed
 
@@ -46,10 +47,12 @@ class Notes:
         """Arguments that a function of the user makes for jax.tree.map or the like."""
         self._jits: dict[int, tuple[Any, NotedJit]] = {}
         self.real_jit: Any = None
+        self.origins = Origins()
 
     def install(self) -> None:
         """From now on, note calls of jax.jit, new jax.ShapeDtypeStructs and NamedShardings."""
         jax: Any = import_module("jax")
+        self.origins.install()
         self.real_jit = jax.jit
         jax.jit = self._noting_jit(jax.jit)
         struct: Any = jax.ShapeDtypeStruct
@@ -64,7 +67,12 @@ class Notes:
         named = jax.sharding.NamedSharding
         for place in (jax, jax.sharding):
             if getattr(place, _NAMED, None) is named:
-                setattr(place, _NAMED, _noting_class(named, self._note))
+                setattr(place, _NAMED, _noting_class(named, self._note_sharding))
+
+    def _note_sharding(self, made: Any, arguments: tuple[Any, ...], options: Any) -> None:
+        self._note(made)
+        spec = arguments[1] if len(arguments) > 1 else options.get("spec")
+        self.origins.note(made, users_frames(2), spec)
 
     def _note(self, made: Any) -> None:
         lines, is_mapped = _users_lines()
@@ -99,18 +107,22 @@ class Notes:
         found = self._lines.get(id(leaf))
         return () if found is None else found[1]
 
+    def lines_written(self, sharding: Any) -> tuple[str, ...]:
+        """The lines that wrote the spec of a sharding."""
+        return tuple([frame.line for frame in self.origins.written(sharding)])
+
     def is_mapped(self, leaf: Any) -> bool:
         """Whether the function that made an argument was called by a library, once for each."""
         return id(leaf) in self._mapped
 
 
-def _noting_class(real: Any, note: Callable[[Any], None]) -> Any:
+def _noting_class(real: Any, note: Callable[[Any, tuple[Any, ...], Any], None]) -> Any:
     """A stand-in for a class of jaxlib, whose `__init__` cannot be replaced; it notes its new."""
 
     class Noting(type):
         def __call__(cls, *arguments: Any, **options: Any) -> Any:
             made = real(*arguments, **options)
-            note(made)
+            note(made, arguments, options)
             return made
 
         def __instancecheck__(cls, instance: Any) -> bool:
@@ -130,7 +142,7 @@ def _users_lines() -> tuple[tuple[str, ...], bool]:
 
     And whether a library called the innermost.
     """
-    frame: FrameType | None = sys._getframe(3)
+    frame: FrameType | None = sys._getframe(2)
     lines: list[str] = []
     is_mapped, is_first = False, False
     while frame is not None:
@@ -161,6 +173,7 @@ def argument_lines(
         found[name] = ArgumentLines(
             made=notes.lines_of(leaf),
             sharding=notes.lines_of(getattr(other, "sharding", None)),
+            written=notes.lines_written(getattr(other, "sharding", None)),
             is_mapped=notes.is_mapped(leaf),
             position=-1 if is_own else number,
         )

@@ -46,6 +46,8 @@ class WrittenAt(NamedTuple):
     sharding: Sequence[str] = ()
     is_mapped: bool = False
     """Whether a library called the function that made it, once for each of several."""
+    written: Sequence[str] = ()
+    """The lines that wrote the spec of its sharding."""
 
 
 class Subject:
@@ -273,9 +275,10 @@ class Subject:
     def line_of_arguments(self, sizes: Mapping[str, float]) -> str | None:
         """The line that makes some arguments or their shardings, weighted; None if unknown.
 
-        One that makes no other argument, or else no other large one of their tree; or else none of
-        another tree, and that of the shardings first where a library has mapped a function over
-        them. Where they are the lesser part of what that has made, the line that made them.
+        One that makes no other argument, or else no other large one of their tree, or else the one
+        that writes their spec; or else none of another tree, and that of the shardings first where
+        a library has mapped a function over them. Where they are the lesser part of what that has
+        made, the line that made them.
         """
         known = self._argument_lines
         trees = {top_of(name) for name in sizes}
@@ -291,7 +294,13 @@ class Subject:
             is_most = at.is_mapped and not self._is_lesser_part(at.made[:1], sizes)
             own = (*at.made, *at.sharding)
             asked = (*at.sharding, *at.made) if is_most else at.made
-            ways = ((own, others), (own, large), (asked, other_trees), (at.made, ()))
+            ways: tuple[tuple[Sequence[str], Container[str]], ...] = (
+                (own, others),
+                (own, large),
+                (at.written, large),
+                (asked, other_trees),
+                (at.made, ()),
+            )
             lines = [line for some, but in ways for line in some if line not in but]
             if lines:
                 weights[lines[0]] = weights.get(lines[0], 0.0) + size
@@ -303,7 +312,7 @@ class Subject:
             line
             for name, at in self._argument_lines.items()
             if not is_left_out(name)
-            for line in (*at.made, *at.sharding)
+            for line in (*at.made, *at.sharding, *at.written)
         }
 
     def _smaller_than(self, name: str) -> set[str]:
@@ -378,6 +387,13 @@ class Subject:
             end_column=frame.end_column,
             is_constraint=is_constraint(value.instruction),
         )
+
+    def asked_at(self, value: WholeValue | None) -> tuple[tuple[int, ...], str]:
+        """The dimensions of the value under a constraint, and what that asks for."""
+        if value is None or self.whole is None or not is_constraint(value.instruction):
+            return (), ""
+        asked = self.whole.sharding_of(value.instruction)
+        return value.dimensions, "" if asked is None else asked.spec()
 
     def is_axis_dropped(self, constraint: Constraint, axes: Sequence[Axis]) -> bool:
         """Whether a helper may have left out axes, because they do not divide what it is given."""
