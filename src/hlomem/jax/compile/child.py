@@ -49,6 +49,7 @@ from hlomem.jax.compile.shardings import (
     name_donated,
     placed_arguments,
     rejitted,
+    result_lines,
     with_argument_shardings,
 )
 from hlomem.jax.flops import count_flops
@@ -206,6 +207,7 @@ def _places(notes: Notes, program: FactoryProgram) -> dict[str, Any]:
     noted = notes.jit_of(program.function)
     return {
         "argument_lines": argument_lines(notes, *given),
+        "result_lines": result_lines(notes, program.function, program.lowered),
         "donated": tuple(name_donated(*given, donated_names(program.lowered))),
         "jit_line": "" if noted is None else noted.line,
         "dead_constraints": () if program.jaxpr is None else dead_constraints(program.jaxpr),

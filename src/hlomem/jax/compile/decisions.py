@@ -1,12 +1,13 @@
 """The acts by which a program says how its arrays are split, noted while it is made and traced.
 
 For a child process that does nothing else. Where JAX is asked for a constraint, a `shard_map` or a
-loop, whoever asks, the lines of the user's code that led to it are noted, and a `Job` may have it
-do otherwise: so helpers, tables, closures and libraries are all the same.
+loop, the lines of the user's code that led to it are noted, and a `Job` may have it do otherwise:
+so helpers, tables, closures and libraries are all the same.
 """
 
 from __future__ import annotations
 
+import ast
 import sys
 from functools import wraps
 from importlib import import_module
@@ -14,7 +15,6 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hlomem.advice.code import DROPS_GATHERED
 from hlomem.report.data.lines import is_installed
 from hlomem.report.data.sharding.decision import Decision, Frame
 
@@ -58,7 +58,7 @@ def users_frames(depth: int = 1) -> tuple[Frame, ...]:
 
 
 class Origins:
-    """Where specs were written and shardings made."""
+    """The frames that wrote specs and made shardings."""
 
     def __init__(self) -> None:
         self._made: dict[int, tuple[Any, tuple[Frame, ...]]] = {}
@@ -99,9 +99,9 @@ class Origins:
         return self._writers(sharding) if found is None else found
 
     def _writers(self, spec: Any) -> tuple[Frame, ...]:
-        """The frames that wrote a spec last; none where several rows of a table are the same."""
+        """The frames that wrote a spec last; none where a row of a table may be meant instead."""
         lines = list(self._written.get(_text(spec), {}).values())
-        if len(lines) > 1 and lines[-1][0].function == _MODULE:
+        if len(lines) > 1 and any(frames[0].function == _MODULE for frames in lines):
             return ()
         return lines[-1] if lines else ()
 
@@ -227,16 +227,15 @@ class Decisions:
             other = self._note(decision)
             if other is not None:
                 jax = import_module("jax")
-                policy = drops_gathered if DROPS_GATHERED in other.specs else None
-                f = jax.checkpoint(f, prevent_cse=False, policy=policy)
+                f = jax.checkpoint(f, prevent_cse=False, policy=_policy(other.dropped))
             return original(f, *arguments, **options)
 
         return scan
 
 
-def drops_gathered(primitive: Any, *_: Any, **__: Any) -> bool:
-    """The policy of `hlomem.advice.code.DROPPING_POLICY`."""
-    return primitive.name not in _PLACING | {"transpose", "reshape", "squeeze"}
+def _policy(dropped: Sequence[str]) -> Callable[..., bool] | None:
+    """A policy of jax.checkpoint that keeps all but the results of some operations."""
+    return (lambda primitive, *_, **__: primitive.name not in dropped) if dropped else None
 
 
 def _inner_code(function: Any) -> Any:
@@ -258,9 +257,14 @@ def _bytes(value: Any) -> int:
     return prod(shape) * int(getattr(kind, "itemsize", 0) or 0)
 
 
-def _with_spec(sharding: Any, text: str) -> Any:
-    from hlomem.jax.compile.shardings import read_spec  # noqa: PLC0415 - it knows this module
+def read_spec(text: str) -> Any:
+    """A `jax.sharding.PartitionSpec` of its text, `P('data', None)`."""
+    partition = import_module("jax").sharding.PartitionSpec
+    inside = text.removeprefix("P(").removesuffix(")").strip()
+    return partition(*ast.literal_eval(f"({inside},)")) if inside else partition()
 
+
+def _with_spec(sharding: Any, text: str) -> Any:
     jax = import_module("jax")
     return jax.sharding.NamedSharding(sharding.mesh, read_spec(text))
 
@@ -277,8 +281,6 @@ def _flat_specs(jax: Any, prefix: Any, arguments: Any) -> tuple[list[Any], list[
 
 def _with_axes(jax: Any, options: dict[str, Any], specs: Sequence[str]) -> dict[str, Any]:
     """The options of a `shard_map` with another spec where one is written."""
-    from hlomem.jax.compile.shardings import read_spec  # noqa: PLC0415 - it knows this module
-
     pairs = dict(pair.split(" -> ") for pair in specs)
 
     def other(spec: Any) -> Any:
@@ -299,7 +301,7 @@ def placing_functions(jaxpr: Any) -> tuple[str, ...]:
         is_computed = equation.primitive.name not in _PLACING
         trace = getattr(equation.source_info, "traceback", None)
         for frame in getattr(trace, "frames", ()):
-            if not is_installed(frame.file_name):
+            if not is_installed(frame.file_name) and not frame.file_name.startswith(_OURS):
                 key = f"{frame.file_name}::{frame.function_name}"
                 computes[key] = computes.get(key, False) or is_computed
     return tuple([name for name, is_computed in computes.items() if not is_computed])

@@ -148,6 +148,8 @@ class Facts(Struct, frozen=True, kw_only=True):
     """The command line by which the factory's own stack makes the same program."""
     argument_lines: dict[str, ArgumentLines] = field(default_factory=dict)
     """The lines of the user's code that made the arguments, by name."""
+    result_lines: tuple[ArgumentLines, ...] = ()
+    """The same of the shardings that jax.jit is given for its results, in their order."""
     donated: tuple[str, ...] = ()
     """The arguments that are to be donated, by name."""
     dead_constraints: tuple[str, ...] = ()

@@ -7,7 +7,6 @@ given other shardings by name, and the lines of the user's code are told.
 
 from __future__ import annotations
 
-import ast
 import inspect
 import sys
 from functools import wraps
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hlomem.base.errors import CommandError
 from hlomem.base.source import visible
-from hlomem.jax.compile.decisions import Origins, users_frames
+from hlomem.jax.compile.decisions import Origins, read_spec, users_frames
 from hlomem.jax.compile.messages import ArgumentLines
 from hlomem.report.data.lines import is_installed
 
@@ -180,6 +179,25 @@ def argument_lines(
     return found
 
 
+def result_lines(notes: Notes, function: Any, lowered: Any) -> tuple[ArgumentLines, ...]:
+    """The lines that made the shardings that jax.jit is given for its results, in their order."""
+    noted = notes.jit_of(function)
+    given = None if noted is None else noted.options.get("out_shardings")
+    info = getattr(lowered, "out_info", None)
+    if given is None or info is None:
+        return ()
+    try:
+        shardings = _of_leaves(import_module("jax"), given, info)
+    except ValueError:
+        return ()
+    return tuple(
+        [
+            ArgumentLines(sharding=notes.lines_of(one), written=notes.lines_written(one))
+            for one in shardings
+        ]
+    )
+
+
 def placed_arguments(notes: Notes, function: Any, arguments: Any) -> tuple[Any, ...]:
     """Arguments with the shardings that jax.jit was given for them."""
     noted = notes.jit_of(function)
@@ -295,13 +313,6 @@ def _resharded(jax: Any, leaf: Any, mesh: Any, spec: str) -> Any:
     own = getattr(getattr(leaf, "sharding", None), "mesh", None) or mesh
     sharding = jax.sharding.NamedSharding(own, read_spec(spec))
     return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
-
-
-def read_spec(text: str) -> Any:
-    """A `jax.sharding.PartitionSpec` of its text, `P('data', None)`."""
-    partition = import_module("jax").sharding.PartitionSpec
-    inside = text.removeprefix("P(").removesuffix(")").strip()
-    return partition(*ast.literal_eval(f"({inside},)")) if inside else partition()
 
 
 def rejitted(

@@ -7,12 +7,11 @@ a `shard_map` along another axis, or recompute the body of a loop. What is told 
 
 from __future__ import annotations
 
-import ast
 from typing import TYPE_CHECKING
 
-from hlomem.advice.code import DROPPING_POLICY, DROPS_GATHERED
+from hlomem.advice.code import DROPPED_PRIMITIVES, DROPPING_POLICY, DROPS_GATHERED
 from hlomem.base.sizes import format_bytes
-from hlomem.hlo.sharding import Sharding
+from hlomem.hlo.sharding import parse_spec
 from hlomem.jax.trials.changes import Change
 from hlomem.report.data import roles
 from hlomem.report.data.sharding.decision import OtherDecision
@@ -22,7 +21,7 @@ from hlomem.report.data.sharding.gather_findings import steps_between
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from hlomem.hlo.sharding import Axis, Mesh
+    from hlomem.hlo.sharding import Axis, Mesh, Sharding
     from hlomem.jax.trials.lines import Lines
     from hlomem.report.data.sharding.decision import Decision
     from hlomem.report.data.sharding.finding import FindingKind
@@ -37,19 +36,6 @@ _MAX_FOUND = 4
 _MAX_LOOPS = 2
 _MAX_WAYS = 3
 _TITLE = "the decision at"
-
-
-def read_sharding(text: str, mesh: Mesh) -> Sharding | None:
-    """A sharding of its text, `P('data', None)`; None if it names other axes, or none."""
-    try:
-        rows = ast.literal_eval(f"[{text.removeprefix('P(').removesuffix(')')}]")
-    except (ValueError, SyntaxError):
-        return None
-    of_name = {axis.name: axis for axis in mesh.axes}
-    names = [() if row is None else (row,) if isinstance(row, str) else tuple(row) for row in rows]
-    if any(name not in of_name for row in names for name in row):
-        return None
-    return Sharding(mesh, tuple([tuple([of_name[name] for name in row]) for row in names]))
 
 
 def other_constraints(group: Sequence[Decision], wanted: ShardingChange) -> Iterator[Change]:
@@ -75,8 +61,12 @@ def _told(group: Sequence[Decision], specs: Sequence[str]) -> str:
     return f"instead of {asked}:\n{code}"
 
 
-def _change(group: Sequence[Decision], specs: Sequence[str], code: str) -> Change:
-    others = tuple([OtherDecision(decision=one, specs=tuple(specs)) for one in group])
+def _change(
+    group: Sequence[Decision], specs: Sequence[str], code: str, dropped: Sequence[str] = ()
+) -> Change:
+    others = tuple(
+        [OtherDecision(decision=one, specs=tuple(specs), dropped=tuple(dropped)) for one in group]
+    )
     where = group[0].applied[0].line if group[0].applied else ""
     return Change("shard", f"{_TITLE} {where}", "", LINK, decisions=others, code=code)
 
@@ -90,7 +80,7 @@ def recomputed_loops(decisions: Sequence[Decision], group: Sequence[Decision]) -
         code = f"the function that the loop at {where} is given:\njax.checkpoint(function,"
         code += " prevent_cse=False"
         policy = f"{code}, policy={DROPS_GATHERED})\n{DROPPING_POLICY.strip()}"
-        yield _change([loop], (DROPS_GATHERED,), policy)
+        yield _change([loop], (), policy, DROPPED_PRIMITIVES)
         inner = [one for one in decisions if one.kind == "checkpoint" and _is_inside(one, loop)]
         if inner:  # what it keeps is recomputed by choice already
             yield _change([loop], (), f"{code})")
@@ -134,7 +124,7 @@ class Search:
         """Constraints that are several moves away from what arrays of this shape have elsewhere."""
         large = self._large("constraint")
         for (spec, _), group in large.items():
-            asked = read_sharding(spec, mesh)
+            asked = parse_spec(spec, mesh)
             if asked is None or not asked.used:
                 continue
             ways = {
@@ -156,7 +146,7 @@ class Search:
         found: dict[Sharding, None] = {}
         for one in self._decisions:
             if one.kind == "constraint" and one.shapes[0] == shape:
-                sharding = read_sharding(one.specs[0], mesh)
+                sharding = parse_spec(one.specs[0], mesh)
                 found.update({sharding: None} if sharding is not None else {})
         for _, _, layout in self._subject.arguments:
             if layout.whole == shape and layout.sharding is not None:
@@ -173,7 +163,7 @@ class Search:
                 shapes = [
                     one for one, its in zip(first.shapes, first.specs, strict=True) if its == spec
                 ]
-                sharding = read_sharding(spec, mesh)
+                sharding = parse_spec(spec, mesh)
                 for axis in () if sharding is None else sharding.free:
                     assert sharding is not None
                     changes += self._along(group, spec, sharding, axis, shapes)

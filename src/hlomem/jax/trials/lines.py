@@ -8,6 +8,7 @@ meant, as long as that is the only one.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from hlomem.jax.compile.call_counts import SEPARATOR
@@ -82,18 +83,21 @@ class Lines:
         return own
 
     def _specific(self, group: Sequence[Decision]) -> Iterator[Frame]:
-        """The innermost frames, one after another, that no other large decision passes through."""
+        """The innermost frames, one after another, that no other large decision passes through.
+
+        Without such a frame the one that the fewest others pass through.
+        """
         if not group:
             return
         common = set.intersection(*[{frame.line for frame in one.applied} for one in group])
         least = _FEW * max(_size(one) for one in group)
         inside = {one.key for one in group}
-        others = {
-            frame.line
+        others = Counter(
+            line
             for one in self._decisions
             if one.key not in inside and one.kind not in _LOOPS and _size(one) >= least
-            for frame in one.applied
-        }
+            for line in {frame.line for frame in one.applied}
+        )
         is_begun = False
         for frame in group[0].applied:
             is_own = frame.line in common and frame.line not in others
@@ -102,8 +106,9 @@ class Lines:
             if is_own:
                 is_begun = True
                 yield frame
-        if not is_begun:
-            yield from [frame for frame in group[0].applied if frame.line in common][:1]
+        shared = [frame for frame in group[0].applied if frame.line in common]
+        if not is_begun and shared:
+            yield min(shared, key=lambda frame: others[frame.line])
 
     def _only_places(self, frame: Frame) -> bool:
         return f"{frame.line.rpartition(':')[0]}{SEPARATOR}{frame.function}" in self._placing

@@ -281,6 +281,7 @@ def subject_of(planned: PlannedProgram, log: str = "") -> Subject:
         is_asked_by_caller,
         _result_lines(facts.jit_line),
         asks_what_divides,
+        [WrittenAt((), at.sharding, written=at.written) for at in facts.result_lines],
     )
 
 

@@ -51,15 +51,17 @@ class Decision(Record, frozen=True, kw_only=True):
 
 
 class OtherDecision(Record, frozen=True, kw_only=True):
-    """Another decision in the place of one that was noted."""
+    """Another decision instead of one that was noted."""
 
     decision: Decision
     specs: tuple[str, ...] = ()
     """The constraints to put instead, one after another; none leaves it out.
 
     Of a `shard_map` the specs to exchange, `P('a') -> P('a', 'b')`. The body of a loop is
-    recomputed, by the policy that drops what is gathered if that is named.
+    recomputed.
     """
+    dropped: tuple[str, ...] = ()
+    """The operations whose results are not kept by a loop's body, where others are."""
 
     @property
     def key(self) -> DecisionKey:

@@ -39,11 +39,11 @@ class Place(Record, frozen=True, kw_only=True):
 
 
 class Link(Record, frozen=True, kw_only=True):
-    """A line that leads to a sharding, beside the one to edit."""
+    """A line that leads to a sharding; another one is to be edited."""
 
     what: Literal["written", "made", "applied", "called"]
-    """Whether the spec is written there, the sharding made of it, put on an array, or that asked
-    for."""
+    """The act: the spec is written, a sharding made of it, that put on an array, or a function
+    called that does so."""
     line: str
     """`file:line`"""
 

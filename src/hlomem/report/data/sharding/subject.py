@@ -64,12 +64,14 @@ class Subject:
         is_asked_by_caller: Callable[[str, int], bool] | None = None,
         result_lines: Sequence[str] = (),
         asks_what_divides: Callable[[str, int], bool] | None = None,
+        result_origins: Sequence[WrittenAt] = (),
     ) -> None:
         """`donated` are arguments that JAX was told to donate, where that is known.
 
         `is_asked_by_caller` tells lines that ask for a sharding that their callers give them;
         `result_lines` are those of the parts of `out_shardings`; `asks_what_divides` tells lines of
-        functions that may leave out an axis that does not divide an array.
+        functions that may leave out an axis that does not divide an array; `result_origins` has the
+        lines that made the shardings of results, in their order.
         """
         self.memory = memory
         self.space = space
@@ -82,6 +84,7 @@ class Subject:
         self._donated = frozenset(donated)
         self._result_lines = tuple(result_lines)
         self._asks_what_divides = asks_what_divides
+        self._result_origins = tuple(result_origins)
 
     @cached_property
     def arguments(self) -> list[tuple[str, Buffer, Layout]]:
@@ -356,12 +359,37 @@ class Subject:
         value = self._result_value(name)
         if value is not None and value.instruction.opcode == "custom-call":
             return self.whole.line(value) if self.whole else None
+        if (line := self._result_origin(name)) is not None:
+            return line
         if self.jit_line is not None:
             part = _PART.match(name)
             number = int(part[1]) if part else -1
             is_part = 0 <= number < len(self._result_lines)
             return self._result_lines[number] if is_part else self.jit_line
         return None if value is None or self.whole is None else self.whole.line(value)
+
+    def _result_origin(self, name: str) -> str | None:
+        """The innermost line that made a result's sharding, and none that is another."""
+        number = self.result_number(name)
+        if number >= len(self._result_origins):
+            return None
+        of_number = {self.result_number(one): layout for one, _, layout in self.results}
+        mine = of_number.get(number)
+        made = [
+            (of_number.get(at), origin)
+            for at, origin in enumerate(self._result_origins)
+            if at != number
+        ]
+        made += [(its, self._argument_lines[one]) for one, _, its in self.arguments
+                 if one in self._argument_lines]  # fmt: skip
+        others = {
+            line
+            for its, at in made
+            if its is not None and mine is not None and its.sharding != mine.sharding
+            for line in (*at.sharding, *at.made, *at.written)
+        }
+        own = self._result_origins[number]
+        return next((line for line in own.sharding if line not in others), None)
 
     def constraint_of_result(self, name: str) -> Sharding | None:
         """The sharding that a constraint asks for a result."""
