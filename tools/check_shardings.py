@@ -62,11 +62,14 @@ notes = Notes()
 devices = parse_target(target)
 devices.devices
 notes.install()
-Decisions(notes.origins, job.decisions).install()
+decisions = Decisions(notes.origins, job.decisions)
+decisions.install()
 if job.has_mesh:
     constrain_by_mesh_alone()
 reshard = lambda *given: _reshard(job, notes, *given)
-made = make_program(find_factory(factory), {}, devices, reshard=reshard)
+found = find_factory(factory)
+decisions.install_in_libraries()
+made = make_program(found, {}, devices, reshard=reshard)
 compiled = made.lowered.compile()
 shapes = {}
 if made.function is not None:

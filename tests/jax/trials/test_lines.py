@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from hlomem.jax.trials.lines import Lines
+from hlomem.jax.compile.messages import ArgumentLines
+from hlomem.jax.trials.lines import Lines, chain_of_argument
 from hlomem.report.data.sharding.decision import Decision, Frame
 from hlomem.report.data.sharding.finding import Link, Place
 
@@ -67,5 +68,16 @@ def test_decisions_are_found_by_the_place_of_an_expression() -> None:
     lines = Lines([scores, hidden], PLACING)
     assert lines.at(Place(file="/a/m.py", line=20), (8, 8), "P(None, 'x')") == [scores]
     assert lines.at(Place(file="/a/m.py", line=21)) == []
+    leaf = _decision("put 3", "attend 20", spec="P(None, 'x')", shape=(4, 4))
+    of_tree = Lines([scores, leaf], PLACING).at(Place(file="/a/m.py", line=20), (4, 4))
+    assert of_tree == [scores, leaf]
     assert lines.primary([]) == ""
     assert lines.chain([]) == ()
+
+
+def test_an_argument_has_the_lines_of_its_spec_its_sharding_and_its_array() -> None:
+    at = ArgumentLines(made=("m.py:9",), sharding=("m.py:5", "m.py:9"), written=("m.py:2",))
+    assert chain_of_argument(at, "m.py:9") == (
+        Link(what="written", line="m.py:2"),
+        Link(what="made", line="m.py:5"),
+    )

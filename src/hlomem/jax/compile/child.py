@@ -159,6 +159,8 @@ def _lower(job: Job) -> tuple[FactoryProgram, Facts]:
         constrain_by_mesh_alone()
     reshard = None if notes is None else partial(_reshard, job, notes)
     factory = find_factory(job.factory)
+    if decisions is not None:
+        decisions.install_in_libraries()
     program = knowing_the_chip(
         target, lambda: make_program(factory, job.settings, target, job.jit, tracing, reshard)
     )

@@ -64,6 +64,8 @@ class Origins:
         self._made: dict[int, tuple[Any, tuple[Frame, ...]]] = {}
         self._spec_of: dict[int, Any] = {}
         self._written: dict[str, dict[str, tuple[Frame, ...]]] = {}
+        self.meshes: list[Any] = []
+        """Those of shardings, in the order in which these were made."""
 
     def install(self) -> None:
         """From now on, note where the user's code writes a PartitionSpec.
@@ -72,7 +74,11 @@ class Origins:
         """
         partition: Any = import_module("jax").sharding.PartitionSpec
 
-        def noting(made: Any, *_: Any, **__: Any) -> None:
+        original = partition.__init__
+
+        def noting(made: Any, *parts: Any, **options: Any) -> None:
+            if original is not object.__init__:  # older releases have their own
+                original(made, *parts, **options)
             caller = sys._getframe(1).f_code.co_filename
             if not is_installed(caller) and not caller.startswith(_OURS):
                 frames = users_frames()
@@ -85,6 +91,7 @@ class Origins:
     def note(self, made: Any, frames: tuple[Frame, ...], spec: Any = None) -> None:
         """Keep where a sharding was made, and where its spec was written."""
         self._made[id(made)] = (made, frames)
+        self.meshes.append(made.mesh)
         if spec is not None:
             self._spec_of[id(made)] = self._writers(spec)
 
@@ -117,15 +124,44 @@ class Decisions:
     def install(self) -> None:
         """From now on, note what JAX is asked for, and do otherwise where it is said."""
         import_module("jax._src.source_info_util").register_exclusion(__file__)
-        pjit = import_module("jax._src.pjit")
-        shard_map: Any = import_module("jax._src.shard_map")
-        lax: Any = import_module("jax.lax")
-        pjit.sharding_constraint_p.bind = self._constraining(pjit)
-        shard_map._shard_map = self._mapping(shard_map._shard_map)
-        remat = import_module("jax._src.ad_checkpoint").remat_p
-        remat.bind = self._recomputing(remat.bind)
-        lax.scan = self._scanning(lax.scan)
-        lax.all_gather = self._gathering(lax.all_gather)
+        pjit: Any = import_module("jax._src.pjit")
+        if hasattr(pjit, "sharding_constraint_p"):
+            pjit.sharding_constraint_p.bind = self._constraining(pjit)
+        _hook(import_module("jax._src.shard_map"), "_shard_map", self._mapping)
+        remat = getattr(import_module("jax._src.ad_checkpoint"), "remat_p", None)
+        _hook(remat, "bind", self._recomputing)
+        _hook(import_module("jax.lax"), "scan", self._scanning)
+        _hook(import_module("jax.lax"), "all_gather", self._gathering)
+
+    def install_in_libraries(self) -> None:
+        """From now on, note constraints by logical axes that Flax leaves out, if it is imported."""
+        for name in ("flax.linen", "flax.linen.spmd"):
+            _hook(sys.modules.get(name), "with_logical_constraint", self._naming)
+
+    def _naming(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(original)
+        def constrain(x: Any, logical_axis_resources: Any, *rest: Any, **options: Any) -> Any:
+            made = original(x, logical_axis_resources, *rest, **options)
+            if made is not x or not hasattr(x, "shape") or not self.origins.meshes:
+                return made
+            rules = (*rest, options.get("rules"))[0]
+            axes = sys.modules["flax.linen"].logical_to_mesh_axes(logical_axis_resources, rules)
+            if axes is None or not any(axes):
+                return made
+            decision = Decision(
+                kind="dropped",
+                shapes=(tuple(x.shape),),
+                specs=(_text(axes),),
+                sizes=(_bytes(x),),
+                applied=users_frames(),
+            )
+            if self._note(decision) is None:
+                return made
+            jax = import_module("jax")
+            sharding = jax.sharding.NamedSharding(self.origins.meshes[-1], axes)
+            return jax.lax.with_sharding_constraint(x, sharding)
+
+        return constrain
 
     def _note(self, decision: Decision) -> OtherDecision | None:
         if len(self.noted) < _MAX_DECISIONS:
@@ -236,6 +272,13 @@ class Decisions:
 def _policy(dropped: Sequence[str]) -> Callable[..., bool] | None:
     """A policy of jax.checkpoint that keeps all but the results of some operations."""
     return (lambda primitive, *_, **__: primitive.name not in dropped) if dropped else None
+
+
+def _hook(owner: Any, name: str, wrapped: Callable[[Any], Any]) -> None:
+    """Wrap a function of JAX, where this release has it."""
+    original = getattr(owner, name, None)
+    if original is not None:
+        setattr(owner, name, wrapped(original))
 
 
 def _inner_code(function: Any) -> Any:

@@ -17,6 +17,7 @@ from hlomem.report.data import roles
 from hlomem.report.data.sharding.decision import OtherDecision
 from hlomem.report.data.sharding.finding import ShardingChange, ShardingFinding
 from hlomem.report.data.sharding.gather_findings import steps_between
+from hlomem.report.data.sharding.values import WORTH
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -52,7 +53,7 @@ def other_constraints(group: Sequence[Decision], wanted: ShardingChange) -> Iter
 
 def _told(group: Sequence[Decision], specs: Sequence[str]) -> str:
     """The code of a group's other constraints, with the line where it goes."""
-    asked = group[0].specs[0]
+    asked = "nothing" if group[0].kind == "dropped" else group[0].specs[0]
     if not specs:
         return f"without the constraint {asked}"
     code = "x"
@@ -106,7 +107,7 @@ class Search:
         mesh = self._subject.layouts.mesh
         if mesh is None or self._subject.whole is None:
             return
-        found = [*self._far(mesh), *self._mapped(mesh)]
+        found = [*self._left_out(), *self._far(mesh), *self._mapped(mesh)]
         found.sort(key=lambda one: -one[0].size)
         yield from found[:_MAX_FOUND]
 
@@ -117,8 +118,19 @@ class Search:
             if one.kind == kind and one.applied:
                 lines = tuple([frame.line for frame in one.applied])
                 groups.setdefault((one.specs[0] if one.specs else "", lines), []).append(one)
-        least = _LARGE * self._subject.space.size
+        share = WORTH if kind == "dropped" else _LARGE
+        least = share * self._subject.space.size
         return {key: group for key, group in groups.items() if _bytes(group) >= least}
+
+    def _left_out(self) -> Iterator[tuple[ShardingFinding, list[Change]]]:
+        """Constraints that a library left out, all that ask for the same together."""
+        by_spec: dict[str, list[Decision]] = {}
+        for (spec, _), group in self._large("dropped").items():
+            by_spec.setdefault(spec, []).extend(group)
+        for spec, group in by_spec.items():
+            code = f"a mesh for the library to find, so that this is put:\n{_told(group, (spec,))}"
+            why = "the library that is asked for it does nothing"
+            yield self._finding("dropped", group, why), [_change(group, (spec,), code)]
 
     def _far(self, mesh: Mesh) -> Iterator[tuple[ShardingFinding, list[Change]]]:
         """Constraints that are several moves away from what arrays of this shape have elsewhere."""
@@ -207,7 +219,7 @@ class Search:
     def _finding(self, kind: FindingKind, group: Sequence[Decision], why: str) -> ShardingFinding:
         first, size = group[0], _bytes(group)
         shape, spec = list(first.shapes[0]), first.specs[0]
-        what = "the constraint" if first.kind == "constraint" else "shard_map by"
+        what = "shard_map by" if first.kind == "shard_map" else "the constraint"
         return ShardingFinding(
             kind=kind,
             title=f"{what} {spec} on {shape}",

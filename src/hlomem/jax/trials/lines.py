@@ -17,6 +17,7 @@ from hlomem.report.data.sharding.finding import Link
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Sequence
 
+    from hlomem.jax.compile.messages import ArgumentLines
     from hlomem.report.data.sharding.decision import Decision, Frame
     from hlomem.report.data.sharding.finding import Place, ShardingFinding
 
@@ -41,7 +42,7 @@ class Lines:
     def through(
         self, line: str, dimensions: tuple[int, ...] = (), asked: str = ""
     ) -> list[Decision]:
-        """The constraints that a line leads to, those nearest to it first."""
+        """The constraints that a line leads to, the nearest; with the other leaves of a tree."""
         found = [
             (depth, one)
             for one in self._decisions
@@ -51,7 +52,8 @@ class Lines:
         ]
         nearest = min([depth for depth, _ in found], default=0)
         near = [one for depth, one in found if depth == nearest]
-        return [one for one in near if one.shapes[0] == dimensions] or near
+        lines = {_lines(one) for one in near if one.shapes[0] == dimensions}
+        return [one for one in near if not lines or _lines(one) in lines]
 
     def primary(self, group: Sequence[Decision]) -> str:
         """The line to edit; empty if none is known."""
@@ -128,6 +130,22 @@ def with_chain(lines: Lines, finding: ShardingFinding) -> tuple[str | None, tupl
     """The line of a finding, and the chain of the others."""
     group = group_of(lines, finding)
     return lines.primary(group) or finding.source, lines.chain(group)
+
+
+def chain_of_argument(at: ArgumentLines, source: str | None) -> tuple[Link, ...]:
+    """The other lines that lead to an argument's sharding."""
+    links: dict[str, Link] = {}
+    for line in at.written[:1]:
+        links.setdefault(line, Link(what="written", line=line))
+    for line in at.sharding[:1]:
+        links.setdefault(line, Link(what="made", line=line))
+    for line in at.made[:1]:
+        links.setdefault(line, Link(what="applied", line=line))
+    return tuple([link for line, link in links.items() if line != source])
+
+
+def _lines(decision: Decision) -> tuple[str, ...]:
+    return tuple([frame.line for frame in decision.applied])
 
 
 def _depth(decision: Decision, line: str) -> int | None:

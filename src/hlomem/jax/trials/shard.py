@@ -32,7 +32,7 @@ from hlomem.jax.trials.constraint_source import (
     use_constraints,
 )
 from hlomem.jax.trials.decided import LINK, Search, other_constraints, recomputed_loops
-from hlomem.jax.trials.lines import Lines, group_of, with_chain
+from hlomem.jax.trials.lines import Lines, chain_of_argument, group_of, with_chain
 from hlomem.jax.trials.source_edits import SourceFile
 from hlomem.jax.trials.trying import Trials
 from hlomem.report.data.shard import ShardReport, report_on
@@ -141,7 +141,8 @@ def shard_job(
     report = replace(report_on(subject, is_tried=is_tried), target=job.target)
     dead = planned.facts.dead_constraints
     lines = Lines(planned.facts.decisions, frozenset(planned.facts.placing))
-    placed = [_at_its_line(lines, finding) for finding in report.findings]
+    made = planned.facts.argument_lines
+    placed = [_at_its_line(lines, made, finding) for finding in report.findings]
     report = replace(report, findings=tuple(_with_unused(placed, dead)))
     search = Search(subject, planned.facts.decisions, lines)
     doubts = list(search.findings()) if is_tried else []
@@ -168,9 +169,13 @@ def shard_job(
     return replace(report, findings=findings, notes=(*report.notes, *notes))
 
 
-def _at_its_line(lines: Lines, finding: ShardingFinding) -> ShardingFinding:
+def _at_its_line(
+    lines: Lines, made: Mapping[str, ArgumentLines], finding: ShardingFinding
+) -> ShardingFinding:
     """A finding at the line where a reviewer would edit, with the others that lead to it."""
     source, chain = with_chain(lines, finding)
+    if finding.names and finding.names[0] in made and finding.change.arguments:
+        chain = chain_of_argument(made[finding.names[0]], source)
     return replace(finding, source=source, chain=chain)
 
 

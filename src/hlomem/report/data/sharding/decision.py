@@ -9,7 +9,9 @@ from typing import Literal, TypeAlias
 
 from hlomem.dump.records import Record
 
-DecisionKind: TypeAlias = Literal["constraint", "shard_map", "gather", "scan", "checkpoint"]
+DecisionKind: TypeAlias = Literal[
+    "constraint", "shard_map", "gather", "scan", "checkpoint", "dropped"
+]
 DecisionKey: TypeAlias = "tuple[str, tuple[str, ...], tuple[tuple[int, ...], ...], tuple[str, ...]]"
 """The kind, the lines, the shapes and the specs."""
 

@@ -290,6 +290,7 @@ class Subject:
         large = self._lines_but_of(
             lambda name: name in sizes or (name in small and top_of(name) in trees)
         )
+        any_large = self._lines_but_of(lambda name: name in sizes or name in small)
         other_trees = self._lines_but_of(lambda name: top_of(name) in trees)
         weights: dict[str, float] = {}
         for name, size in sizes.items():
@@ -300,7 +301,7 @@ class Subject:
             ways: tuple[tuple[Sequence[str], Container[str]], ...] = (
                 (own, others),
                 (own, large),
-                (at.written, large),
+                (at.written, any_large),
                 (asked, other_trees),
                 (at.made, ()),
             )

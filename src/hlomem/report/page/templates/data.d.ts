@@ -108,7 +108,7 @@ export interface Copy {
 
 /** An act by which a program says how arrays are split, or what a loop keeps. */
 export interface Decision {
-  kind: "checkpoint" | "constraint" | "gather" | "scan" | "shard_map";
+  kind: "checkpoint" | "constraint" | "dropped" | "gather" | "scan" | "shard_map";
   shapes: number[][];
   specs: string[];
   sizes: number[];
