@@ -32,7 +32,7 @@ def test_a_helper_that_serves_others_is_not_meant() -> None:
     hidden = _decision("put 3", "mlp 30", "step 41")
     lines = Lines([scores, hidden], PLACING)
     assert lines.primary([scores]) == "/a/m.py:20"
-    assert lines.chain([scores]) == (
+    assert lines.chain([scores], lines.primary([scores])) == (
         Link(what="written", line="/a/m.py:1"),
         Link(what="applied", line="/a/m.py:3"),
     )
@@ -72,7 +72,7 @@ def test_decisions_are_found_by_the_place_of_an_expression() -> None:
     of_tree = Lines([scores, leaf], PLACING).at(Place(file="/a/m.py", line=20), (4, 4))
     assert of_tree == [scores, leaf]
     assert lines.primary([]) == ""
-    assert lines.chain([]) == ()
+    assert lines.chain([], "") == ()
 
 
 def test_an_argument_has_the_lines_of_its_spec_its_sharding_and_its_array() -> None:

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from hlomem.report.data.sharding.decision import OtherDecision
 
 _OURS = str(Path(__file__).parents[2])
-_MODULE = "<module>"
 _MAX_FRAMES = 24
 _MAX_DECISIONS = 4000
 _PLACING = frozenset(
@@ -63,17 +62,14 @@ class Origins:
     def __init__(self) -> None:
         self._made: dict[int, tuple[Any, tuple[Frame, ...]]] = {}
         self._spec_of: dict[int, Any] = {}
-        self._written: dict[str, dict[str, tuple[Frame, ...]]] = {}
+        self._written: dict[int, tuple[Any, tuple[Frame, ...]]] = {}
         self.meshes: list[Any] = []
         """Those of shardings, in the order in which these were made."""
 
     def install(self) -> None:
-        """From now on, note where the user's code writes a PartitionSpec.
-
-        Equal specs are one object, so that only their text tells who wrote them.
-        """
+        """From now on, note where the user's code writes a PartitionSpec."""
         partition: Any = import_module("jax").sharding.PartitionSpec
-
+        _make_apart(partition)
         original = partition.__init__
 
         def noting(made: Any, *parts: Any, **options: Any) -> None:
@@ -81,10 +77,7 @@ class Origins:
                 original(made, *parts, **options)
             caller = sys._getframe(1).f_code.co_filename
             if not is_installed(caller) and not caller.startswith(_OURS):
-                frames = users_frames()
-                lines = self._written.setdefault(_text(made), {})
-                lines.pop(frames[0].line, None)
-                lines[frames[0].line] = frames
+                self._written[id(made)] = (made, users_frames())
 
         partition.__init__ = noting
 
@@ -106,11 +99,34 @@ class Origins:
         return self._writers(sharding) if found is None else found
 
     def _writers(self, spec: Any) -> tuple[Frame, ...]:
-        """The frames that wrote a spec last; none where a row of a table may be meant instead."""
-        lines = list(self._written.get(_text(spec), {}).values())
-        if len(lines) > 1 and any(frames[0].function == _MODULE for frames in lines):
-            return ()
-        return lines[-1] if lines else ()
+        found = self._written.get(id(spec))
+        return () if found is None else found[1]
+
+
+def _make_apart(partition: Any) -> None:
+    """Have every PartitionSpec be an object of its own, equal to those with the same parts.
+
+    Releases that keep one object for all equal ones leave no trace of who wrote it.
+    """
+    if not hasattr(partition, "_create"):
+        return
+    parts = ("_partitions", "unreduced", "reduced", "unreduced_kind")
+
+    def create(*values: Any) -> Any:
+        made = object.__new__(partition)
+        for name, value in zip(parts, values, strict=True):
+            object.__setattr__(made, name, value)
+        return made
+
+    def key(one: Any) -> tuple[Any, ...]:
+        return tuple([getattr(one, name) for name in parts])
+
+    def equal(one: Any, other: Any) -> Any:
+        return key(one) == key(other) if isinstance(other, partition) else NotImplemented
+
+    partition._create = staticmethod(create)
+    partition.__eq__ = equal
+    partition.__hash__ = lambda one: hash(key(one))
 
 
 class Decisions:

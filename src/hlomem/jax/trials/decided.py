@@ -227,7 +227,7 @@ class Search:
             size=size,
             promised=0,
             source=self._lines.primary(group) or None,
-            chain=self._lines.chain(group),
+            chain=self._lines.chain(group, self._lines.primary(group)),
             names=(self._lines.primary(group), spec),
             how="",
             change=ShardingChange(),

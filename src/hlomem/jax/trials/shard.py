@@ -32,7 +32,8 @@ from hlomem.jax.trials.constraint_source import (
     use_constraints,
 )
 from hlomem.jax.trials.decided import LINK, Search, other_constraints, recomputed_loops
-from hlomem.jax.trials.lines import Lines, chain_of_argument, group_of, with_chain
+from hlomem.jax.trials.lines import FEW, Lines, chain_of_argument, group_of
+from hlomem.jax.trials.rows import given_at, own_words, row_of
 from hlomem.jax.trials.source_edits import SourceFile
 from hlomem.jax.trials.trying import Trials
 from hlomem.report.data.shard import ShardReport, report_on
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from hlomem.jax.compile.messages import ArgumentLines
     from hlomem.jax.compile.parent import PlannedProgram
     from hlomem.jax.trials.source_edits import Edit
+    from hlomem.report.data.shard import ShardedArray
     from hlomem.report.data.sharding.finding import FindingKind
 
 MAX_SECONDS = 1800.0
@@ -140,9 +142,9 @@ def shard_job(
     subject = subject_of(planned, log)
     report = replace(report_on(subject, is_tried=is_tried), target=job.target)
     dead = planned.facts.dead_constraints
-    lines = Lines(planned.facts.decisions, frozenset(planned.facts.placing))
     made = planned.facts.argument_lines
-    placed = [_at_its_line(lines, made, finding) for finding in report.findings]
+    lines = Lines(planned.facts.decisions, frozenset(planned.facts.placing), made.values())
+    placed = [_at_its_line(lines, made, report, one) for one in report.findings]
     report = replace(report, findings=tuple(_with_unused(placed, dead)))
     search = Search(subject, planned.facts.decisions, lines)
     doubts = list(search.findings()) if is_tried else []
@@ -170,13 +172,38 @@ def shard_job(
 
 
 def _at_its_line(
-    lines: Lines, made: Mapping[str, ArgumentLines], finding: ShardingFinding
+    lines: Lines,
+    made: Mapping[str, ArgumentLines],
+    report: ShardReport,
+    finding: ShardingFinding,
 ) -> ShardingFinding:
     """A finding at the line where a reviewer would edit, with the others that lead to it."""
-    source, chain = with_chain(lines, finding)
-    if finding.names and finding.names[0] in made and finding.change.arguments:
-        chain = chain_of_argument(made[finding.names[0]], source)
-    return replace(finding, source=source, chain=chain)
+    group = group_of(lines, finding)
+    source = lines.primary(group) or finding.source
+    at = made.get(finding.names[0]) if finding.names and finding.change.arguments else None
+    if at is not None:
+        source = _row(finding, at, report.arguments) or source
+    if source is not None and (words := given_at(source)):
+        arrays = finding.names if finding.change.arguments else finding.change.results
+        specs = [one.spec for one in (*report.arguments, *report.results) if one.name in arrays]
+        specs += [spec for one in group for spec in one.specs]
+        known = [spec for spec in specs if spec is not None]
+        source = row_of([source.rpartition(":")[0]], words, known) or source
+    chain = lines.chain(group, source or "")
+    return replace(finding, source=source, chain=chain_of_argument(at, source) if at else chain)
+
+
+def _row(finding: ShardingFinding, at: ArgumentLines, arguments: Sequence[ShardedArray]) -> str:
+    """The row of a table that gives arguments of a finding their sharding; empty if unknown."""
+    [first] = [one for one in arguments if one.name == finding.names[0]]
+    others = [
+        one.name
+        for one in arguments
+        if one.name not in finding.names and one.size >= FEW * first.size
+    ]
+    files = [line.rpartition(":")[0] for line in (*at.written, *at.sharding, *at.made)]
+    words = own_words(finding.names, others)
+    return "" if first.spec is None else row_of(files, words, [first.spec])
 
 
 def _with_unused(
