@@ -40,6 +40,7 @@ from hlomem.report.data.shard import ShardReport, report_on
 from hlomem.report.data.sharding.argument_findings import code_of
 from hlomem.report.data.sharding.finding import (
     WORDS,
+    Link,
     Place,
     ShardingChange,
     ShardingFinding,
@@ -179,18 +180,20 @@ def _at_its_line(
 ) -> ShardingFinding:
     """A finding at the line where a reviewer would edit, with the others that lead to it."""
     group = group_of(lines, finding)
-    source = lines.primary(group) or finding.source
+    source = used = lines.primary(group) or finding.source
     at = made.get(finding.names[0]) if finding.names and finding.change.arguments else None
     if at is not None:
-        source = _row(finding, at, report.arguments) or source
+        source = used = _row(finding, at, report.arguments) or source
     if source is not None and (words := given_at(source)):
         arrays = finding.names if finding.change.arguments else finding.change.results
         specs = [one.spec for one in (*report.arguments, *report.results) if one.name in arrays]
         specs += [spec for one in group for spec in one.specs]
         known = [spec for spec in specs if spec is not None]
         source = row_of([source.rpartition(":")[0]], words, known) or source
-    chain = lines.chain(group, source or "")
-    return replace(finding, source=source, chain=chain_of_argument(at, source) if at else chain)
+    chain = chain_of_argument(at, source) if at else lines.chain(group, source or "")
+    if used is not None and used not in (source, *[link.line for link in chain]):
+        chain = (*chain, Link(what="applied", line=used))
+    return replace(finding, source=source, chain=chain)
 
 
 def _row(finding: ShardingFinding, at: ArgumentLines, arguments: Sequence[ShardedArray]) -> str:
