@@ -49,21 +49,27 @@ TOLERANCE = 0.02
 DEVICES = "--xla_force_host_platform_device_count=8"
 TRUTH = """
 import json, sys
-import jax
+import jax, msgspec
 from hlomem.jax.compile.child import _reshard
+from hlomem.jax.compile.decisions import Decisions
 from hlomem.jax.compile.factories import find_factory, make_program
 from hlomem.jax.compile.messages import Job
 from hlomem.jax.compile.shardings import Notes, _named_leaves, constrain_by_mesh_alone
 from hlomem.jax.target_kinds import parse_target
 factory, target, changed = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
-notes, job = Notes(), Job(factory=factory, target=target, **changed)
+job = msgspec.convert({"factory": factory, "target": target, **changed}, Job)
+notes = Notes()
 devices = parse_target(target)
 devices.devices
 notes.install()
+decisions = Decisions(notes.origins, job.decisions)
+decisions.install()
 if job.has_mesh:
     constrain_by_mesh_alone()
 reshard = lambda *given: _reshard(job, notes, *given)
-made = make_program(find_factory(factory), {}, devices, reshard=reshard)
+found = find_factory(factory)
+decisions.install_in_libraries()
+made = make_program(found, {}, devices, reshard=reshard)
 compiled = made.lowered.compile()
 shapes = {}
 if made.function is not None:
@@ -154,6 +160,7 @@ def compile_change(program: Program, finding: ShardingFinding) -> Truth | str:
     changed = {
         "arguments": msgspec.to_builtins(change.arguments),
         "result_shardings": msgspec.to_builtins(change.results),
+        "decisions": msgspec.to_builtins(change.decisions),
         "has_mesh": change.has_mesh,
     }
     if "--- a/" not in finding.how:
@@ -181,6 +188,13 @@ def is_near(promised: int, got: int | None) -> bool:
 def names_line(program: Program, finding: ShardingFinding) -> bool:
     file, _, line = (finding.source or "").rpartition(":")
     return Path(file).name == program.file.name and line.isdigit() and int(line) in program.lines
+
+
+def names_chain(program: Program, finding: ShardingFinding) -> bool:
+    """Whether another line of the finding's chain is marked."""
+    links = [link.line.rpartition(":") for link in finding.chain]
+    return any(Path(file).name == program.file.name and int(line) in program.lines
+               for file, _, line in links)  # fmt: skip
 
 
 def size_of(factory: str, target: str) -> int:
@@ -233,6 +247,7 @@ def _faulty(
     if isinstance(changed, Truth) and isinstance(truth, Truth):
         whole = truth.total - changed.total
     counts["lines"] += is_line
+    counts["chains"] += is_line or names_chain(program, first)
     counts["kinds"] += is_kind
     counts["by the plan"] += is_near(first.promised, whole)
     counts["compiled"] += first.got is not None and is_near(first.got, whole)
@@ -254,9 +269,10 @@ def summed_up(counts: Counter[str]) -> str:
     """The result of all programs, in a sentence."""
     faulty, clean = counts["faulty"], counts["clean"]
     return (
-        f"{faulty} programs with a fault: its line is named first in {counts['lines']}, its kind in"
-        f" {counts['kinds']}; what a whole compile of the printed change saves is within 2 % of"
-        f" what the report says in {counts['compiled']}, and of what the plan alone promises in"
+        f"{faulty} programs with a fault: its line is named first in {counts['lines']}, in the"
+        f" chain of the first finding in {counts['chains']}, its kind in {counts['kinds']}; what a"
+        " whole compile of the printed change saves is within 2 % of what the report says in"
+        f" {counts['compiled']}, and of what the plan alone promises in"
         f" {counts['by the plan']}. {clean} clean programs: no finding in {counts['quiet']}."
         f" Arguments as JAX says in {counts['arguments']} of {faulty + clean}."
     )

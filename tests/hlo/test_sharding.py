@@ -11,6 +11,7 @@ from hlomem.hlo.sharding import (
     mesh_of_devices,
     parse_meshes,
     parse_sharding,
+    parse_spec,
     split_tuple,
 )
 
@@ -103,3 +104,15 @@ def test_lists_of_devices_tell_a_mesh_without_names() -> None:
     found = parse_sharding("{devices=[1,2,4]<=[4,2]T(1,0)}", 3, mesh)
     assert found is not None
     assert found.spec() == "P(None, 'axis 1', 'axis 0')"
+
+
+@pytest.mark.parametrize("text", ["P()", "P('data')", "P(None, ('data', 'model'))"])
+def test_a_spec_is_read_as_it_is_written(text: str) -> None:
+    found = parse_spec(text, MESH)
+    assert found is not None
+    assert found.spec() == text
+
+
+@pytest.mark.parametrize("text", ["P('other')", "P(UNCONSTRAINED)", "P('data'}"])
+def test_a_spec_of_other_axes_is_none(text: str) -> None:
+    assert parse_spec(text, MESH) is None

@@ -44,6 +44,11 @@ def offloaded(body):
 
 '''
 DROPS_GATHERED = "drops_gathered"
+DROPPED_PRIMITIVES = (
+    "sharding_constraint", "all_gather", "all_gather_invariant", "convert_element_type",
+    "transpose", "reshape", "squeeze", "copy",
+)  # fmt: skip
+"""The operations whose results this policy does not keep."""
 DROPPING_POLICY = '''
 def drops_gathered(primitive, *_, **__):
     """A policy of jax.checkpoint: what is gathered, moved or converted is not kept."""

@@ -9,6 +9,7 @@ Devices without names are told by the axes of a given mesh where they follow its
 
 from __future__ import annotations
 
+import ast
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -115,6 +116,19 @@ def _spec_of(axes: tuple[Axis, ...]) -> str:
     if not names:
         return "None"
     return names[0] if len(names) == 1 else f"({', '.join(names)})"
+
+
+def parse_spec(text: str, mesh: Mesh) -> Sharding | None:
+    """A sharding of its text, `P('data', None)`; None if it names other axes, or none."""
+    try:
+        rows = ast.literal_eval(f"[{text.removeprefix('P(').removesuffix(')')}]")
+    except (ValueError, SyntaxError):
+        return None
+    of_name = {axis.name: axis for axis in mesh.axes}
+    names = [() if row is None else (row,) if isinstance(row, str) else tuple(row) for row in rows]
+    if any(name not in of_name for row in names for name in row):
+        return None
+    return Sharding(mesh, tuple([tuple([of_name[name] for name in row]) for row in names]))
 
 
 def replicated(mesh: Mesh) -> Sharding:

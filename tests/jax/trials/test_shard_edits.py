@@ -293,10 +293,12 @@ def _at(model: Path, text: str) -> str:
 
 
 @new_only
-def test_a_tree_that_a_loop_stacks_whole_is_named_at_its_constraint(model: Path) -> None:
+def test_a_tree_that_a_loop_stacks_whole_is_named_where_that_is_asked_for(model: Path) -> None:
     first = _first(model, "make_emitted_tree")
     assert first.kind == "stack"
-    assert first.source == _at(model, "    keep = lambda tree")
+    # What only places is called once: there it is asked for, and the chain has the constraint.
+    assert first.source == _at(model, "            return moved, keep(")
+    assert _at(model, "    keep = lambda tree") in [link.line for link in first.chain]
     # The leaves have one dimension and two: the first is split.
     assert "with_sharding_constraint(tree, NamedSharding(mesh, P('env')))" in first.how
     # 32 steps of [512, 64], of which one device keeps an eighth.

@@ -25,6 +25,7 @@ from hlomem.base.errors import CommandError, HlomemError
 from hlomem.jax.compile.call_counts import counted_calls
 from hlomem.jax.compile.changed_sources import install
 from hlomem.jax.compile.dead_constraints import dead_constraints
+from hlomem.jax.compile.decisions import Decisions, placing_functions
 from hlomem.jax.compile.factories import find_factory, make_program
 from hlomem.jax.compile.messages import (
     DUMP,
@@ -48,6 +49,7 @@ from hlomem.jax.compile.shardings import (
     name_donated,
     placed_arguments,
     rejitted,
+    result_lines,
     with_argument_shardings,
 )
 from hlomem.jax.flops import count_flops
@@ -146,14 +148,19 @@ def _lower(job: Job) -> tuple[FactoryProgram, Facts]:
     calls: dict[str, int] = {}
     values: dict[str, list[str]] = {}
     tracing = partial(counted_calls, calls, values) if job.has_calls else nullcontext
-    is_changed = job.arguments or job.result_shardings or job.has_mesh
+    is_changed = job.arguments or job.result_shardings or job.has_mesh or job.decisions
     notes = Notes() if job.has_shardings or is_changed else None
+    decisions = None
     if notes is not None:
         notes.install()
+        decisions = Decisions(notes.origins, job.decisions)
+        decisions.install()
     if job.has_mesh:
         constrain_by_mesh_alone()
     reshard = None if notes is None else partial(_reshard, job, notes)
     factory = find_factory(job.factory)
+    if decisions is not None:
+        decisions.install_in_libraries()
     program = knowing_the_chip(
         target, lambda: make_program(factory, job.settings, target, job.jit, tracing, reshard)
     )
@@ -172,6 +179,7 @@ def _lower(job: Job) -> tuple[FactoryProgram, Facts]:
         versions=versions,
         command=program.command,
         **(_places(notes, program) if notes is not None and job.has_shardings else {}),
+        decisions=tuple(decisions.noted) if decisions is not None and job.has_shardings else (),
     )
     return program, facts
 
@@ -201,9 +209,11 @@ def _places(notes: Notes, program: FactoryProgram) -> dict[str, Any]:
     noted = notes.jit_of(program.function)
     return {
         "argument_lines": argument_lines(notes, *given),
+        "result_lines": result_lines(notes, program.function, program.lowered),
         "donated": tuple(name_donated(*given, donated_names(program.lowered))),
         "jit_line": "" if noted is None else noted.line,
         "dead_constraints": () if program.jaxpr is None else dead_constraints(program.jaxpr),
+        "placing": () if program.jaxpr is None else placing_functions(program.jaxpr),
     }
 
 

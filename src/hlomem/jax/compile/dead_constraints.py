@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hlomem.report.data.lines import is_installed
@@ -10,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _PRIMITIVE = "sharding_constraint"
+_OURS = str(Path(__file__).parents[2])
 
 
 def dead_constraints(jaxpr: Any) -> tuple[str, ...]:
@@ -43,6 +45,6 @@ def _line(equation: Any) -> str:
     """The line of the user's code that asks for a constraint."""
     trace = getattr(equation.source_info, "traceback", None)
     for frame in getattr(trace, "frames", ()):
-        if not is_installed(frame.file_name):
+        if not is_installed(frame.file_name) and not frame.file_name.startswith(_OURS):
             return f"{frame.file_name}:{frame.line_num}"
     return ""

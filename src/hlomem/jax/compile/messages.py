@@ -11,6 +11,11 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import msgspec
 from msgspec import Struct, field
 
+from hlomem.report.data.sharding.decision import (  # noqa: TC001 - msgspec reads them
+    Decision,
+    OtherDecision,
+)
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -94,6 +99,8 @@ class Job(Struct, frozen=True, kw_only=True):
     """Whether it is traced under the mesh of its arguments, for constraints by P alone."""
     result_shardings: dict[str, str] = field(default_factory=dict)
     """Other shardings of results, by path."""
+    decisions: tuple[OtherDecision, ...] = ()
+    """Acts of the program that are done otherwise."""
 
 
 class Errand(Struct, frozen=True, kw_only=True):
@@ -113,6 +120,8 @@ class ArgumentLines(Struct, frozen=True, kw_only=True):
     """The lines that made its sharding."""
     is_mapped: bool = False
     """Whether a library called the function that made it, once for each of several."""
+    written: tuple[str, ...] = ()
+    """The lines that wrote the spec of that."""
     position: int = -1
     """Its number among the positional arguments, where only jax.jit gives it a sharding."""
 
@@ -139,12 +148,18 @@ class Facts(Struct, frozen=True, kw_only=True):
     """The command line by which the factory's own stack makes the same program."""
     argument_lines: dict[str, ArgumentLines] = field(default_factory=dict)
     """The lines of the user's code that made the arguments, by name."""
+    result_lines: tuple[ArgumentLines, ...] = ()
+    """The same of the shardings that jax.jit is given for its results, in their order."""
     donated: tuple[str, ...] = ()
     """The arguments that are to be donated, by name."""
     dead_constraints: tuple[str, ...] = ()
     """The lines of constraints whose values are not used."""
     jit_line: str = ""
     """The line that jits the function; empty if unknown."""
+    decisions: tuple[Decision, ...] = ()
+    """The acts by which it says how arrays are split."""
+    placing: tuple[str, ...] = ()
+    """Functions of the user that only place what they are given, `file::name`."""
 
 
 class Outcome(Struct, frozen=True, kw_only=True):

@@ -26,7 +26,7 @@ _lock = threading.Lock()
 
 def start_for(job: Job) -> Start:
     """The way to start a job's process: where its imports are its own, by no server."""
-    has_own_imports = job.texts or job.imports or job.has_calls
+    has_own_imports = job.texts or job.imports or job.has_calls or job.decisions
     return OwnProcess if has_own_imports else ServedStart(job)
 
 

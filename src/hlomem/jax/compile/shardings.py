@@ -7,7 +7,6 @@ given other shardings by name, and the lines of the user's code are told.
 
 from __future__ import annotations
 
-import ast
 import inspect
 import sys
 from functools import wraps
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hlomem.base.errors import CommandError
 from hlomem.base.source import visible
+from hlomem.jax.compile.decisions import Origins, read_spec, users_frames
 from hlomem.jax.compile.messages import ArgumentLines
 from hlomem.report.data.lines import is_installed
 
@@ -46,10 +46,12 @@ class Notes:
         """Arguments that a function of the user makes for jax.tree.map or the like."""
         self._jits: dict[int, tuple[Any, NotedJit]] = {}
         self.real_jit: Any = None
+        self.origins = Origins()
 
     def install(self) -> None:
         """From now on, note calls of jax.jit, new jax.ShapeDtypeStructs and NamedShardings."""
         jax: Any = import_module("jax")
+        self.origins.install()
         self.real_jit = jax.jit
         jax.jit = self._noting_jit(jax.jit)
         struct: Any = jax.ShapeDtypeStruct
@@ -64,7 +66,12 @@ class Notes:
         named = jax.sharding.NamedSharding
         for place in (jax, jax.sharding):
             if getattr(place, _NAMED, None) is named:
-                setattr(place, _NAMED, _noting_class(named, self._note))
+                setattr(place, _NAMED, _noting_class(named, self._note_sharding))
+
+    def _note_sharding(self, made: Any, arguments: tuple[Any, ...], options: Any) -> None:
+        self._note(made)
+        spec = arguments[1] if len(arguments) > 1 else options.get("spec")
+        self.origins.note(made, users_frames(2), spec)
 
     def _note(self, made: Any) -> None:
         lines, is_mapped = _users_lines()
@@ -99,18 +106,22 @@ class Notes:
         found = self._lines.get(id(leaf))
         return () if found is None else found[1]
 
+    def lines_written(self, sharding: Any) -> tuple[str, ...]:
+        """The lines that wrote the spec of a sharding."""
+        return tuple([frame.line for frame in self.origins.written(sharding)])
+
     def is_mapped(self, leaf: Any) -> bool:
         """Whether the function that made an argument was called by a library, once for each."""
         return id(leaf) in self._mapped
 
 
-def _noting_class(real: Any, note: Callable[[Any], None]) -> Any:
+def _noting_class(real: Any, note: Callable[[Any, tuple[Any, ...], Any], None]) -> Any:
     """A stand-in for a class of jaxlib, whose `__init__` cannot be replaced; it notes its new."""
 
     class Noting(type):
         def __call__(cls, *arguments: Any, **options: Any) -> Any:
             made = real(*arguments, **options)
-            note(made)
+            note(made, arguments, options)
             return made
 
         def __instancecheck__(cls, instance: Any) -> bool:
@@ -130,7 +141,7 @@ def _users_lines() -> tuple[tuple[str, ...], bool]:
 
     And whether a library called the innermost.
     """
-    frame: FrameType | None = sys._getframe(3)
+    frame: FrameType | None = sys._getframe(2)
     lines: list[str] = []
     is_mapped, is_first = False, False
     while frame is not None:
@@ -161,10 +172,30 @@ def argument_lines(
         found[name] = ArgumentLines(
             made=notes.lines_of(leaf),
             sharding=notes.lines_of(getattr(other, "sharding", None)),
+            written=notes.lines_written(getattr(other, "sharding", None)),
             is_mapped=notes.is_mapped(leaf),
             position=-1 if is_own else number,
         )
     return found
+
+
+def result_lines(notes: Notes, function: Any, lowered: Any) -> tuple[ArgumentLines, ...]:
+    """The lines that made the shardings that jax.jit is given for its results, in their order."""
+    noted = notes.jit_of(function)
+    given = None if noted is None else noted.options.get("out_shardings")
+    info = getattr(lowered, "out_info", None)
+    if given is None or info is None:
+        return ()
+    try:
+        shardings = _of_leaves(import_module("jax"), given, info)
+    except ValueError:
+        return ()
+    return tuple(
+        [
+            ArgumentLines(sharding=notes.lines_of(one), written=notes.lines_written(one))
+            for one in shardings
+        ]
+    )
 
 
 def placed_arguments(notes: Notes, function: Any, arguments: Any) -> tuple[Any, ...]:
@@ -282,13 +313,6 @@ def _resharded(jax: Any, leaf: Any, mesh: Any, spec: str) -> Any:
     own = getattr(getattr(leaf, "sharding", None), "mesh", None) or mesh
     sharding = jax.sharding.NamedSharding(own, read_spec(spec))
     return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
-
-
-def read_spec(text: str) -> Any:
-    """A `jax.sharding.PartitionSpec` of its text, `P('data', None)`."""
-    partition = import_module("jax").sharding.PartitionSpec
-    inside = text.removeprefix("P(").removesuffix(")").strip()
-    return partition(*ast.literal_eval(f"({inside},)")) if inside else partition()
 
 
 def rejitted(

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from hlomem.jax.target_kinds import Target
     from hlomem.report.data.advice import Advice, AdviceReport
     from hlomem.report.data.memory import MemoryView
+    from hlomem.report.data.sharding.decision import OtherDecision
 
 _MAX_LEVELS = 3
 """Levels of nested functions that are tried."""
@@ -61,6 +62,8 @@ class Change(NamedTuple):
     """Whether constraints are by P alone, under the mesh of the arguments."""
     results: tuple[tuple[str, str], ...] = ()
     """Other shardings of results, by path."""
+    decisions: tuple[OtherDecision, ...] = ()
+    """Acts of the program that are done otherwise."""
     jit: tuple[tuple[str, Any], ...] = ()
     """Options of jax.jit for a function that no line of the source jits."""
     imports: tuple[str, ...] = ()

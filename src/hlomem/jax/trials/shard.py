@@ -31,12 +31,16 @@ from hlomem.jax.trials.constraint_source import (
     unused_constraints,
     use_constraints,
 )
+from hlomem.jax.trials.decided import LINK, Search, other_constraints, recomputed_loops
+from hlomem.jax.trials.lines import FEW, Lines, chain_of_argument, group_of
+from hlomem.jax.trials.rows import given_at, own_words, row_of
 from hlomem.jax.trials.source_edits import SourceFile
 from hlomem.jax.trials.trying import Trials
 from hlomem.report.data.shard import ShardReport, report_on
 from hlomem.report.data.sharding.argument_findings import code_of
 from hlomem.report.data.sharding.finding import (
     WORDS,
+    Link,
     Place,
     ShardingChange,
     ShardingFinding,
@@ -51,13 +55,11 @@ if TYPE_CHECKING:
     from hlomem.jax.compile.messages import ArgumentLines
     from hlomem.jax.compile.parent import PlannedProgram
     from hlomem.jax.trials.source_edits import Edit
+    from hlomem.report.data.shard import ShardedArray
     from hlomem.report.data.sharding.finding import FindingKind
 
 MAX_SECONDS = 1800.0
 """How long one compile may take."""
-_LINK = (
-    "https://docs.jax.dev/en/latest/notebooks/Distributed_arrays_and_automatic_parallelization.html"
-)
 _MAX_TRIED = 8
 """Findings whose changes are compiled."""
 _LEAST = 0.06
@@ -141,8 +143,13 @@ def shard_job(
     subject = subject_of(planned, log)
     report = replace(report_on(subject, is_tried=is_tried), target=job.target)
     dead = planned.facts.dead_constraints
-    report = replace(report, findings=tuple(_with_unused(report.findings, dead)))
-    if not is_tried or not report.findings:
+    made = planned.facts.argument_lines
+    lines = Lines(planned.facts.decisions, frozenset(planned.facts.placing), made.values())
+    placed = [_at_its_line(lines, made, report, one) for one in report.findings]
+    report = replace(report, findings=tuple(_with_unused(placed, dead)))
+    search = Search(subject, planned.facts.decisions, lines)
+    doubts = list(search.findings()) if is_tried else []
+    if not is_tried or not (report.findings or doubts):
         told = [one for one in report.findings if one.promised > 0]
         return replace(report, findings=tuple(told))
     trials = Trials(
@@ -153,14 +160,53 @@ def shard_job(
         lambda doing: on_progress(f"tries {doing} {words}"),
     )
     tried = [
-        _tried(trials, finding, planned) if number < _MAX_TRIED else finding
+        _tried(trials, finding, planned, lines) if number < _MAX_TRIED else finding
         for number, finding in enumerate(report.findings)
     ]
+    helped = {one.source for one in tried if _is_helpful(one, report.size)}
+    tried += [_best(trials, one, changes) for one, changes in doubts if one.source not in helped]
     tried = _without_told(_without_others(tried), WORTH * report.size)
     helpful = [one for one in tried if _is_helpful(one, report.size)]
     notes = [_note(one) for one in tried if one not in helpful]
     findings = tuple(_ranked(helpful))
     return replace(report, findings=findings, notes=(*report.notes, *notes))
+
+
+def _at_its_line(
+    lines: Lines,
+    made: Mapping[str, ArgumentLines],
+    report: ShardReport,
+    finding: ShardingFinding,
+) -> ShardingFinding:
+    """A finding at the line where a reviewer would edit, with the others that lead to it."""
+    group = group_of(lines, finding)
+    source = used = lines.primary(group) or finding.source
+    at = made.get(finding.names[0]) if finding.names and finding.change.arguments else None
+    if at is not None:
+        source = used = _row(finding, at, report.arguments) or source
+    if source is not None and (words := given_at(source)):
+        arrays = finding.names if finding.change.arguments else finding.change.results
+        specs = [one.spec for one in (*report.arguments, *report.results) if one.name in arrays]
+        specs += [spec for one in group for spec in one.specs]
+        known = [spec for spec in specs if spec is not None]
+        source = row_of([source.rpartition(":")[0]], words, known) or source
+    chain = chain_of_argument(at, source) if at else lines.chain(group, source or "")
+    if used is not None and used not in (source, *[link.line for link in chain]):
+        chain = (*chain, Link(what="applied", line=used))
+    return replace(finding, source=source, chain=chain)
+
+
+def _row(finding: ShardingFinding, at: ArgumentLines, arguments: Sequence[ShardedArray]) -> str:
+    """The row of a table that gives arguments of a finding their sharding; empty if unknown."""
+    [first] = [one for one in arguments if one.name == finding.names[0]]
+    others = [
+        one.name
+        for one in arguments
+        if one.name not in finding.names and one.size >= FEW * first.size
+    ]
+    files = [line.rpartition(":")[0] for line in (*at.written, *at.sharding, *at.made)]
+    words = own_words(finding.names, others)
+    return "" if first.spec is None else row_of(files, words, [first.spec])
 
 
 def _with_unused(
@@ -197,6 +243,7 @@ def _unused(finding: ShardingFinding, file: str, dead: Sequence[str]) -> Iterato
             why=f"with_sharding_constraint returns another value, and {name} stays as it was;"
             f" {finding.title}",
             source=f"{file}:{call.lineno}",
+            chain=(),
             how=f"{name} = {ast.unparse(call)}",
             change=ShardingChange(place=Place(file=file, line=statement.lineno), is_assigned=True),
         )
@@ -269,15 +316,16 @@ def subject_of(planned: PlannedProgram, log: str = "") -> Subject:
         is_asked_by_caller,
         _result_lines(facts.jit_line),
         asks_what_divides,
+        [WrittenAt((), at.sharding, written=at.written) for at in facts.result_lines],
     )
 
 
 def _written_at(at: ArgumentLines, jit_line: str) -> WrittenAt:
     """The lines of an argument; where only jax.jit says its sharding, that line first."""
     if at.position < 0:
-        return WrittenAt(at.made, at.sharding, at.is_mapped)
+        return WrittenAt(at.made, at.sharding, at.is_mapped, at.written)
     given = _in_shardings_line(jit_line, at.position)
-    return WrittenAt((given,) if given else at.made, at.sharding)
+    return WrittenAt((given,) if given else at.made, at.sharding, written=at.written)
 
 
 def _in_shardings_line(jit_line: str, position: int) -> str:
@@ -312,9 +360,29 @@ def _keyword_line(jit_line: str, keyword: str, position: int | None = None) -> s
     return f"{name}:{file.keyword_line(int(number), keyword, position)}"
 
 
-def _tried(trials: Trials, finding: ShardingFinding, planned: PlannedProgram) -> ShardingFinding:
-    """A finding with what its change saved."""
-    changes = list(_changes(finding, planned))
+def _tried(
+    trials: Trials, finding: ShardingFinding, planned: PlannedProgram, lines: Lines
+) -> ShardingFinding:
+    """A finding with what its change saved: by an edit of the source, or else without one."""
+    best = _best(trials, finding, list(_changes(finding, planned)))
+    if _is_helpful(best, trials.base.plan.size) and best.got is not None:
+        return best
+    other = _best(trials, finding, list(_decided(finding, planned, lines)))
+    is_better = other.got is not None and other.got > (best.got or 0)
+    return other if is_better else best
+
+
+def _decided(finding: ShardingFinding, planned: PlannedProgram, lines: Lines) -> Iterator[Change]:
+    """The changes that are made while the program is traced."""
+    group = group_of(lines, finding)
+    if finding.change.drops_gathered:
+        yield from recomputed_loops(planned.facts.decisions, group)
+    elif group:
+        yield from other_constraints(group, finding.change)
+
+
+def _best(trials: Trials, finding: ShardingFinding, changes: Sequence[Change]) -> ShardingFinding:
+    """A finding with what the best of its changes saved."""
     done = [trials.try_together((change,)) for change in changes]
     compiled = [one for one in done if one.found is not None]
     if not compiled:
@@ -329,8 +397,12 @@ def _tried(trials: Trials, finding: ShardingFinding, planned: PlannedProgram) ->
         other_arguments={},
         results=dict(chosen.results),
         has_mesh=chosen.has_mesh,
+        decisions=chosen.decisions,
     )
-    how = [code_of(change.arguments, change.results), best.how() if best.edits else ""]
+    how = [
+        code_of(change.arguments, change.results),
+        best.how() if best.edits or chosen.code else "",
+    ]
     return replace(finding, got=got, how="\n".join([part for part in how if part]), change=change)
 
 
@@ -339,7 +411,7 @@ def _changes(finding: ShardingFinding, planned: PlannedProgram) -> Iterator[Chan
     title = f"the shardings of {finding.names[0] if finding.names else finding.kind}"
     for arguments in (wanted.arguments, wanted.other_arguments):
         if arguments or (wanted.results and arguments is wanted.arguments):
-            change = Change("shard", title, "", _LINK, arguments=tuple(arguments.items()))
+            change = Change("shard", title, "", LINK, arguments=tuple(arguments.items()))
             yield change._replace(results=tuple(_results(wanted, arguments).items()))
             if pinned := _unpinned(wanted, next(iter(arguments.values()), "")):
                 results = tuple(_results(wanted, arguments).items())
@@ -348,15 +420,15 @@ def _changes(finding: ShardingFinding, planned: PlannedProgram) -> Iterator[Chan
         is_before = specs is wanted.through
         edits, has_mesh = _constrained(wanted.place, specs, is_before=is_before)
         if edits:
-            change = Change("shard", title, "", _LINK, edits=tuple(edits), has_mesh=has_mesh)
+            change = Change("shard", title, "", LINK, edits=tuple(edits), has_mesh=has_mesh)
             yield change
             if not is_before and (more := _unpinned(wanted, specs[0], has_mesh=has_mesh)):
                 yield change._replace(edits=tuple(dict.fromkeys([*edits, *more])))
     for edits in _left_out(wanted) if wanted.may_be_left_out else ():
-        yield Change("shard", title, "", _LINK, edits=tuple(edits))
+        yield Change("shard", title, "", LINK, edits=tuple(edits))
     if wanted.is_assigned and wanted.place is not None:
         edits = use_constraints(SourceFile(wanted.place.file), wanted.place.line)
-        yield Change("shard", title, "", _LINK, edits=tuple(edits))
+        yield Change("shard", title, "", LINK, edits=tuple(edits))
     if wanted.drops_gathered:
         policy = Policy(DROPS_GATHERED, DROPPING_POLICY)
         yield from wrap_layers_by(planned.memory.memory, planned.facts, policy)

@@ -114,7 +114,7 @@ class SourceFile:
         pending = [] if owner is None else [owner]
         while pending:
             for base in pending.pop().bases:
-                words = self._resolved(ast.unparse(base))
+                words = self.resolved(ast.unparse(base))
                 for framework, module in _MODULES.items():
                     if framework != "jax" and words.startswith(f"{module}."):
                         return framework
@@ -137,7 +137,8 @@ class SourceFile:
                     names[alias.asname or alias.name] = f"{node.module}.{alias.name}"
         return names
 
-    def _resolved(self, words: str) -> str:
+    def resolved(self, words: str) -> str:
+        """A dotted name by what imports say it is."""
         first, dot, rest = words.partition(".")
         return self._imported.get(first, first) + dot + rest
 
@@ -188,7 +189,7 @@ class SourceFile:
             for call in self.calls(["scan"])
             if node is not None
             and call.lineno <= line <= (call.end_lineno or call.lineno)
-            and self._resolved(ast.unparse(call.func)) == "jax.lax.scan"
+            and self.resolved(ast.unparse(call.func)) == "jax.lax.scan"
         ]
 
     def call_another(self, call: ast.Call, function: str) -> Edit:
@@ -397,7 +398,7 @@ class SourceFile:
         return [node for node, _ in found if isinstance(node, ast.FunctionDef)]
 
     def _is_jit(self, node: ast.expr) -> bool:
-        return self._resolved(ast.unparse(node)) in {"jax.jit", "flax.nnx.jit"}
+        return self.resolved(ast.unparse(node)) in {"jax.jit", "flax.nnx.jit"}
 
     def donate(self, function: str, names: Sequence[str]) -> Edit | None:
         """The arguments of a jitted function, by its qualified name, donated.

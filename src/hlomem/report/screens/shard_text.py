@@ -62,6 +62,9 @@ def _draw_finding(finding: ShardingFinding, width: int) -> list[Line]:
     indent = " " * _HEAD
     if finding.source:
         lines.append([(indent, ""), (shorten(visible(finding.source), width - _HEAD), "cyan")])
+    if finding.chain:
+        words = ", ".join([f"{link.what} at {_short(link.line)}" for link in finding.chain])
+        lines += wrapped(visible(words), width, indent, "dim")
     lines += wrapped(visible(finding.title), width, indent)
     lines += wrapped(visible(finding.why), width, indent, "dim")
     lines += wrapped(f"the change below {said} {format_bytes(saved)}", width, indent, "dim")
@@ -71,6 +74,11 @@ def _draw_finding(finding: ShardingFinding, width: int) -> list[Line]:
     if finding.warning:
         lines += wrapped(f"XLA: {visible(finding.warning)}", width, indent, "dim")
     return lines
+
+
+def _short(line: str) -> str:
+    """`train.py:31` of a line's whole path."""
+    return line.rpartition("/")[2]
 
 
 def _draw_arrays(title: str, rows: Sequence[ShardedArray], width: int) -> list[Line]:

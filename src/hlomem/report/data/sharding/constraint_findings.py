@@ -214,6 +214,8 @@ def _finding(subject: Subject, place: Place, doubt: Doubt, size: int) -> Shardin
             alternatives=tuple(rest),
             through=doubt.through,
             place=place,
+            dimensions=value.dimensions,
+            asked=asked,
             pins=subject.places_alike(doubt.constraint) if doubt.kind in _TOGETHER else (),
             may_be_left_out=not doubt.constraint.sharding.used,
         ),

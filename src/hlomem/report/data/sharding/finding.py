@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias
 from msgspec import field
 
 from hlomem.dump.records import Record
+from hlomem.report.data.sharding.decision import OtherDecision  # noqa: TC001 - msgspec reads it
 
 FindingKind: TypeAlias = Literal[
     "replicated", "dropped", "gathered", "stack", "reshard", "padding", "optimizer", "donated"
@@ -37,6 +38,16 @@ class Place(Record, frozen=True, kw_only=True):
     """Whether it puts a constraint on its first argument."""
 
 
+class Link(Record, frozen=True, kw_only=True):
+    """A line that leads to a sharding; another one is to be edited."""
+
+    what: Literal["written", "made", "applied", "called"]
+    """The act: the spec is written, a sharding made of it, that put on an array, or a function
+    called that does so."""
+    line: str
+    """`file:line`"""
+
+
 class ShardingChange(Record, frozen=True, kw_only=True):
     """A change of shardings that helps; specs are as JAX writes them, `P('data', None)`."""
 
@@ -53,12 +64,18 @@ class ShardingChange(Record, frozen=True, kw_only=True):
     through: tuple[str, ...] = ()
     """Shardings that the value at `place` could take on its way to its constraint, in order."""
     place: Place | None = None
+    dimensions: tuple[int, ...] = ()
+    """Those of the value that the constraint at `place` is on."""
+    asked: str = ""
+    """The sharding that it asks for now."""
     pins: tuple[Place, ...] = ()
     """Other constraints that hold the first argument, or the value at `place`, as it is now."""
     may_be_left_out: bool = False
     """Whether the program without the constraint at `place` may need less, too."""
     is_assigned: bool = False
     """Whether the constraint at `place`, whose value is not used, is to be assigned to its name."""
+    decisions: tuple[OtherDecision, ...] = ()
+    """Acts of the program that were done otherwise, where no edit of the source says so."""
     has_mesh: bool = False
     """Whether its constraints are by P alone, for use under a mesh."""
     drops_gathered: bool = False
@@ -77,6 +94,8 @@ class ShardingFinding(Record, frozen=True, kw_only=True):
     """Bytes that it saved when it was compiled; None if it was not."""
     source: str | None
     """`file:line` where the sharding, the constraint or the value is written; None if unknown."""
+    chain: tuple[Link, ...] = ()
+    """Other lines that lead to it, where the function was traced."""
     names: tuple[str, ...] = ()
     """Arguments or values it is about, largest first."""
     axes: tuple[str, ...] = ()

@@ -136,6 +136,8 @@ def _at_once(subject: Subject, name: str, its: Layout, constraint: Constraint) -
         change=ShardingChange(
             constraint=spec,
             place=subject.place(constraint.value),
+            dimensions=constraint.value.dimensions,
+            asked=constraint.sharding.spec(),
             may_be_left_out=not constraint.sharding.used,
         ),
     )
@@ -302,6 +304,7 @@ def _reshard(
         asked = subject.whole.sharding_of(at.instruction) if subject.whole and at else None
         line = subject.whole.line(at) if at is not None and subject.whole else buffer.source
         is_whole = asked is not None and not asked.used
+        dimensions, written = subject.asked_at(at)
         yield ShardingFinding(
             kind="stack" if is_whole and at and stacked_length(at) > 1 else "reshard",
             title=f"{format_bytes(buffer.size)} on each device: gathered whole, then split again",
@@ -319,6 +322,8 @@ def _reshard(
                 constraint=kept,
                 through=() if before is None or asked is None else steps_between(before, asked),
                 place=subject.place(at) if at else None,
+                dimensions=dimensions,
+                asked=written,
                 may_be_left_out=is_whole,
             ),
             warning=warning.strip(),

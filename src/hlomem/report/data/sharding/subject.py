@@ -46,6 +46,8 @@ class WrittenAt(NamedTuple):
     sharding: Sequence[str] = ()
     is_mapped: bool = False
     """Whether a library called the function that made it, once for each of several."""
+    written: Sequence[str] = ()
+    """The lines that wrote the spec of its sharding."""
 
 
 class Subject:
@@ -62,12 +64,14 @@ class Subject:
         is_asked_by_caller: Callable[[str, int], bool] | None = None,
         result_lines: Sequence[str] = (),
         asks_what_divides: Callable[[str, int], bool] | None = None,
+        result_origins: Sequence[WrittenAt] = (),
     ) -> None:
         """`donated` are arguments that JAX was told to donate, where that is known.
 
         `is_asked_by_caller` tells lines that ask for a sharding that their callers give them;
         `result_lines` are those of the parts of `out_shardings`; `asks_what_divides` tells lines of
-        functions that may leave out an axis that does not divide an array.
+        functions that may leave out an axis that does not divide an array; `result_origins` has the
+        lines that made the shardings of results, in their order.
         """
         self.memory = memory
         self.space = space
@@ -80,6 +84,7 @@ class Subject:
         self._donated = frozenset(donated)
         self._result_lines = tuple(result_lines)
         self._asks_what_divides = asks_what_divides
+        self._result_origins = tuple(result_origins)
 
     @cached_property
     def arguments(self) -> list[tuple[str, Buffer, Layout]]:
@@ -273,9 +278,10 @@ class Subject:
     def line_of_arguments(self, sizes: Mapping[str, float]) -> str | None:
         """The line that makes some arguments or their shardings, weighted; None if unknown.
 
-        One that makes no other argument, or else no other large one of their tree; or else none of
-        another tree, and that of the shardings first where a library has mapped a function over
-        them. Where they are the lesser part of what that has made, the line that made them.
+        One that makes no other argument, or else no other large one of their tree, or else the one
+        that writes their spec; or else none of another tree, and that of the shardings first where
+        a library has mapped a function over them. Where they are the lesser part of what that has
+        made, the line that made them.
         """
         known = self._argument_lines
         trees = {top_of(name) for name in sizes}
@@ -284,6 +290,7 @@ class Subject:
         large = self._lines_but_of(
             lambda name: name in sizes or (name in small and top_of(name) in trees)
         )
+        any_large = self._lines_but_of(lambda name: name in sizes or name in small)
         other_trees = self._lines_but_of(lambda name: top_of(name) in trees)
         weights: dict[str, float] = {}
         for name, size in sizes.items():
@@ -291,7 +298,13 @@ class Subject:
             is_most = at.is_mapped and not self._is_lesser_part(at.made[:1], sizes)
             own = (*at.made, *at.sharding)
             asked = (*at.sharding, *at.made) if is_most else at.made
-            ways = ((own, others), (own, large), (asked, other_trees), (at.made, ()))
+            ways: tuple[tuple[Sequence[str], Container[str]], ...] = (
+                (own, others),
+                (own, large),
+                (at.written, any_large),
+                (asked, other_trees),
+                (at.made, ()),
+            )
             lines = [line for some, but in ways for line in some if line not in but]
             if lines:
                 weights[lines[0]] = weights.get(lines[0], 0.0) + size
@@ -303,7 +316,7 @@ class Subject:
             line
             for name, at in self._argument_lines.items()
             if not is_left_out(name)
-            for line in (*at.made, *at.sharding)
+            for line in (*at.made, *at.sharding, *at.written)
         }
 
     def _smaller_than(self, name: str) -> set[str]:
@@ -347,12 +360,37 @@ class Subject:
         value = self._result_value(name)
         if value is not None and value.instruction.opcode == "custom-call":
             return self.whole.line(value) if self.whole else None
+        if (line := self._result_origin(name)) is not None:
+            return line
         if self.jit_line is not None:
             part = _PART.match(name)
             number = int(part[1]) if part else -1
             is_part = 0 <= number < len(self._result_lines)
             return self._result_lines[number] if is_part else self.jit_line
         return None if value is None or self.whole is None else self.whole.line(value)
+
+    def _result_origin(self, name: str) -> str | None:
+        """The innermost line that made a result's sharding, and none that is another."""
+        number = self.result_number(name)
+        if number >= len(self._result_origins):
+            return None
+        of_number = {self.result_number(one): layout for one, _, layout in self.results}
+        mine = of_number.get(number)
+        made = [
+            (of_number.get(at), origin)
+            for at, origin in enumerate(self._result_origins)
+            if at != number
+        ]
+        made += [(its, self._argument_lines[one]) for one, _, its in self.arguments
+                 if one in self._argument_lines]  # fmt: skip
+        others = {
+            line
+            for its, at in made
+            if its is not None and mine is not None and its.sharding != mine.sharding
+            for line in (*at.sharding, *at.made, *at.written)
+        }
+        own = self._result_origins[number]
+        return next((line for line in own.sharding if line not in others), None)
 
     def constraint_of_result(self, name: str) -> Sharding | None:
         """The sharding that a constraint asks for a result."""
@@ -378,6 +416,13 @@ class Subject:
             end_column=frame.end_column,
             is_constraint=is_constraint(value.instruction),
         )
+
+    def asked_at(self, value: WholeValue | None) -> tuple[tuple[int, ...], str]:
+        """The dimensions of the value under a constraint, and what that asks for."""
+        if value is None or self.whole is None or not is_constraint(value.instruction):
+            return (), ""
+        asked = self.whole.sharding_of(value.instruction)
+        return value.dimensions, "" if asked is None else asked.spec()
 
     def is_axis_dropped(self, constraint: Constraint, axes: Sequence[Axis]) -> bool:
         """Whether a helper may have left out axes, because they do not divide what it is given."""

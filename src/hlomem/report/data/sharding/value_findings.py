@@ -94,6 +94,7 @@ def _told(subject: Subject, axis: Axis, held: Sequence[Held]) -> Iterator[Shardi
     size = _size(alive)
     what = "stacks" if is_stack else "values"
     for number, way in enumerate(_ways(subject, axis, first)):
+        dimensions, asked = subject.asked_at(way.value)
         yield ShardingFinding(
             kind=_kind(subject, axis, way, is_stack=is_stack),
             title=f"{what} of {format_bytes(size)} on each device are the same along {axis.name}",
@@ -108,6 +109,8 @@ def _told(subject: Subject, axis: Axis, held: Sequence[Held]) -> Iterator[Shardi
                 constraint=way.wanted.spec(),
                 alternatives=way.others,
                 place=subject.place(way.value) if way.value else None,
+                dimensions=dimensions,
+                asked=asked,
                 pins=subject.places_alike(way.constraint) if way.constraint else (),
                 may_be_left_out=way.constraint is not None and not way.constraint.sharding.used,
             ),
@@ -291,6 +294,7 @@ def _padded(subject: Subject, buffer: Buffer, layout: Layout, saved: int) -> Sha
     spec = "" if wanted is None else wanted.spec()
     size, count = whole[at] if whole else 0, sharding.split_of(at)
     more = -(-size // count) * count
+    dimensions, asked = subject.asked_at(value)
     return ShardingFinding(
         kind="padding",
         title=f"{size} over {count} devices is padded to {more}:"
@@ -308,6 +312,8 @@ def _padded(subject: Subject, buffer: Buffer, layout: Layout, saved: int) -> Sha
             constraint=spec,
             alternatives=_alternatives(type(sharding)(sharding.mesh, tuple(rows)), whole, spec),
             place=subject.place(value) if value else None,
+            dimensions=dimensions,
+            asked=asked,
             pins=() if constraint is None else subject.places_alike(constraint),
         ),
     )

@@ -106,6 +106,17 @@ export interface Copy {
   op_name: string | null;
 }
 
+/** An act by which a program says how arrays are split, or what a loop keeps. */
+export interface Decision {
+  kind: "checkpoint" | "constraint" | "dropped" | "gather" | "scan" | "shard_map";
+  shapes: number[][];
+  specs: string[];
+  sizes: number[];
+  applied: Frame[];
+  made: Frame[];
+  written: Frame[];
+}
+
 /** One error of a plan. */
 export interface Finding {
   rule: string;
@@ -177,6 +188,14 @@ export interface FleetSeries {
   needs: number[];
 }
 
+/** A call of the user's code that was going on. */
+export interface Frame {
+  line: string;
+  function: string;
+  begin: number;
+  is_mapped: boolean;
+}
+
 export interface FrontPoint {
   name: string;
   kind: "given" | "ordered" | "policy" | "recomputed";
@@ -228,10 +247,23 @@ export interface Layer {
   changes: number[];
 }
 
+/** A line that leads to a sharding; another one is to be edited. */
+export interface Link {
+  what: "applied" | "called" | "made" | "written";
+  line: string;
+}
+
 /** A family of rules that could not be checked, and why. */
 export interface NotChecked {
   rules: string;
   reason: string;
+}
+
+/** Another decision instead of one that was noted. */
+export interface OtherDecision {
+  decision: Decision;
+  specs: string[];
+  dropped: string[];
 }
 
 export interface PaddedShape {
@@ -382,9 +414,12 @@ export interface ShardingChange {
   alternatives: string[];
   through: string[];
   place: Place | null;
+  dimensions: number[];
+  asked: string;
   pins: Place[];
   may_be_left_out: boolean;
   is_assigned: boolean;
+  decisions: OtherDecision[];
   has_mesh: boolean;
   drops_gathered: boolean;
 }
@@ -397,6 +432,7 @@ export interface ShardingFinding {
   promised: number;
   got: number | null;
   source: string | null;
+  chain: Link[];
   names: string[];
   axes: string[];
   how: string;

@@ -1,0 +1,376 @@
+"""The acts by which a program says how its arrays are split, noted while it is made and traced.
+
+For a child process that does nothing else. Where JAX is asked for a constraint, a `shard_map` or a
+loop, the lines of the user's code that led to it are noted, and a `Job` may have it do otherwise:
+so helpers, tables, closures and libraries are all the same.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from functools import wraps
+from importlib import import_module
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hlomem.report.data.lines import is_installed
+from hlomem.report.data.sharding.decision import Decision, Frame
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from types import FrameType
+
+    from hlomem.report.data.sharding.decision import OtherDecision
+
+_OURS = str(Path(__file__).parents[2])
+_MAX_FRAMES = 24
+_MAX_DECISIONS = 4000
+_PLACING = frozenset(
+    {"sharding_constraint", "reshard", "all_gather", "all_gather_invariant", "copy", "device_put",
+     "convert_element_type", "jit", "pjit", "stop_gradient"}
+)  # fmt: skip
+"""Operations of functions that only place what they are given."""
+
+
+def users_frames(depth: int = 1) -> tuple[Frame, ...]:
+    """The frames outside installed packages, innermost first."""
+    frame: FrameType | None = sys._getframe(depth + 1)
+    found: list[Frame] = []
+    is_first = True
+    while frame is not None and len(found) < _MAX_FRAMES:
+        code = frame.f_code
+        if not is_installed(code.co_filename) and not code.co_filename.startswith((_OURS, "<")):
+            caller = frame.f_back
+            found.append(
+                Frame(
+                    line=f"{code.co_filename}:{frame.f_lineno}",
+                    function=code.co_qualname,
+                    begin=code.co_firstlineno,
+                    is_mapped=caller is not None and is_installed(caller.f_code.co_filename),
+                )
+            )
+            is_first = False
+        frame = frame.f_back
+    return () if is_first else tuple(found)
+
+
+class Origins:
+    """The frames that wrote specs and made shardings."""
+
+    def __init__(self) -> None:
+        self._made: dict[int, tuple[Any, tuple[Frame, ...]]] = {}
+        self._spec_of: dict[int, Any] = {}
+        self._written: dict[int, tuple[Any, tuple[Frame, ...]]] = {}
+        self.meshes: list[Any] = []
+        """Those of shardings, in the order in which these were made."""
+
+    def install(self) -> None:
+        """From now on, note where the user's code writes a PartitionSpec."""
+        partition: Any = import_module("jax").sharding.PartitionSpec
+        _make_apart(partition)
+        original = partition.__init__
+
+        def noting(made: Any, *parts: Any, **options: Any) -> None:
+            if original is not object.__init__:  # older releases have their own
+                original(made, *parts, **options)
+            caller = sys._getframe(1).f_code.co_filename
+            if not is_installed(caller) and not caller.startswith(_OURS):
+                self._written[id(made)] = (made, users_frames())
+
+        partition.__init__ = noting
+
+    def note(self, made: Any, frames: tuple[Frame, ...], spec: Any = None) -> None:
+        """Keep where a sharding was made, and where its spec was written."""
+        self._made[id(made)] = (made, frames)
+        self.meshes.append(made.mesh)
+        if spec is not None:
+            self._spec_of[id(made)] = self._writers(spec)
+
+    def made(self, one: Any) -> tuple[Frame, ...]:
+        """The frames that made a sharding."""
+        found = self._made.get(id(one))
+        return () if found is None else found[1]
+
+    def written(self, sharding: Any) -> tuple[Frame, ...]:
+        """The frames that wrote the spec of a sharding, or a spec itself."""
+        found: tuple[Frame, ...] | None = self._spec_of.get(id(sharding))
+        return self._writers(sharding) if found is None else found
+
+    def _writers(self, spec: Any) -> tuple[Frame, ...]:
+        found = self._written.get(id(spec))
+        return () if found is None else found[1]
+
+
+def _make_apart(partition: Any) -> None:
+    """Have every PartitionSpec be an object of its own, equal to those with the same parts.
+
+    Releases that keep one object for all equal ones leave no trace of who wrote it.
+    """
+    if not hasattr(partition, "_create"):
+        return
+    parts = ("_partitions", "unreduced", "reduced", "unreduced_kind")
+
+    def create(*values: Any) -> Any:
+        made = object.__new__(partition)
+        for name, value in zip(parts, values, strict=True):
+            object.__setattr__(made, name, value)
+        return made
+
+    def key(one: Any) -> tuple[Any, ...]:
+        return tuple([getattr(one, name) for name in parts])
+
+    def equal(one: Any, other: Any) -> Any:
+        return key(one) == key(other) if isinstance(other, partition) else NotImplemented
+
+    partition._create = staticmethod(create)
+    partition.__eq__ = equal
+    partition.__hash__ = lambda one: hash(key(one))
+
+
+class Decisions:
+    """The decisions of a program, in the order in which they were met."""
+
+    def __init__(self, origins: Origins, others: Sequence[OtherDecision] = ()) -> None:
+        self.origins = origins
+        self.noted: dict[Decision, None] = {}
+        self._others = {one.key: one for one in others}
+
+    def install(self) -> None:
+        """From now on, note what JAX is asked for, and do otherwise where it is said."""
+        import_module("jax._src.source_info_util").register_exclusion(__file__)
+        pjit: Any = import_module("jax._src.pjit")
+        if hasattr(pjit, "sharding_constraint_p"):
+            pjit.sharding_constraint_p.bind = self._constraining(pjit)
+        _hook(import_module("jax._src.shard_map"), "_shard_map", self._mapping)
+        remat = getattr(import_module("jax._src.ad_checkpoint"), "remat_p", None)
+        _hook(remat, "bind", self._recomputing)
+        _hook(import_module("jax.lax"), "scan", self._scanning)
+        _hook(import_module("jax.lax"), "all_gather", self._gathering)
+
+    def install_in_libraries(self) -> None:
+        """From now on, note constraints by logical axes that Flax leaves out, if it is imported."""
+        for name in ("flax.linen", "flax.linen.spmd"):
+            _hook(sys.modules.get(name), "with_logical_constraint", self._naming)
+
+    def _naming(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(original)
+        def constrain(x: Any, logical_axis_resources: Any, *rest: Any, **options: Any) -> Any:
+            made = original(x, logical_axis_resources, *rest, **options)
+            if made is not x or not hasattr(x, "shape") or not self.origins.meshes:
+                return made
+            rules = (*rest, options.get("rules"))[0]
+            axes = sys.modules["flax.linen"].logical_to_mesh_axes(logical_axis_resources, rules)
+            if axes is None or not any(axes):
+                return made
+            decision = Decision(
+                kind="dropped",
+                shapes=(tuple(x.shape),),
+                specs=(_text(axes),),
+                sizes=(_bytes(x),),
+                applied=users_frames(),
+            )
+            if self._note(decision) is None:
+                return made
+            jax = import_module("jax")
+            sharding = jax.sharding.NamedSharding(self.origins.meshes[-1], axes)
+            return jax.lax.with_sharding_constraint(x, sharding)
+
+        return constrain
+
+    def _note(self, decision: Decision) -> OtherDecision | None:
+        if len(self.noted) < _MAX_DECISIONS:
+            self.noted.setdefault(decision)
+        return self._others.get(decision.key)
+
+    def _constraining(self, pjit: Any) -> Callable[..., Any]:
+        primitive = pjit.sharding_constraint_p
+        original = primitive.bind
+        asking = _inner_code(pjit.with_sharding_constraint)
+
+        @wraps(original)
+        def bind(value: Any, **options: Any) -> Any:
+            if sys._getframe(1).f_code is not asking:
+                return original(value, **options)
+            sharding = options["sharding"]
+            given = sys._getframe(1).f_locals.get("shardings", sharding)
+            decision = Decision(
+                kind="constraint",
+                shapes=(tuple(value.shape),),
+                specs=(_text(sharding),),
+                sizes=(_bytes(value),),
+                applied=users_frames(),
+                made=self._of_one(given, sharding, self.origins.made),
+                written=self._of_one(given, sharding, self.origins.written),
+            )
+            other = self._note(decision)
+            if other is None:
+                return original(value, **options)
+            for spec in other.specs:
+                options["sharding"] = _with_spec(sharding, spec)
+                value = original(value, **options)
+            return value
+
+        return bind
+
+    def _of_one(
+        self, given: Any, sharding: Any, origin: Callable[[Any], tuple[Frame, ...]]
+    ) -> tuple[Frame, ...]:
+        """The origin of that part of a tree of shardings which is the one that was used."""
+        leaves = import_module("jax").tree.leaves(given)
+        specs = [leaf for leaf in leaves if _text(leaf) == _text(sharding)]
+        return next((found for leaf in specs if (found := origin(leaf))), ())
+
+    def _mapping(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(original)
+        def shard_map(function: Any, **options: Any) -> Any:
+            made = users_frames()
+
+            def called(*arguments: Any) -> Any:
+                jax = import_module("jax")
+                specs, placed = _flat_specs(jax, options["in_specs"], arguments)
+                decision = Decision(
+                    kind="shard_map",
+                    shapes=tuple([tuple(getattr(one, "shape", ())) for one in placed]),
+                    specs=tuple([_text(spec) for spec in specs]),
+                    sizes=tuple([_bytes(one) for one in placed]),
+                    applied=made,
+                    made=users_frames(),
+                    written=next((f for spec in specs if (f := self.origins.written(spec))), ()),
+                )
+                other = self._note(decision)
+                given = options if other is None else _with_axes(jax, options, other.specs)
+                return original(function, **given)(*arguments)
+
+            return called
+
+        return shard_map
+
+    def _gathering(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(original)
+        def all_gather(x: Any, axis_name: Any, **options: Any) -> Any:
+            leaves = import_module("jax").tree.leaves(x)
+            self._note(
+                Decision(
+                    kind="gather",
+                    shapes=tuple([tuple(leaf.shape) for leaf in leaves]),
+                    specs=(repr(axis_name),),
+                    sizes=tuple([_bytes(leaf) for leaf in leaves]),
+                    applied=users_frames(),
+                )
+            )
+            return original(x, axis_name, **options)
+
+        return all_gather
+
+    def _recomputing(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(original)
+        def bind(*values: Any, **options: Any) -> Any:
+            self._note(Decision(kind="checkpoint", applied=users_frames()))
+            return original(*values, **options)
+
+        return bind
+
+    def _scanning(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(original)
+        def scan(f: Any, *arguments: Any, **options: Any) -> Any:
+            decision = Decision(kind="scan", applied=users_frames())
+            other = self._note(decision)
+            if other is not None:
+                jax = import_module("jax")
+                f = jax.checkpoint(f, prevent_cse=False, policy=_policy(other.dropped))
+            return original(f, *arguments, **options)
+
+        return scan
+
+
+def _policy(dropped: Sequence[str]) -> Callable[..., bool] | None:
+    """A policy of jax.checkpoint that keeps all but the results of some operations."""
+    return (lambda primitive, *_, **__: primitive.name not in dropped) if dropped else None
+
+
+def _hook(owner: Any, name: str, wrapped: Callable[[Any], Any]) -> None:
+    """Wrap a function of JAX, where this release has it."""
+    original = getattr(owner, name, None)
+    if original is not None:
+        setattr(owner, name, wrapped(original))
+
+
+def _inner_code(function: Any) -> Any:
+    return getattr(function, "__wrapped__", function).__code__
+
+
+def _text(sharding: Any) -> str:
+    """A spec as JAX writes it: `P('data', None)`."""
+    spec = getattr(sharding, "spec", sharding)
+    return f"P({', '.join(map(repr, spec))})" if isinstance(spec, tuple) or _is_spec(spec) else ""
+
+
+def _is_spec(spec: Any) -> bool:
+    return isinstance(spec, import_module("jax").sharding.PartitionSpec)
+
+
+def _bytes(value: Any) -> int:
+    shape, kind = getattr(value, "shape", ()), getattr(value, "dtype", None)
+    return prod(shape) * int(getattr(kind, "itemsize", 0) or 0)
+
+
+def read_spec(text: str) -> Any:
+    """A `jax.sharding.PartitionSpec` of its text, `P('data', None)`."""
+    partition = import_module("jax").sharding.PartitionSpec
+    inside = text.removeprefix("P(").removesuffix(")").strip()
+    return partition(*ast.literal_eval(f"({inside},)")) if inside else partition()
+
+
+def _with_spec(sharding: Any, text: str) -> Any:
+    jax = import_module("jax")
+    return jax.sharding.NamedSharding(sharding.mesh, read_spec(text))
+
+
+def _flat_specs(jax: Any, prefix: Any, arguments: Any) -> tuple[list[Any], list[Any]]:
+    """The spec of each array that a `shard_map` is called with."""
+    is_spec = lambda one: one is None or _is_spec(one)  # noqa: E731 - a leaf of the prefix
+    try:
+        full = jax.tree.broadcast(prefix, arguments, is_leaf=is_spec)
+    except ValueError:
+        return [], []
+    return jax.tree.leaves(full, is_leaf=is_spec), jax.tree.leaves(arguments)
+
+
+def _with_axes(jax: Any, options: dict[str, Any], specs: Sequence[str]) -> dict[str, Any]:
+    """The options of a `shard_map` with another spec where one is written."""
+    pairs = dict(pair.split(" -> ") for pair in specs)
+
+    def other(spec: Any) -> Any:
+        return read_spec(pairs[_text(spec)]) if _is_spec(spec) and _text(spec) in pairs else spec
+
+    is_leaf = lambda one: one is None or _is_spec(one)  # noqa: E731 - a leaf of the tree
+    changed = {
+        name: jax.tree.map(other, options[name], is_leaf=is_leaf)
+        for name in ("in_specs", "out_specs")
+    }
+    return {**options, **changed}
+
+
+def placing_functions(jaxpr: Any) -> tuple[str, ...]:
+    """`file:line` where functions of the user begin that compute nothing, but place and convert."""
+    computes: dict[str, bool] = {}
+    for equation in _equations(getattr(jaxpr, "jaxpr", jaxpr)):
+        is_computed = equation.primitive.name not in _PLACING
+        trace = getattr(equation.source_info, "traceback", None)
+        for frame in getattr(trace, "frames", ()):
+            if not is_installed(frame.file_name) and not frame.file_name.startswith(_OURS):
+                key = f"{frame.file_name}::{frame.function_name}"
+                computes[key] = computes.get(key, False) or is_computed
+    return tuple([name for name, is_computed in computes.items() if not is_computed])
+
+
+def _equations(jaxpr: Any) -> Iterator[Any]:
+    for equation in jaxpr.eqns:
+        yield equation
+        for parameter in equation.params.values():
+            for part in parameter if isinstance(parameter, tuple | list) else (parameter,):
+                inner = getattr(part, "jaxpr", part)
+                if hasattr(inner, "eqns"):
+                    yield from _equations(inner)

@@ -1,0 +1,238 @@
+"""Other decisions of a program, made while it is traced: no source is edited.
+
+In: the decisions that were noted, and what the report knows of the program. Out: `Change`s that
+have a constraint ask for something else or left out, take a way between shardings in steps, split
+a `shard_map` along another axis, or recompute the body of a loop. What is told is compiled.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hlomem.advice.code import DROPPED_PRIMITIVES, DROPPING_POLICY, DROPS_GATHERED
+from hlomem.base.sizes import format_bytes
+from hlomem.hlo.sharding import parse_spec
+from hlomem.jax.trials.changes import Change
+from hlomem.report.data import roles
+from hlomem.report.data.sharding.decision import OtherDecision
+from hlomem.report.data.sharding.finding import ShardingChange, ShardingFinding
+from hlomem.report.data.sharding.gather_findings import steps_between
+from hlomem.report.data.sharding.values import WORTH
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from hlomem.hlo.sharding import Axis, Mesh, Sharding
+    from hlomem.jax.trials.lines import Lines
+    from hlomem.report.data.sharding.decision import Decision
+    from hlomem.report.data.sharding.finding import FindingKind
+    from hlomem.report.data.sharding.subject import Subject
+
+LINK = (
+    "https://docs.jax.dev/en/latest/notebooks/Distributed_arrays_and_automatic_parallelization.html"
+)
+_LARGE = 0.05
+"""The share of the memory that arrays of a decision take, so that another is tried."""
+_MAX_FOUND = 4
+_MAX_LOOPS = 2
+_MAX_WAYS = 3
+_TITLE = "the decision at"
+
+
+def other_constraints(group: Sequence[Decision], wanted: ShardingChange) -> Iterator[Change]:
+    """The constraints of a group as a finding wants them, without an edit of the source."""
+    specs: list[tuple[str, ...]] = []
+    specs += [(one,) for one in (wanted.constraint, *wanted.alternatives) if one]
+    if wanted.through and group:
+        specs.append((*wanted.through, group[0].specs[0]))
+    if wanted.may_be_left_out:
+        specs.append(())
+    for some in specs if group else ():
+        yield _change(group, some, _told(group, some))
+
+
+def _told(group: Sequence[Decision], specs: Sequence[str]) -> str:
+    """The code of a group's other constraints, with the line where it goes."""
+    asked = "nothing" if group[0].kind == "dropped" else group[0].specs[0]
+    if not specs:
+        return f"without the constraint {asked}"
+    code = "x"
+    for spec in specs:
+        code = f"with_sharding_constraint({code}, NamedSharding(mesh, {spec}))"
+    return f"instead of {asked}:\n{code}"
+
+
+def _change(
+    group: Sequence[Decision], specs: Sequence[str], code: str, dropped: Sequence[str] = ()
+) -> Change:
+    others = tuple(
+        [OtherDecision(decision=one, specs=tuple(specs), dropped=tuple(dropped)) for one in group]
+    )
+    where = group[0].applied[0].line if group[0].applied else ""
+    return Change("shard", f"{_TITLE} {where}", "", LINK, decisions=others, code=code)
+
+
+def recomputed_loops(decisions: Sequence[Decision], group: Sequence[Decision]) -> Iterator[Change]:
+    """The bodies of the loops around gathers, recomputed by a policy that drops those."""
+    loops = [one for one in decisions if one.kind == "scan"]
+    around = [loop for loop in loops if any(_is_inside(one, loop) for one in group)]
+    for loop in (around or loops)[-_MAX_LOOPS:]:
+        where = loop.applied[0].line if loop.applied else ""
+        code = f"the function that the loop at {where} is given:\njax.checkpoint(function,"
+        code += " prevent_cse=False"
+        policy = f"{code}, policy={DROPS_GATHERED})\n{DROPPING_POLICY.strip()}"
+        yield _change([loop], (), policy, DROPPED_PRIMITIVES)
+        inner = [one for one in decisions if one.kind == "checkpoint" and _is_inside(one, loop)]
+        if inner:  # what it keeps is recomputed by choice already
+            yield _change([loop], (), f"{code})")
+
+
+def _is_inside(one: Decision, loop: Decision) -> bool:
+    """Whether a decision was made while the body of a loop was traced."""
+    outer = [frame.line for frame in loop.applied]
+    lines = [frame.line for frame in one.applied]
+    return len(lines) > len(outer) > 0 and lines[-len(outer) :] == outer
+
+
+class Search:
+    """Decisions that may be at fault though the plan does not say so."""
+
+    def __init__(self, subject: Subject, decisions: Sequence[Decision], lines: Lines) -> None:
+        self._subject = subject
+        self._decisions = decisions
+        self._lines = lines
+
+    def findings(self) -> Iterator[tuple[ShardingFinding, list[Change]]]:
+        """Doubts with the changes that would clear them, the largest first."""
+        mesh = self._subject.layouts.mesh
+        if mesh is None or self._subject.whole is None:
+            return
+        found = [*self._left_out(), *self._far(mesh), *self._mapped(mesh)]
+        found.sort(key=lambda one: -one[0].size)
+        yield from found[:_MAX_FOUND]
+
+    def _large(self, kind: str) -> dict[tuple[str, tuple[str, ...]], list[Decision]]:
+        """Decisions on large arrays, those of one line that ask for the same together."""
+        groups: dict[tuple[str, tuple[str, ...]], list[Decision]] = {}
+        for one in self._decisions:
+            if one.kind == kind and one.applied:
+                lines = tuple([frame.line for frame in one.applied])
+                groups.setdefault((one.specs[0] if one.specs else "", lines), []).append(one)
+        share = WORTH if kind == "dropped" else _LARGE
+        least = share * self._subject.space.size
+        return {key: group for key, group in groups.items() if _bytes(group) >= least}
+
+    def _left_out(self) -> Iterator[tuple[ShardingFinding, list[Change]]]:
+        """Constraints that a library left out, all that ask for the same together."""
+        by_spec: dict[str, list[Decision]] = {}
+        for (spec, _), group in self._large("dropped").items():
+            by_spec.setdefault(spec, []).extend(group)
+        for spec, group in by_spec.items():
+            code = f"a mesh for the library to find, so that this is put:\n{_told(group, (spec,))}"
+            why = "the library that is asked for it does nothing"
+            yield self._finding("dropped", group, why), [_change(group, (spec,), code)]
+
+    def _far(self, mesh: Mesh) -> Iterator[tuple[ShardingFinding, list[Change]]]:
+        """Constraints that are several moves away from what arrays of this shape have elsewhere."""
+        large = self._large("constraint")
+        for (spec, _), group in large.items():
+            asked = parse_spec(spec, mesh)
+            if asked is None or not asked.used:
+                continue
+            ways = {
+                steps: None
+                for peer in self._peers(group[0].shapes[0], mesh)
+                if (steps := steps_between(peer, asked))
+            }
+            changes = [
+                _change(group, (*steps, spec), _told(group, (*steps, spec))) for steps in ways
+            ]
+            if changes:
+                why = (
+                    f"arrays of this shape are {next(iter(ways))[0]} elsewhere, several moves away"
+                )
+                yield self._finding("reshard", group, why), changes
+
+    def _peers(self, shape: tuple[int, ...], mesh: Mesh) -> list[Sharding]:
+        """The shardings that arrays of a shape have in constraints and arguments."""
+        found: dict[Sharding, None] = {}
+        for one in self._decisions:
+            if one.kind == "constraint" and one.shapes[0] == shape:
+                sharding = parse_spec(one.specs[0], mesh)
+                found.update({sharding: None} if sharding is not None else {})
+        for _, _, layout in self._subject.arguments:
+            if layout.whole == shape and layout.sharding is not None:
+                found[layout.sharding] = None
+        return [sharding for sharding in found if sharding.used]
+
+    def _mapped(self, mesh: Mesh) -> Iterator[tuple[ShardingFinding, list[Change]]]:
+        """A `shard_map` without an axis that splits a dimension of its arrays elsewhere."""
+        stacks = any(buffer.role == roles.STACKED for buffer, _ in self._subject.values)
+        for group in self._large("shard_map").values():
+            first = group[0]
+            changes: list[Change] = []
+            for spec in dict.fromkeys(first.specs):
+                shapes = [
+                    one for one, its in zip(first.shapes, first.specs, strict=True) if its == spec
+                ]
+                sharding = parse_spec(spec, mesh)
+                for axis in () if sharding is None else sharding.free:
+                    assert sharding is not None
+                    changes += self._along(group, spec, sharding, axis, shapes)
+            if changes:
+                kind: FindingKind = "stack" if stacks else "replicated"
+                yield (
+                    self._finding(
+                        kind,
+                        group,
+                        "it leaves out an axis that its arrays are split along elsewhere",
+                    ),
+                    changes,
+                )
+
+    def _along(
+        self,
+        group: Sequence[Decision],
+        spec: str,
+        sharding: Sharding,
+        axis: Axis,
+        shapes: Sequence[tuple[int, ...]],
+    ) -> Iterator[Change]:
+        """A `shard_map` with one more axis on a dimension that is split along it elsewhere."""
+        rank = min(len(shape) for shape in shapes)
+        written = self._subject.layouts.written
+        fitting = [
+            at
+            for at in range(rank)
+            if sharding.split_of(at) == 1
+            and all(
+                shape[at] % axis.size == 0 and written.get((shape[at], axis.name), 0)
+                for shape in shapes
+            )
+        ]
+        for at in fitting[:_MAX_WAYS]:
+            other = f"{spec} -> {sharding.with_axis(at, axis).spec()}"
+            code = f"in_specs and out_specs: {other}"
+            code += f"\n# as far as the function computes parts along {axis.name} apart"
+            yield _change(group, (other,), code)
+
+    def _finding(self, kind: FindingKind, group: Sequence[Decision], why: str) -> ShardingFinding:
+        first, size = group[0], _bytes(group)
+        shape, spec = list(first.shapes[0]), first.specs[0]
+        what = "shard_map by" if first.kind == "shard_map" else "the constraint"
+        return ShardingFinding(
+            kind=kind,
+            title=f"{what} {spec} on {shape}",
+            why=f"{format_bytes(size)} in all; {why}",
+            size=size,
+            promised=0,
+            source=self._lines.primary(group) or None,
+            chain=self._lines.chain(group, self._lines.primary(group)),
+            names=(self._lines.primary(group), spec),
+            how="",
+            change=ShardingChange(),
+        )
+
+
+def _bytes(group: Sequence[Decision]) -> int:
+    return sum(sum(one.sizes) for one in group)

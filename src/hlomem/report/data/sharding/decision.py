@@ -1,0 +1,70 @@
+"""The acts by which a program says how arrays are split, with the lines that lead to them.
+
+They are noted while JAX traces a function (`jax/compile/decisions.py`); a dump has none.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from hlomem.dump.records import Record
+
+DecisionKind: TypeAlias = Literal[
+    "constraint", "shard_map", "gather", "scan", "checkpoint", "dropped"
+]
+DecisionKey: TypeAlias = "tuple[str, tuple[str, ...], tuple[tuple[int, ...], ...], tuple[str, ...]]"
+"""The kind, the lines, the shapes and the specs."""
+
+
+class Frame(Record, frozen=True, kw_only=True):
+    """A call of the user's code that was going on."""
+
+    line: str
+    """`file:line`"""
+    function: str
+    """Its qualified name."""
+    begin: int
+    """The line its function begins at."""
+    is_mapped: bool = False
+    """Whether a library called it."""
+
+
+class Decision(Record, frozen=True, kw_only=True):
+    """An act by which a program says how arrays are split, or what a loop keeps.
+
+    The frames are innermost first: of the call, of who made the sharding that it was given, and of
+    who wrote the spec of that.
+    """
+
+    kind: DecisionKind
+    shapes: tuple[tuple[int, ...], ...] = ()
+    specs: tuple[str, ...] = ()
+    """As JAX writes them, `P('data', None)`."""
+    sizes: tuple[int, ...] = ()
+    """Bytes of the whole arrays."""
+    applied: tuple[Frame, ...] = ()
+    made: tuple[Frame, ...] = ()
+    written: tuple[Frame, ...] = ()
+
+    @property
+    def key(self) -> DecisionKey:
+        lines = tuple([frame.line for frame in self.applied])
+        return self.kind, lines, self.shapes, self.specs
+
+
+class OtherDecision(Record, frozen=True, kw_only=True):
+    """Another decision instead of one that was noted."""
+
+    decision: Decision
+    specs: tuple[str, ...] = ()
+    """The constraints to put instead, one after another; none leaves it out.
+
+    Of a `shard_map` the specs to exchange, `P('a') -> P('a', 'b')`. The body of a loop is
+    recomputed.
+    """
+    dropped: tuple[str, ...] = ()
+    """The operations whose results are not kept by a loop's body, where others are."""
+
+    @property
+    def key(self) -> DecisionKey:
+        return self.decision.key
