@@ -1,8 +1,8 @@
 """The rows of the user's tables that name an array: where a reviewer would edit its sharding.
 
-In: the names of arrays at fault and of others, as JAX tells them, and the files that their lines
-are in. Out: the line where the source gives a sharding to what only those at fault are called: an
-entry of a dictionary, a keyword, an attribute, an item. Nothing is executed here.
+In: the names of arrays at fault and of others, as JAX tells them, or a line that is given its
+sharding by others. Out: the line where the source decides: an entry of a dictionary, a keyword, a
+field, an argument of a call. Nothing is executed here.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ _WORD = re.compile(r"[A-Za-z_]\w*")
 _SPEC = "jax.sharding.PartitionSpec"
 _MAX_DEPTH = 3
 """Of variables that are assigned other variables."""
+_MAX_HOPS = 4
+"""Of names that are given what has another name."""
 
 
 class Row(NamedTuple):
@@ -39,10 +41,9 @@ def own_words(faulty: Sequence[str], others: Iterable[str]) -> set[str]:
     return common - {word for name in others for word in _WORD.findall(name)}
 
 
-def row_of(files: Iterable[str], words: Container[str], specs: Iterable[str]) -> str:
+def row_of(files: Iterable[str], words: Container[str], spec: str) -> str:
     """The only line that gives what has one of these names a sharding; empty if none is."""
     found: dict[str, None] = {}
-    wanted = {_bare(spec) for spec in specs}
     for name in dict.fromkeys(files):
         try:
             file = SourceFile(name)
@@ -52,22 +53,59 @@ def row_of(files: Iterable[str], words: Container[str], specs: Iterable[str]) ->
         found |= {
             row.line: None
             for row in _rows(file)
-            if row.name in words and not wanted.isdisjoint(values.of(row.value))
+            if row.name in words and _bare(spec) in values.specs(row.value)
         }
     return next(iter(found)) if len(found) == 1 else ""
 
 
-def given_at(line: str) -> set[str]:
-    """What calls of a line are given by others: attributes, and parameters of its function.
+class Givers:
+    """The lines that give others the sharding they hand on."""
 
-    Variables of that function stand for what they are assigned.
+    def __init__(self, executed: Container[str], axes: Container[str]) -> None:
+        """`executed` are lines that were going on when shardings were made; `axes` the mesh's."""
+        self._executed = executed
+        self._axes = axes
+
+    def of(self, line: str, specs: Iterable[str]) -> tuple[str, ...]:
+        """The only line that decides what a line is given, and that of the variable it gives.
+
+        It gives axes, and was seen to be executed, or else they are one of these specs. Empty if
+        there is none.
+        """
+        try:
+            file = SourceFile(line.rpartition(":")[0])
+        except CommandError:
+            return ()
+        values, rows = _Values(file), list(_rows(file))
+        wanted = {_bare(spec) for spec in specs} - {""}
+        pending, seen = [line], {line}
+        for _ in range(_MAX_HOPS):
+            words = set[str]().union(*[given_at(file, int(_number(one))) for one in pending])
+            near = [row for row in rows if row.name in words and row.line not in seen]
+            found = [
+                row
+                for row in near
+                if (row.line in self._executed and values.has_axes(row.value, self._axes))
+                or not wanted.isdisjoint(values.specs(row.value))
+            ]
+            if found:
+                is_one = len({row.line for row in found}) == 1
+                return (found[0].line, *values.definition(found[0].value)) if is_one else ()
+            pending = list(dict.fromkeys([row.line for row in near if row.line in self._executed]))
+            seen.update(pending)
+        return ()
+
+
+def _number(line: str) -> str:
+    return line.rpartition(":")[2]
+
+
+def given_at(file: SourceFile, line: int) -> set[str]:
+    """The names that calls of a line are given by others: attributes, parameters of its function.
+
+    Variables of that function stand for what they are assigned, or what is gone through.
     """
-    name, _, number = line.rpartition(":")
-    try:
-        file = SourceFile(name)
-    except CommandError:
-        return set()
-    scopes = file.scopes_at(int(number))
+    scopes = file.scopes_at(line)
     parameters = {
         one.arg
         for scope in scopes
@@ -78,7 +116,7 @@ def given_at(line: str) -> set[str]:
     pending = [
         one
         for node in ast.walk(file.tree)
-        if isinstance(node, ast.Call) and node.lineno <= int(number) <= (node.end_lineno or 0)
+        if isinstance(node, ast.Call) and node.lineno <= line <= (node.end_lineno or 0)
         for one in _given(node)
     ]
     found: set[str] = set()
@@ -87,8 +125,10 @@ def given_at(line: str) -> set[str]:
         one = pending.pop()
         if isinstance(one, ast.Attribute):
             found.add(one.attr)
-        elif isinstance(one, ast.Tuple):
+        elif isinstance(one, ast.Tuple | ast.List):
             pending += one.elts
+        elif isinstance(one, ast.Starred):
+            pending.append(one.value)
         elif isinstance(one, ast.Call):
             pending += _given(one)
         elif isinstance(one, ast.Name) and one.id not in seen:
@@ -102,38 +142,70 @@ def _given(call: ast.Call) -> list[ast.expr]:
 
 
 def assigned_in(scope: ast.AST) -> dict[str, ast.expr]:
-    """The variables of a scope, with what they are assigned last."""
-    return {
-        target.id: node.value
-        for node in ast.walk(scope)
-        if isinstance(node, ast.Assign)
-        for target in node.targets
-        if isinstance(target, ast.Name)
-    }
+    """The variables of a scope, with what they are assigned last or taken from."""
+    found: dict[str, ast.expr] = {}
+    for node in ast.walk(scope):
+        if isinstance(node, ast.Assign):
+            names = [one.id for one in node.targets if isinstance(one, ast.Name)]
+            found |= dict.fromkeys(names, node.value)
+        elif isinstance(node, ast.For) and isinstance(node.target, ast.Name):
+            found[node.target.id] = node.iter
+    return found
+
+
+def is_assigned(line: str) -> bool:
+    """Whether a line assigns to a variable, for others to use."""
+    try:
+        file = SourceFile(line.rpartition(":")[0])
+    except CommandError:
+        return False
+    return any(
+        isinstance(node, ast.Assign)
+        and node.lineno <= int(_number(line)) <= (node.end_lineno or 0)
+        and all(isinstance(target, ast.Name | ast.Attribute) for target in node.targets)
+        and isinstance(node.value, ast.Call)
+        for node in ast.walk(file.tree)
+    )
 
 
 def _rows(file: SourceFile) -> Iterator[Row]:
     """The names of a file, and what it gives them."""
-    parameters = {
-        node.name: [one.arg for one in (*node.args.posonlyargs, *node.args.args)]
-        for node in ast.walk(file.tree)
-        if isinstance(node, ast.FunctionDef)
-    }
+    parameters = dict(_parameters(file))
     for node in ast.walk(file.tree):
         for name, value in _named(node, parameters):
             if name:
                 yield Row(f"{file.file}:{value.lineno}", name, value)
 
 
-def _named(node: ast.AST, parameters: Mapping[str, list[str]]) -> list[tuple[str, ast.expr]]:
+def _parameters(file: SourceFile) -> Iterator[tuple[str, tuple[list[str], str]]]:
+    """The parameters of functions and classes by position, and the one for all others."""
+    for node in ast.walk(file.tree):
+        own = node.args if isinstance(node, ast.FunctionDef) else None
+        name = node.name if isinstance(node, ast.FunctionDef | ast.ClassDef) else ""
+        for part in node.body if isinstance(node, ast.ClassDef) else ():
+            if isinstance(part, ast.FunctionDef) and part.name == "__init__":
+                own = part.args
+        if own is not None:
+            names = [one.arg for one in (*own.posonlyargs, *own.args) if one.arg != "self"]
+            yield name, (names, own.vararg.arg if own.vararg else "")
+        elif isinstance(node, ast.ClassDef):
+            fields = [part.target for part in node.body if isinstance(part, ast.AnnAssign)]
+            yield name, ([one.id for one in fields if isinstance(one, ast.Name)], "")
+
+
+def _named(
+    node: ast.AST, parameters: Mapping[str, tuple[list[str], str]]
+) -> list[tuple[str, ast.expr]]:
     match node:
         case ast.Dict():
             pairs = zip(node.keys, node.values, strict=True)
             return [(_constant(key), value) for key, value in pairs if key is not None]
         case ast.Call():
-            own = parameters.get(ast.unparse(node.func), [])
+            name = ast.unparse(node.func).rpartition(".")[2]
+            own, rest = parameters.get(name, ([], ""))
+            positions = [*own, *[rest] * len(node.args)]
             named = [(one.arg, one.value) for one in node.keywords if one.arg is not None]
-            return [*zip(own, node.args, strict=False), *named]
+            return [*zip(positions, node.args, strict=False), *named]
         case ast.Assign():
             return [(_target(target), node.value) for target in node.targets]
         case ast.AnnAssign(value=ast.expr() as value):
@@ -166,15 +238,35 @@ class _Values:
         self._file = file
         self._assigned = assigned_in(file.tree)
 
-    def of(self, value: ast.expr, depth: int = _MAX_DEPTH) -> set[str]:
+    def definition(self, value: ast.expr) -> list[str]:
+        """The line that a variable is assigned at."""
+        given = self._assigned.get(value.id) if isinstance(value, ast.Name) else None
+        return [] if given is None else [f"{self._file.file}:{given.lineno}"]
+
+    def specs(self, value: ast.expr, depth: int = _MAX_DEPTH) -> set[str]:
         """The specs that an expression writes, or that variables in it are assigned."""
         found = set()
         for node in ast.walk(value):
             if isinstance(node, ast.Call) and self._is_spec(node.func):
                 found.add(_bare(f"P({', '.join(map(ast.unparse, node.args))})"))
             elif isinstance(node, ast.Name) and depth and node.id in self._assigned:
-                found |= self.of(self._assigned[node.id], depth - 1)
+                found |= self.specs(self._assigned[node.id], depth - 1)
         return found
+
+    def has_axes(self, value: ast.expr, axes: Container[str], depth: int = _MAX_DEPTH) -> bool:
+        """Whether an expression names axes, or has a name or None for each of several."""
+        if isinstance(value, ast.Name):
+            given = self._assigned.get(value.id)
+            return given is not None and depth > 0 and self.has_axes(given, axes, depth - 1)
+        if isinstance(value, ast.Constant):
+            return value.value in axes
+        if isinstance(value, ast.Call) and not self._is_spec(value.func):
+            return False
+        parts = _given(value) if isinstance(value, ast.Call) else getattr(value, "elts", [])
+        return any(
+            self.has_axes(one, axes, depth) or (isinstance(one, ast.Constant) and one.value is None)
+            for one in parts
+        ) or (len(parts) > 1 and all(map(_constant, parts)))
 
     def _is_spec(self, function: ast.expr) -> bool:
         return self._file.resolved(ast.unparse(function)) == _SPEC

@@ -33,7 +33,7 @@ from hlomem.jax.trials.constraint_source import (
 )
 from hlomem.jax.trials.decided import LINK, Search, other_constraints, recomputed_loops
 from hlomem.jax.trials.lines import FEW, Lines, chain_of_argument, group_of
-from hlomem.jax.trials.rows import given_at, own_words, row_of
+from hlomem.jax.trials.rows import Givers, is_assigned, own_words, row_of
 from hlomem.jax.trials.source_edits import SourceFile
 from hlomem.jax.trials.trying import Trials
 from hlomem.report.data.shard import ShardReport, report_on
@@ -52,7 +52,7 @@ from hlomem.report.data.sharding.values import WORTH
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from hlomem.jax.compile.messages import ArgumentLines
+    from hlomem.jax.compile.messages import ArgumentLines, Facts
     from hlomem.jax.compile.parent import PlannedProgram
     from hlomem.jax.trials.source_edits import Edit
     from hlomem.report.data.shard import ShardedArray
@@ -143,9 +143,9 @@ def shard_job(
     subject = subject_of(planned, log)
     report = replace(report_on(subject, is_tried=is_tried), target=job.target)
     dead = planned.facts.dead_constraints
-    made = planned.facts.argument_lines
-    lines = Lines(planned.facts.decisions, frozenset(planned.facts.placing), made.values())
-    placed = [_at_its_line(lines, made, report, one) for one in report.findings]
+    facts = planned.facts
+    lines = Lines(facts.decisions, frozenset(facts.placing), facts.argument_lines.values())
+    placed = [_at_its_line(lines, facts, report, one) for one in report.findings]
     report = replace(report, findings=tuple(_with_unused(placed, dead)))
     search = Search(subject, planned.facts.decisions, lines)
     doubts = list(search.findings()) if is_tried else []
@@ -173,40 +173,66 @@ def shard_job(
 
 
 def _at_its_line(
-    lines: Lines,
-    made: Mapping[str, ArgumentLines],
-    report: ShardReport,
-    finding: ShardingFinding,
+    lines: Lines, facts: Facts, report: ShardReport, finding: ShardingFinding
 ) -> ShardingFinding:
     """A finding at the line where a reviewer would edit, with the others that lead to it."""
     group = group_of(lines, finding)
-    source = used = lines.primary(group) or finding.source
+    source = place = lines.primary(group) or finding.source
+    made = facts.argument_lines
     at = made.get(finding.names[0]) if finding.names and finding.change.arguments else None
     if at is not None:
-        source = used = _row(finding, at, report.arguments) or source
-    if source is not None and (words := given_at(source)):
-        arrays = finding.names if finding.change.arguments else finding.change.results
-        specs = [one.spec for one in (*report.arguments, *report.results) if one.name in arrays]
-        specs += [spec for one in group for spec in one.specs]
-        known = [spec for spec in specs if spec is not None]
-        source = row_of([source.rpartition(":")[0]], words, known) or source
+        source = _row(finding, at, report.arguments)
+        source = source or _maker(finding, made, report.arguments) or place
+    arrays = finding.names if finding.change.arguments else finding.change.results
+    specs = [one.spec or "" for one in (*report.arguments, *report.results) if one.name in arrays]
+    specs += [spec for one in group for spec in one.specs]
+    axes = {part.partition("=")[0] for part in report.mesh.split(", ")}
+    used, given = source, Givers(_executed(facts), axes).of(source, specs) if source else ()
+    source = given[0] if given else source
     chain = chain_of_argument(at, source) if at else lines.chain(group, source or "")
-    if used is not None and used not in (source, *[link.line for link in chain]):
-        chain = (*chain, Link(what="applied", line=used))
-    return replace(finding, source=source, chain=chain)
+    more = [Link(what="written", line=line) for line in given[1:]]
+    more += [Link(what="applied", line=used)] if used is not None else []
+    known = {source, *[link.line for link in chain]}
+    return replace(
+        finding, source=source, chain=(*chain, *[link for link in more if link.line not in known])
+    )
+
+
+def _executed(facts: Facts) -> set[str]:
+    """The lines that were going on when shardings were made."""
+    own = [*facts.argument_lines.values(), *facts.result_lines]
+    lines = {line for at in own for line in (*at.made, *at.sharding, *at.written)}
+    return lines | {
+        frame.line for one in facts.decisions for frame in (*one.applied, *one.made, *one.written)
+    }
+
+
+def _others(finding: ShardingFinding, arguments: Sequence[ShardedArray]) -> list[str]:
+    """The arguments that a finding is not about, but for small ones."""
+    least = FEW * max([one.size for one in arguments if one.name in finding.names], default=0)
+    return [one.name for one in arguments if one.name not in finding.names and one.size >= least]
 
 
 def _row(finding: ShardingFinding, at: ArgumentLines, arguments: Sequence[ShardedArray]) -> str:
     """The row of a table that gives arguments of a finding their sharding; empty if unknown."""
-    [first] = [one for one in arguments if one.name == finding.names[0]]
-    others = [
-        one.name
-        for one in arguments
-        if one.name not in finding.names and one.size >= FEW * first.size
-    ]
+    specs = [one.spec for one in arguments if one.name == finding.names[0]]
     files = [line.rpartition(":")[0] for line in (*at.written, *at.sharding, *at.made)]
-    words = own_words(finding.names, others)
-    return "" if first.spec is None else row_of(files, words, [first.spec])
+    words = own_words(finding.names, _others(finding, arguments))
+    return row_of(files, words, specs[0]) if specs and specs[0] is not None else ""
+
+
+def _maker(
+    finding: ShardingFinding,
+    made: Mapping[str, ArgumentLines],
+    arguments: Sequence[ShardedArray],
+) -> str:
+    """The line that makes the shardings of these arguments alone, for no variable; or empty."""
+    own, others = (
+        {line for name in names if name in made for line in made[name].sharding[:1]}
+        for names in (finding.names, _others(finding, arguments))
+    )
+    lines = list(own - others)
+    return lines[0] if len(own) == len(lines) == 1 and not is_assigned(lines[0]) else ""
 
 
 def _with_unused(
