@@ -272,6 +272,36 @@ def test_the_pass_moves_what_cannot_be_computed_again(offload: bool) -> None:
         assert (outcome.total <= limit) == offload
 
 
+_SMALL_WAITS = """HloModule m, is_scheduled=true
+
+ENTRY %main (p: f32[262144]) -> f32[16] {
+  %p = f32[262144]{0} parameter(0)
+  %s = f32[4096]{0} custom-call(%p), custom_call_target="f"
+  %a = f32[262144]{0} custom-call(%p, %s), custom_call_target="f"
+  %b = f32[262144]{0} custom-call(%a), custom_call_target="f"
+  %c = f32[16]{0} custom-call(%b), custom_call_target="f"
+  %d = f32[16]{0} custom-call(%c), custom_call_target="f"
+  ROOT %r = f32[16]{0} custom-call(%d, %s), custom_call_target="f"
+}
+"""
+
+
+@pytest.mark.parametrize("missing", [8 << 10, 1 << 20])
+def test_the_pass_moves_nothing_small_where_that_does_not_lead_to_a_fit(missing: int) -> None:
+    options = gpu_chain().options
+    given = start_text(parse(_SMALL_WAITS), options)
+    limits = Limits(
+        1, 1000, MemoryBudget(given.assignment.total_bytes - missing), max_slowdown=1000
+    )
+    log.forget()
+    Transform("cuda", options, Rules(), limits)(_proto(_SMALL_WAITS))
+    [outcome] = log.report().outcomes
+    is_enough = missing < 4 * 4096
+    assert bool(outcome.moves) == is_enough
+    assert bool(outcome.missing) != is_enough
+    assert is_enough or "values on the host tried" in outcome.reason
+
+
 @pytest.mark.parametrize("is_opaque", [True, False])
 def test_what_takes_too_long_is_refused_and_told(is_opaque: bool) -> None:
     stages = gpu_chain(is_opaque=is_opaque)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from hlomem import hlo
@@ -34,6 +36,44 @@ def _spoil(edited: str, note: str) -> str:
         for line in edited.splitlines()
     ]
     return "\n".join(lines)
+
+
+def _in_branch(text: str) -> str:
+    """The same program, run where a third argument says so; another array otherwise."""
+    weights, x = "f32[6,256,256]{2,1,0}", "f32[2048,256]{1,0}"
+    both = f"({weights}, {x})"
+    head, entry = re.sub(r", entry_computation_layout=\{.*?\}\}", "", text).split("ENTRY ")
+    taken = (rf"= \1 get-tuple-element(%both), index={number}" for number in (0, 1))
+    for number, element in enumerate(taken):
+        entry = re.sub(rf"= (\S+) parameter\({number}\)", element, entry)
+    lines = entry.splitlines()
+    lines[0] = f"%chosen (both: {both}) -> {weights} {{\n  %both = {both} parameter(0)"
+    return f"""{head}
+{chr(10).join(lines)}
+
+%other (both.1: {both}) -> {weights} {{
+  %both.1 = {both} parameter(0)
+  ROOT %weights.2 = {weights} get-tuple-element(%both.1), index=0
+}}
+
+ENTRY %outer (w: {weights}, y: {x}, which: pred[]) -> {weights} {{
+  %w = {weights} parameter(0)
+  %y = {x} parameter(1)
+  %which = pred[] parameter(2)
+  %given = {both} tuple(%w, %y)
+  ROOT %result = {weights} conditional(%which, %given, %given), BRANCHES
+}}
+""".replace("BRANCHES", "true_computation=%chosen, false_computation=%other")
+
+
+def test_slices_of_loops_in_a_branch_are_looked_at(texts: tuple[str, str]) -> None:
+    given, edited = (hlo.parse(_in_branch(text)) for text in texts)
+    assert [one.name for one in new_slices(given, edited)] == ["dynamic_slice.5.2.remat"]
+    assert find_meaning_problems(given, edited) == []
+    wrong = hlo.parse(_in_branch(_spoil(texts[1], _WRONG[0])))
+    assert find_meaning_problems(given, wrong) == [
+        "dynamic_slice.5.2.remat does not begin where its indices say"
+    ]
 
 
 def test_a_slice_in_another_loop_says_where_it_begins_there(texts: tuple[str, str]) -> None:

@@ -180,7 +180,7 @@ class Transform:
         found = find_order(program, is_checked=False)
         limit = self._limits.budget.limit_of(other_bytes(program.stages), before)
         if self._is_exact and limit is not None:
-            answer = self._fit_exactly(found, outcome, limit - self._margin(limit))
+            answer = self._fit_exactly(found, outcome, limit)
             answer = answer._replace(outcome=answer.outcome._replace(limit=limit))
         else:
             answer = self._change(found, outcome, has_budget=self._limits.is_budget)
@@ -194,6 +194,8 @@ class Transform:
 
     def _fit_exactly(self, found: Candidate, outcome: Outcome, limit: int) -> Answer:
         """The program that fits, else at least as good as without a number, and for no more."""
+        margin = self._margin(limit)
+        limit -= margin
         rest = other_bytes(found.given.stages)
         floor = find_floor(found.given.stages)
         answer: Answer | None = None
@@ -215,7 +217,10 @@ class Transform:
             told = plain.outcome._replace(total=total, limit=limit, slower=slower)
             answer = Answer(plain.proto, told._replace(floor=least[0], hungriest=least[1]))
         if self._may_move and answer.outcome.missing:
-            return self._offload(found.given.data, [answer])
+            moved = self._offload(found.given.data, [answer])
+            if _is_worth_it(moved, answer, margin):
+                return moved
+            answer = answer._replace(outcome=answer.outcome._replace(reason=moved.outcome.reason))
         return answer
 
     def _foresee_total(self, candidate: Candidate) -> int:
@@ -444,10 +449,11 @@ class Transform:
         return Answer(tried.best.written.data, outcome)
 
 
-def _is_worth_it(made: Answer, answer: Answer) -> bool:
-    """Whether it fits where another does not, or comes nearer by more than chance."""
-    if not made.outcome.missing:
-        return bool(answer.outcome.missing)
+def _is_worth_it(made: Answer, answer: Answer, margin: int = 0) -> bool:
+    """Whether it fits, or would but for a margin, where another does not, or comes much nearer."""
+    missing, was_missing = made.outcome.missing, answer.outcome.missing
+    if missing <= margin < was_missing or not missing:
+        return bool(was_missing)
     return made.outcome.after < (1 - LEAST_SAVING) * answer.outcome.after
 
 

@@ -17,6 +17,7 @@ from hlomem.opt.checks.order import (
     STRICT,
     find_effect_problems,
     find_families,
+    has_effect,
     run_times,
     touching,
 )
@@ -129,12 +130,14 @@ class Classes:
         return known
 
     def of_body(self, computation: HloComputation) -> int:
-        """The class of what a computation computes from its parameters."""
+        """The class of what a computation computes from its parameters, and lets be seen."""
         known = self._bodies.get(computation)
         if known is None:
-            for instruction in computation.instructions:
-                self.of(instruction)
-            known = self._bodies[computation] = self.of(computation.root)
+            classes = {one: self.of(one) for one in computation.instructions}
+            known = classes[computation.root]
+            if seen := tuple([classes[one] for one in classes if has_effect(one, frozenset())]):
+                known = self._number_of.setdefault((known, seen), len(self._number_of))
+            self._bodies[computation] = known
         return known
 
 

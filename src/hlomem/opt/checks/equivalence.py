@@ -2,8 +2,9 @@
 
 Both are run on terms instead of numbers; equal operations on equal terms are one term. Known
 integers are computed, so that loops that differ are gone through iteration by iteration, and a
-slice of a stack is found by its index. What the world outside sees must happen to the same terms
-in the same order, and so must what devices do together; other calls as often to the same terms.
+slice of a stack is found by its index; branches that differ are all gone through. What the world
+outside sees must happen to the same terms in the same order, and so must what devices do together;
+other calls as often to the same terms.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ def find_meaning_problems(given: HloModule, edited: HloModule, _: Allowed = STRI
     problems = list(check_header(given, edited))
     if problems:
         return problems
-    terms = _Terms(_other_loops(given, edited))
+    terms = _Terms(_other_bodies(given, edited))
     try:
         before, after = terms.run(given), terms.run(edited)
     except _Undecided as reason:
@@ -117,14 +118,14 @@ class _Undecided(Exception):  # noqa: N818 - never leaves this module
     """A program of which nothing can be said."""
 
 
-def _other_loops(given: HloModule, edited: HloModule) -> set[str]:
-    """Names of loops that are not in both modules, with bodies that say the same."""
+def _other_bodies(given: HloModule, edited: HloModule) -> set[str]:
+    """Names of loops and branches not in both modules, with bodies that say the same."""
     classes = Classes(of_values=True)
     found: dict[str, list[tuple[int, ...]]] = {}
     for module in (given, edited):
         for computation in module.outer_computations:
             for instruction in computation.instructions:
-                if instruction.opcode == "while":
+                if instruction.opcode in ("conditional", "while"):
                     bodies = tuple(map(classes.of_body, instruction.called_computations))
                     found.setdefault(instruction.name, []).append(bodies)
     return {name for name, bodies in found.items() if len(bodies) < 2 or len(set(bodies)) > 1}
@@ -215,6 +216,8 @@ class _Terms:
         self._happened = _Happened({}, Counter())
         self._iterations: list[int] = []
         """Of the loops that are gone through, the outer first."""
+        self._branches: list[tuple[Value, int]] = []
+        """Of the branches that are gone through what decides, and which; the outer first."""
         self._right: dict[HloInstruction, bool] = {}
         """By slice that says where it begins: whether it always did there."""
 
@@ -298,6 +301,8 @@ class _Terms:
             return operands[0][1]
         if opcode == "while" and instruction.name in self._opened:
             return self._iterate(instruction, operands[0])
+        if opcode == "conditional" and instruction.name in self._opened:
+            return self._choose(instruction, operands)
         plain = [operand for operand in operands if isinstance(operand, int)]
         if len(plain) == len(operands) and not instruction.shape.is_tuple:
             if opcode in SLICES and says_offset(instruction):
@@ -321,6 +326,22 @@ class _Terms:
             state = self._evaluate(body, [state])
             self._iterations.pop()
         raise _Undecided(_TOO_LONG)
+
+    def _choose(self, conditional: HloInstruction, operands: Sequence[Value]) -> Value:
+        """The value of a conditional: equal where that of each branch is, and the same decides."""
+        decides, *given = operands
+        results: list[list[int]] = []
+        for number, body in enumerate(conditional.called_computations):
+            self._branches.append((decides, number))
+            results.append(_leaves(self._evaluate(body, [given[number]])))
+            self._branches.pop()
+        chosen = zip(*results, strict=True)
+        return self._chosen(conditional.shape, decides, chosen)
+
+    def _chosen(self, shape: Shape, decides: Value, chosen: Iterator[tuple[int, ...]]) -> Value:
+        if shape.is_tuple:
+            return tuple([self._chosen(one, decides, chosen) for one in shape.elements])
+        return self._term(shape, ("chosen", decides, next(chosen)))
 
     # Slices that say where they begin.
 
@@ -537,6 +558,7 @@ class _Terms:
             said = self._said[instruction] = self._read_text(instruction)
         key: _Key = (said.number, tuple(operands))
         if not said.is_free_of_effects:
+            key = (*key, *self._branches)
             touched = _touched_by(instruction)
             if touched == "once":
                 key = (*key, instruction.name)
