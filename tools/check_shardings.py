@@ -73,9 +73,11 @@ made = make_program(found, {}, devices, reshard=reshard)
 compiled = made.lowered.compile()
 shapes = {}
 if made.function is not None:
-    shardings = jax.tree.leaves(compiled.input_shardings)
+    shardings = jax.tree.leaves(compiled.input_shardings, is_leaf=lambda one: one is None)
     leaves = _named_leaves(made.function, made.arguments, made.keywords)
     for (name, leaf), sharding in zip(leaves, shardings):
+        if sharding is None:  # it is not used, and not handed over
+            continue
         data = leaf.shape
         if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.extended):
             data = jax.eval_shape(jax.random.key_data, leaf).shape

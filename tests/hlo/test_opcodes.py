@@ -50,6 +50,9 @@ OWN_TABLES = {
         "opt/orders/effects.py"
     ): "what the world outside sees and what takes no time: order alone",
     Path("opt/orders/xla_schedulers.py"): "what each scheduler of XLA treats apart",
+    Path("opt/loops/relaid.py"): "what moves or converts a stack as a whole, and what returns it",
+    Path("advice/code.py"): "operations of JAX in a policy, not of XLA",
+    Path("report/data/sharding/decision.py"): "acts of a JAX program, not of XLA",
     Path("opt/loops/choice.py"): "what is no value of its own in a loop's body",
     Path("opt/checks/edit.py"): "checks recomputation, and must not rest on what it checks",
     Path("opt/checks/over.py"): "judges what is written over, and must not rest on what it judges",

@@ -98,13 +98,15 @@ def test_decisions_are_noted_with_the_lines_that_led_to_them(model: Path) -> Non
 
 @pytest.mark.usefixtures("eight_devices")
 def test_gathers_before_a_checkpoint_are_recomputed_by_the_loop(model: Path) -> None:
+    if pytest.importorskip("jax").__version_info__ < (0, 12):
+        pytest.skip("XLA before jax 0.12 splits these weights otherwise")
     report = hlomem.jax.shard(f"{model}:make_gathered", target="cpu", cache=model.parent / "c")
     first = report.findings[0]
     assert first.kind == "gathered"
+    assert "jax.checkpoint(" in first.how
     assert first.source == f"{model}:{_line('w = gather')}"
     assert first.got is not None
     assert first.got > 0
-    assert "jax.checkpoint(" in first.how
 
 
 @pytest.mark.usefixtures("eight_devices")

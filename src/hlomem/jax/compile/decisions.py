@@ -110,12 +110,13 @@ def _make_apart(partition: Any) -> None:
     """
     if not hasattr(partition, "_create"):
         return
-    parts = ("_partitions", "unreduced", "reduced", "unreduced_kind")
+    parts = [name for name in partition.__slots__ if not name.startswith("__")]
+    original = partition._create
 
     def create(*values: Any) -> Any:
-        made = object.__new__(partition)
-        for name, value in zip(parts, values, strict=True):
-            object.__setattr__(made, name, value)
+        one, made = original(*values), object.__new__(partition)
+        for name in parts:
+            object.__setattr__(made, name, getattr(one, name))
         return made
 
     def key(one: Any) -> tuple[Any, ...]:

@@ -15,13 +15,13 @@ from hlomem.jax.compile.call_counts import SEPARATOR
 from hlomem.report.data.sharding.finding import Link
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Iterator, Sequence
+    from collections.abc import Container, Iterator, Sequence
 
     from hlomem.jax.compile.messages import ArgumentLines
     from hlomem.report.data.sharding.decision import Decision, Frame
     from hlomem.report.data.sharding.finding import Place, ShardingFinding
 
-FEW = 0.02
+_FEW = 0.02
 """The share of the largest array at fault below which another says nothing of a line."""
 _MAX_LINKS = 6
 _LOOPS = ("scan", "checkpoint")
@@ -30,16 +30,10 @@ _LOOPS = ("scan", "checkpoint")
 class Lines:
     """The lines of a program's decisions."""
 
-    def __init__(
-        self,
-        decisions: Sequence[Decision],
-        placing: Container[str],
-        arguments: Iterable[ArgumentLines] = (),
-    ) -> None:
+    def __init__(self, decisions: Sequence[Decision], placing: Container[str]) -> None:
         """`placing` are functions that only place what they are given, `file::name`."""
         self._decisions = decisions
         self._placing = placing
-        self._of_arguments = {line for at in arguments for line in at.written[:1]}
 
     def at(self, place: Place, dimensions: Sequence[int] = (), asked: str = "") -> list[Decision]:
         """The constraints that an expression leads to; on arrays of these dimensions, if any."""
@@ -62,26 +56,9 @@ class Lines:
         return [one for one in near if not lines or _lines(one) in lines]
 
     def primary(self, group: Sequence[Decision]) -> str:
-        """The line to edit; empty if none is known.
-
-        It is the one that writes a spec for these alone, far from where it is used.
-        """
+        """The line to edit; empty if none is known."""
         frames = self._meant(group)
-        written = self._written(group)
-        if written and all(frame.line != written for frame in frames[:1]):
-            return written
         return frames[0].line if frames else ""
-
-    def _written(self, group: Sequence[Decision]) -> str:
-        """The line that writes the axes of the group's spec, and of nothing else."""
-        lines = {frame.line for one in group for frame in one.written[:1]}
-        specs = {spec for one in group for spec in one.specs}
-        if len(lines) != 1 or "P()" in specs or not lines.isdisjoint(self._of_arguments):
-            return ""
-        inside = {one.key for one in group}
-        others = [one for one in self._decisions if one.key not in inside]
-        is_shared = any(frame.line in lines for one in others for frame in one.written[:1])
-        return "" if is_shared else next(iter(lines))
 
     def chain(self, group: Sequence[Decision], primary: str) -> tuple[Link, ...]:
         """The other lines, from where the sharding is written to who asks for it."""
@@ -115,7 +92,7 @@ class Lines:
         if not group:
             return
         common = set.intersection(*[{frame.line for frame in one.applied} for one in group])
-        least = FEW * max(_size(one) for one in group)
+        least = _FEW * max(_size(one) for one in group)
         inside = {one.key for one in group}
         others = Counter(
             line

@@ -1,23 +1,20 @@
-"""The rows of the user's tables that name an array: where a reviewer would edit its sharding.
+"""The calls and fields that give a line its axes: where a reviewer would edit a sharding.
 
-In: the names of arrays at fault and of others, as JAX tells them, or a line that is given its
-sharding by others. Out: the line where the source decides: an entry of a dictionary, a keyword, a
-field, an argument of a call. Nothing is executed here.
+In: a line that hands on what it is given, and the lines that were executed. Out: the line where the
+source decides: an argument of a call, a keyword, a field. Nothing is executed here.
 """
 
 from __future__ import annotations
 
 import ast
-import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.base.errors import CommandError
 from hlomem.jax.trials.source_edits import SourceFile
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Container, Iterator, Mapping
 
-_WORD = re.compile(r"[A-Za-z_]\w*")
 _SPEC = "jax.sharding.PartitionSpec"
 _MAX_DEPTH = 3
 """Of variables that are assigned other variables."""
@@ -33,31 +30,6 @@ class Row(NamedTuple):
     value: ast.expr
 
 
-def own_words(faulty: Sequence[str], others: Iterable[str]) -> set[str]:
-    """The words of the paths that all arrays at fault have, and none of the others."""
-    if not faulty:
-        return set()
-    common = set.intersection(*[set(_WORD.findall(name)) for name in faulty])
-    return common - {word for name in others for word in _WORD.findall(name)}
-
-
-def row_of(files: Iterable[str], words: Container[str], spec: str) -> str:
-    """The only line that gives what has one of these names a sharding; empty if none is."""
-    found: dict[str, None] = {}
-    for name in dict.fromkeys(files):
-        try:
-            file = SourceFile(name)
-        except CommandError:
-            continue
-        values = _Values(file)
-        found |= {
-            row.line: None
-            for row in _rows(file)
-            if row.name in words and _bare(spec) in values.specs(row.value)
-        }
-    return next(iter(found)) if len(found) == 1 else ""
-
-
 class Givers:
     """The lines that give others the sharding they hand on."""
 
@@ -66,18 +38,16 @@ class Givers:
         self._executed = executed
         self._axes = axes
 
-    def of(self, line: str, specs: Iterable[str]) -> tuple[str, ...]:
+    def of(self, line: str) -> tuple[str, ...]:
         """The only line that decides what a line is given, and that of the variable it gives.
 
-        It gives axes, and was seen to be executed, or else they are one of these specs. Empty if
-        there is none.
+        It gives axes, and was seen to be executed. Empty if there is none.
         """
         try:
             file = SourceFile(line.rpartition(":")[0])
         except CommandError:
             return ()
         values, rows = _Values(file), list(_rows(file))
-        wanted = {_bare(spec) for spec in specs} - {""}
         pending, seen = [line], {line}
         for _ in range(_MAX_HOPS):
             words = set[str]().union(*[given_at(file, int(_number(one))) for one in pending])
@@ -85,8 +55,7 @@ class Givers:
             found = [
                 row
                 for row in near
-                if (row.line in self._executed and values.has_axes(row.value, self._axes))
-                or not wanted.isdisjoint(values.specs(row.value))
+                if row.line in self._executed and values.has_axes(row.value, self._axes)
             ]
             if found:
                 is_one = len({row.line for row in found}) == 1
@@ -151,21 +120,6 @@ def assigned_in(scope: ast.AST) -> dict[str, ast.expr]:
         elif isinstance(node, ast.For) and isinstance(node.target, ast.Name):
             found[node.target.id] = node.iter
     return found
-
-
-def is_assigned(line: str) -> bool:
-    """Whether a line assigns to a variable, for others to use."""
-    try:
-        file = SourceFile(line.rpartition(":")[0])
-    except CommandError:
-        return False
-    return any(
-        isinstance(node, ast.Assign)
-        and node.lineno <= int(_number(line)) <= (node.end_lineno or 0)
-        and all(isinstance(target, ast.Name | ast.Attribute) for target in node.targets)
-        and isinstance(node.value, ast.Call)
-        for node in ast.walk(file.tree)
-    )
 
 
 def _rows(file: SourceFile) -> Iterator[Row]:
@@ -243,16 +197,6 @@ class _Values:
         given = self._assigned.get(value.id) if isinstance(value, ast.Name) else None
         return [] if given is None else [f"{self._file.file}:{given.lineno}"]
 
-    def specs(self, value: ast.expr, depth: int = _MAX_DEPTH) -> set[str]:
-        """The specs that an expression writes, or that variables in it are assigned."""
-        found = set()
-        for node in ast.walk(value):
-            if isinstance(node, ast.Call) and self._is_spec(node.func):
-                found.add(_bare(f"P({', '.join(map(ast.unparse, node.args))})"))
-            elif isinstance(node, ast.Name) and depth and node.id in self._assigned:
-                found |= self.specs(self._assigned[node.id], depth - 1)
-        return found
-
     def has_axes(self, value: ast.expr, axes: Container[str], depth: int = _MAX_DEPTH) -> bool:
         """Whether an expression names axes, or has a name or None for each of several."""
         if isinstance(value, ast.Name):
@@ -270,11 +214,3 @@ class _Values:
 
     def _is_spec(self, function: ast.expr) -> bool:
         return self._file.resolved(ast.unparse(function)) == _SPEC
-
-
-def _bare(spec: str) -> str:
-    """A spec without the dimensions at its end that are not split."""
-    parts = spec.removeprefix("P(").removesuffix(")").rstrip(", ")
-    while parts.endswith("None"):
-        parts = parts.removesuffix("None").rstrip(", ")
-    return parts

@@ -32,8 +32,8 @@ from hlomem.jax.trials.constraint_source import (
     use_constraints,
 )
 from hlomem.jax.trials.decided import LINK, Search, other_constraints, recomputed_loops
-from hlomem.jax.trials.lines import FEW, Lines, chain_of_argument, group_of
-from hlomem.jax.trials.rows import Givers, is_assigned, own_words, row_of
+from hlomem.jax.trials.lines import Lines, chain_of_argument, group_of
+from hlomem.jax.trials.rows import Givers
 from hlomem.jax.trials.source_edits import SourceFile
 from hlomem.jax.trials.trying import Trials
 from hlomem.report.data.shard import ShardReport, report_on
@@ -55,7 +55,6 @@ if TYPE_CHECKING:
     from hlomem.jax.compile.messages import ArgumentLines, Facts
     from hlomem.jax.compile.parent import PlannedProgram
     from hlomem.jax.trials.source_edits import Edit
-    from hlomem.report.data.shard import ShardedArray
     from hlomem.report.data.sharding.finding import FindingKind
 
 MAX_SECONDS = 1800.0
@@ -144,7 +143,7 @@ def shard_job(
     report = replace(report_on(subject, is_tried=is_tried), target=job.target)
     dead = planned.facts.dead_constraints
     facts = planned.facts
-    lines = Lines(facts.decisions, frozenset(facts.placing), facts.argument_lines.values())
+    lines = Lines(facts.decisions, frozenset(facts.placing))
     placed = [_at_its_line(lines, facts, report, one) for one in report.findings]
     report = replace(report, findings=tuple(_with_unused(placed, dead)))
     search = Search(subject, planned.facts.decisions, lines)
@@ -177,17 +176,11 @@ def _at_its_line(
 ) -> ShardingFinding:
     """A finding at the line where a reviewer would edit, with the others that lead to it."""
     group = group_of(lines, finding)
-    source = place = lines.primary(group) or finding.source
+    source = lines.primary(group) or finding.source
     made = facts.argument_lines
     at = made.get(finding.names[0]) if finding.names and finding.change.arguments else None
-    if at is not None:
-        source = _row(finding, at, report.arguments)
-        source = source or _maker(finding, made, report.arguments) or place
-    arrays = finding.names if finding.change.arguments else finding.change.results
-    specs = [one.spec or "" for one in (*report.arguments, *report.results) if one.name in arrays]
-    specs += [spec for one in group for spec in one.specs]
     axes = {part.partition("=")[0] for part in report.mesh.split(", ")}
-    used, given = source, Givers(_executed(facts), axes).of(source, specs) if source else ()
+    used, given = source, Givers(_executed(facts), axes).of(source) if source else ()
     source = given[0] if given else source
     chain = chain_of_argument(at, source) if at else lines.chain(group, source or "")
     more = [Link(what="written", line=line) for line in given[1:]]
@@ -205,34 +198,6 @@ def _executed(facts: Facts) -> set[str]:
     return lines | {
         frame.line for one in facts.decisions for frame in (*one.applied, *one.made, *one.written)
     }
-
-
-def _others(finding: ShardingFinding, arguments: Sequence[ShardedArray]) -> list[str]:
-    """The arguments that a finding is not about, but for small ones."""
-    least = FEW * max([one.size for one in arguments if one.name in finding.names], default=0)
-    return [one.name for one in arguments if one.name not in finding.names and one.size >= least]
-
-
-def _row(finding: ShardingFinding, at: ArgumentLines, arguments: Sequence[ShardedArray]) -> str:
-    """The row of a table that gives arguments of a finding their sharding; empty if unknown."""
-    specs = [one.spec for one in arguments if one.name == finding.names[0]]
-    files = [line.rpartition(":")[0] for line in (*at.written, *at.sharding, *at.made)]
-    words = own_words(finding.names, _others(finding, arguments))
-    return row_of(files, words, specs[0]) if specs and specs[0] is not None else ""
-
-
-def _maker(
-    finding: ShardingFinding,
-    made: Mapping[str, ArgumentLines],
-    arguments: Sequence[ShardedArray],
-) -> str:
-    """The line that makes the shardings of these arguments alone, for no variable; or empty."""
-    own, others = (
-        {line for name in names if name in made for line in made[name].sharding[:1]}
-        for names in (finding.names, _others(finding, arguments))
-    )
-    lines = list(own - others)
-    return lines[0] if len(own) == len(lines) == 1 and not is_assigned(lines[0]) else ""
 
 
 def _with_unused(
