@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hlomem.report.data.lines import is_installed
+from hlomem.jax.compile.frames import is_users
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _PRIMITIVE = "sharding_constraint"
-_OURS = str(Path(__file__).parents[2])
 
 
 def dead_constraints(jaxpr: Any) -> tuple[str, ...]:
@@ -45,6 +43,6 @@ def _line(equation: Any) -> str:
     """The line of the user's code that asks for a constraint."""
     trace = getattr(equation.source_info, "traceback", None)
     for frame in getattr(trace, "frames", ()):
-        if not is_installed(frame.file_name) and not frame.file_name.startswith(_OURS):
+        if is_users(frame.file_name):
             return f"{frame.file_name}:{frame.line_num}"
     return ""

@@ -12,48 +12,22 @@ import sys
 from functools import wraps
 from importlib import import_module
 from math import prod
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hlomem.report.data.lines import is_installed
-from hlomem.report.data.sharding.decision import Decision, Frame
+from hlomem.jax.compile.frames import is_users, users_frames
+from hlomem.report.data.sharding.decision import Decision
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from types import FrameType
 
-    from hlomem.report.data.sharding.decision import OtherDecision
+    from hlomem.report.data.sharding.decision import Frame, OtherDecision
 
-_OURS = str(Path(__file__).parents[2])
-_MAX_FRAMES = 24
 _MAX_DECISIONS = 4000
 _PLACING = frozenset(
     {"sharding_constraint", "reshard", "all_gather", "all_gather_invariant", "copy", "device_put",
      "convert_element_type", "jit", "pjit", "stop_gradient"}
 )  # fmt: skip
 """Operations of functions that only place what they are given."""
-
-
-def users_frames(depth: int = 1) -> tuple[Frame, ...]:
-    """The frames outside installed packages, innermost first."""
-    frame: FrameType | None = sys._getframe(depth + 1)
-    found: list[Frame] = []
-    is_first = True
-    while frame is not None and len(found) < _MAX_FRAMES:
-        code = frame.f_code
-        if not is_installed(code.co_filename) and not code.co_filename.startswith((_OURS, "<")):
-            caller = frame.f_back
-            found.append(
-                Frame(
-                    line=f"{code.co_filename}:{frame.f_lineno}",
-                    function=code.co_qualname,
-                    begin=code.co_firstlineno,
-                    is_mapped=caller is not None and is_installed(caller.f_code.co_filename),
-                )
-            )
-            is_first = False
-        frame = frame.f_back
-    return () if is_first else tuple(found)
 
 
 class Origins:
@@ -76,7 +50,7 @@ class Origins:
             if original is not object.__init__:  # older releases have their own
                 original(made, *parts, **options)
             caller = sys._getframe(1).f_code.co_filename
-            if not is_installed(caller) and not caller.startswith(_OURS):
+            if is_users(caller):
                 self._written[id(made)] = (made, users_frames())
 
         partition.__init__ = noting
@@ -361,7 +335,7 @@ def placing_functions(jaxpr: Any) -> tuple[str, ...]:
         is_computed = equation.primitive.name not in _PLACING
         trace = getattr(equation.source_info, "traceback", None)
         for frame in getattr(trace, "frames", ()):
-            if not is_installed(frame.file_name) and not frame.file_name.startswith(_OURS):
+            if is_users(frame.file_name):
                 key = f"{frame.file_name}::{frame.function_name}"
                 computes[key] = computes.get(key, False) or is_computed
     return tuple([name for name, is_computed in computes.items() if not is_computed])

@@ -8,25 +8,21 @@ given other shardings by name, and the lines of the user's code are told.
 from __future__ import annotations
 
 import inspect
-import sys
 from functools import wraps
 from importlib import import_module
 from itertools import chain, repeat
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hlomem.base.errors import CommandError
 from hlomem.base.source import visible
-from hlomem.jax.compile.decisions import Origins, read_spec, users_frames
+from hlomem.jax.compile.decisions import Origins, read_spec
+from hlomem.jax.compile.frames import users_frames
 from hlomem.jax.compile.messages import ArgumentLines
-from hlomem.report.data.lines import is_installed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from types import FrameType
 
 _NAMED = "NamedSharding"
-_OURS = str(Path(__file__).parents[2])
 
 
 class NotedJit(NamedTuple):
@@ -71,13 +67,13 @@ class Notes:
     def _note_sharding(self, made: Any, arguments: tuple[Any, ...], options: Any) -> None:
         self._note(made)
         spec = arguments[1] if len(arguments) > 1 else options.get("spec")
-        self.origins.note(made, users_frames(2), spec)
+        self.origins.note(made, users_frames(), spec)
 
     def _note(self, made: Any) -> None:
-        lines, is_mapped = _users_lines()
-        if lines:
-            self._lines[id(made)] = (made, lines)
-            self._mapped.update([id(made)] if is_mapped else [])
+        frames = users_frames()
+        if frames:
+            self._lines[id(made)] = (made, tuple([frame.line for frame in frames]))
+            self._mapped.update([id(made)] if frames[0].is_mapped else [])
 
     def _noting_jit(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(original)
@@ -95,7 +91,7 @@ class Notes:
         return jit
 
     def _line(self) -> str:
-        return next(iter(_users_lines()[0]), "")
+        return next((frame.line for frame in users_frames()), "")
 
     def jit_of(self, function: Any) -> NotedJit | None:
         found = self._jits.get(id(function))
@@ -134,26 +130,6 @@ def _noting_class(real: Any, note: Callable[[Any, tuple[Any, ...], Any], None]) 
             return getattr(real, name)
 
     return Noting(real.__name__, (), {"__doc__": real.__doc__})
-
-
-def _users_lines() -> tuple[tuple[str, ...], bool]:
-    """`file:line` of the frames outside installed packages, innermost first.
-
-    And whether a library called the innermost.
-    """
-    frame: FrameType | None = sys._getframe(2)
-    lines: list[str] = []
-    is_mapped, is_first = False, False
-    while frame is not None:
-        file = frame.f_code.co_filename
-        if not is_installed(file) and not file.startswith((_OURS, "<")):
-            lines.append(f"{file}:{frame.f_lineno}")
-            is_first = len(lines) == 1
-        else:
-            is_mapped = is_mapped or (is_first and is_installed(file))
-            is_first = False
-        frame = frame.f_back
-    return tuple(lines), is_mapped
 
 
 def argument_lines(

@@ -217,7 +217,7 @@ class Search:
             yield _change(group, (other,), code)
 
     def _finding(self, kind: FindingKind, group: Sequence[Decision], why: str) -> ShardingFinding:
-        first, size = group[0], _bytes(group)
+        first, size, line = group[0], _bytes(group), self._lines.primary(group)
         shape, spec = list(first.shapes[0]), first.specs[0]
         what = "shard_map by" if first.kind == "shard_map" else "the constraint"
         return ShardingFinding(
@@ -226,9 +226,9 @@ class Search:
             why=f"{format_bytes(size)} in all; {why}",
             size=size,
             promised=0,
-            source=self._lines.primary(group) or None,
-            chain=self._lines.chain(group, self._lines.primary(group)),
-            names=(self._lines.primary(group), spec),
+            source=line or None,
+            chain=self._lines.chain(group, line),
+            names=(line, spec),
             how="",
             change=ShardingChange(),
         )

@@ -32,8 +32,8 @@ from hlomem.jax.trials.constraint_source import (
     use_constraints,
 )
 from hlomem.jax.trials.decided import LINK, Search, other_constraints, recomputed_loops
+from hlomem.jax.trials.givers import Givers
 from hlomem.jax.trials.lines import Lines, chain_of_argument, group_of
-from hlomem.jax.trials.rows import Givers
 from hlomem.jax.trials.source_edits import SourceFile
 from hlomem.jax.trials.trying import Trials
 from hlomem.report.data.shard import ShardReport, report_on
@@ -144,7 +144,10 @@ def shard_job(
     dead = planned.facts.dead_constraints
     facts = planned.facts
     lines = Lines(facts.decisions, frozenset(facts.placing))
-    placed = [_at_its_line(lines, facts, report, one) for one in report.findings]
+    mesh = subject.layouts.mesh
+    givers = Givers(_executed(facts), {axis.name for axis in mesh.axes} if mesh else set())
+    made = facts.argument_lines
+    placed = [_at_its_line(lines, givers, made, one) for one in report.findings]
     report = replace(report, findings=tuple(_with_unused(placed, dead)))
     search = Search(subject, planned.facts.decisions, lines)
     doubts = list(search.findings()) if is_tried else []
@@ -172,15 +175,13 @@ def shard_job(
 
 
 def _at_its_line(
-    lines: Lines, facts: Facts, report: ShardReport, finding: ShardingFinding
+    lines: Lines, givers: Givers, made: Mapping[str, ArgumentLines], finding: ShardingFinding
 ) -> ShardingFinding:
     """A finding at the line where a reviewer would edit, with the others that lead to it."""
     group = group_of(lines, finding)
     source = lines.primary(group) or finding.source
-    made = facts.argument_lines
     at = made.get(finding.names[0]) if finding.names and finding.change.arguments else None
-    axes = {part.partition("=")[0] for part in report.mesh.split(", ")}
-    used, given = source, Givers(_executed(facts), axes).of(source) if source else ()
+    used, given = source, givers.of(source) if source else ()
     source = given[0] if given else source
     chain = chain_of_argument(at, source) if at else lines.chain(group, source or "")
     more = [Link(what="written", line=line) for line in given[1:]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hlomem.jax.trials.rows import Givers
+from hlomem.jax.trials.givers import Givers
 
 if TYPE_CHECKING:
     from pathlib import Path
