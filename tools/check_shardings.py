@@ -54,7 +54,7 @@ from hlomem.jax.compile.child import _reshard
 from hlomem.jax.compile.decisions import Decisions
 from hlomem.jax.compile.factories import find_factory, make_program
 from hlomem.jax.compile.messages import Job
-from hlomem.jax.compile.shardings import Notes, _named_leaves, constrain_by_mesh_alone
+from hlomem.jax.compile.shardings import Notes, named_leaves, constrain_by_mesh_alone
 from hlomem.jax.target_kinds import parse_target
 factory, target, changed = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
 job = msgspec.convert({"factory": factory, "target": target, **changed}, Job)
@@ -74,7 +74,7 @@ compiled = made.lowered.compile()
 shapes = {}
 if made.function is not None:
     shardings = jax.tree.leaves(compiled.input_shardings, is_leaf=lambda one: one is None)
-    leaves = _named_leaves(made.function, made.arguments, made.keywords)
+    leaves = named_leaves(made.function, made.arguments, made.keywords)
     for (name, leaf), sharding in zip(leaves, shardings):
         if sharding is None:  # it is not used, and not handed over
             continue

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import sys
+from collections import Counter
 from functools import wraps
 from importlib import import_module
 from math import prod
@@ -18,7 +19,7 @@ from hlomem.jax.compile.frames import is_users, users_frames
 from hlomem.report.data.sharding.decision import Decision
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from hlomem.report.data.sharding.decision import Frame, OtherDecision
 
@@ -142,7 +143,7 @@ class Decisions:
             decision = Decision(
                 kind="dropped",
                 shapes=(tuple(x.shape),),
-                specs=(_text(axes),),
+                specs=(spec_text(axes),),
                 sizes=(_bytes(x),),
                 applied=users_frames(),
             )
@@ -173,7 +174,7 @@ class Decisions:
             decision = Decision(
                 kind="constraint",
                 shapes=(tuple(value.shape),),
-                specs=(_text(sharding),),
+                specs=(spec_text(sharding),),
                 sizes=(_bytes(value),),
                 applied=users_frames(),
                 made=self._of_one(given, sharding, self.origins.made),
@@ -194,7 +195,7 @@ class Decisions:
     ) -> tuple[Frame, ...]:
         """The origin of that part of a tree of shardings which is the one that was used."""
         leaves = import_module("jax").tree.leaves(given)
-        specs = [leaf for leaf in leaves if _text(leaf) == _text(sharding)]
+        specs = [leaf for leaf in leaves if spec_text(leaf) == spec_text(sharding)]
         return next((found for leaf in specs if (found := origin(leaf))), ())
 
     def _mapping(self, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -208,7 +209,7 @@ class Decisions:
                 decision = Decision(
                     kind="shard_map",
                     shapes=tuple([tuple(getattr(one, "shape", ())) for one in placed]),
-                    specs=tuple([_text(spec) for spec in specs]),
+                    specs=tuple([spec_text(spec) for spec in specs]),
                     sizes=tuple([_bytes(one) for one in placed]),
                     applied=made,
                     made=users_frames(),
@@ -276,7 +277,7 @@ def _inner_code(function: Any) -> Any:
     return getattr(function, "__wrapped__", function).__code__
 
 
-def _text(sharding: Any) -> str:
+def spec_text(sharding: Any) -> str:
     """A spec as JAX writes it: `P('data', None)`."""
     spec = getattr(sharding, "spec", sharding)
     return f"P({', '.join(map(repr, spec))})" if isinstance(spec, tuple) or _is_spec(spec) else ""
@@ -318,7 +319,11 @@ def _with_axes(jax: Any, options: dict[str, Any], specs: Sequence[str]) -> dict[
     pairs = dict(pair.split(" -> ") for pair in specs)
 
     def other(spec: Any) -> Any:
-        return read_spec(pairs[_text(spec)]) if _is_spec(spec) and _text(spec) in pairs else spec
+        return (
+            read_spec(pairs[spec_text(spec)])
+            if _is_spec(spec) and spec_text(spec) in pairs
+            else spec
+        )
 
     is_leaf = lambda one: one is None or _is_spec(one)  # noqa: E731 - a leaf of the tree
     changed = {
@@ -328,10 +333,21 @@ def _with_axes(jax: Any, options: dict[str, Any], specs: Sequence[str]) -> dict[
     return {**options, **changed}
 
 
+def decision_names(decisions: Iterable[Decision]) -> dict[Decision, str]:
+    """Names of decisions by their lines and order, whatever they ask for."""
+    counts: Counter[str] = Counter()
+    names = {}
+    for one in decisions:
+        head = " ".join([one.kind, *[frame.line for frame in one.applied]])
+        counts[head] += 1
+        names[one] = f"{head} #{counts[head]}"
+    return names
+
+
 def placing_functions(jaxpr: Any) -> tuple[str, ...]:
     """`file:line` where functions of the user begin that compute nothing, but place and convert."""
     computes: dict[str, bool] = {}
-    for equation in _equations(getattr(jaxpr, "jaxpr", jaxpr)):
+    for equation in equations_of(getattr(jaxpr, "jaxpr", jaxpr)):
         is_computed = equation.primitive.name not in _PLACING
         trace = getattr(equation.source_info, "traceback", None)
         for frame in getattr(trace, "frames", ()):
@@ -341,11 +357,12 @@ def placing_functions(jaxpr: Any) -> tuple[str, ...]:
     return tuple([name for name, is_computed in computes.items() if not is_computed])
 
 
-def _equations(jaxpr: Any) -> Iterator[Any]:
+def equations_of(jaxpr: Any) -> Iterator[Any]:
+    """The equations of a jaxpr, and of those in it."""
     for equation in jaxpr.eqns:
         yield equation
         for parameter in equation.params.values():
             for part in parameter if isinstance(parameter, tuple | list) else (parameter,):
                 inner = getattr(part, "jaxpr", part)
                 if hasattr(inner, "eqns"):
-                    yield from _equations(inner)
+                    yield from equations_of(inner)

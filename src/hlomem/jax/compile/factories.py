@@ -131,22 +131,47 @@ def make_program(
     return program._replace(function=function, arguments=tuple(arguments), keywords=keywords)
 
 
+class UntracedProgram(NamedTuple):
+    """The program a factory has made."""
+
+    traced: Any
+    """None, unless the factory traced it itself."""
+    function: Any = None
+    arguments: tuple[Any, ...] = ()
+    keywords: Mapping[str, Any] = MappingProxyType({})
+
+    def trace(self, target: Target) -> Any:
+        """The program, traced for a target."""
+        if self.traced is not None:
+            return self.traced
+        placed, named, options = place_for(
+            self.arguments,
+            dict(self.keywords),
+            target,
+            is_placed=is_placed_by_jit(self.function),
+        )
+        return jitted_with(self.function, options).trace(*placed, **named)
+
+
 def trace_program(factory: Callable[..., Any], settings: Mapping[str, Any], target: Target) -> Any:
     """The jaxpr of the program a factory makes; it is traced, and not lowered."""
+    return untraced_program(factory, settings, target).trace(target).jaxpr
+
+
+def untraced_program(
+    factory: Callable[..., Any], settings: Mapping[str, Any], target: Target
+) -> UntracedProgram:
+    """The program a factory makes, before it is traced."""
     made = _made_by(factory, settings, target)
     made = getattr(made, "lowered", made)
     if isinstance(made, import_module("jax").stages.Lowered):
         raise CommandError(
-            "the factory returned a Lowered, whose kernels cannot be cut out: return"
+            "the factory returned a Lowered, which cannot be traced again: return"
             " (function, arguments)"
         )
-    if not isinstance(made, import_module("jax").stages.Traced):
-        function, arguments, keywords = _called(made)
-        placed, named, options = place_for(
-            arguments, keywords, target, is_placed=is_placed_by_jit(function)
-        )
-        made = jitted_with(function, options).trace(*placed, **named)
-    return made.jaxpr
+    if isinstance(made, import_module("jax").stages.Traced):
+        return UntracedProgram(made)
+    return UntracedProgram(None, *_called(made))
 
 
 def _made_by(factory: Callable[..., Any], settings: Mapping[str, Any], target: Target) -> Any:

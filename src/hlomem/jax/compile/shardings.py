@@ -139,8 +139,8 @@ def argument_lines(
     placed = placed_arguments(notes, function, arguments)
     jax = import_module("jax")
     numbers = [at for at, one in enumerate(placed) for _ in jax.tree.leaves(one)]
-    leaves = _named_leaves(function, arguments, keywords)
-    given = _named_leaves(function, placed, keywords)
+    leaves = named_leaves(function, arguments, keywords)
+    given = named_leaves(function, placed, keywords)
     places = chain(numbers, repeat(-1))
     found = {}
     for (name, leaf), (_, other), number in zip(leaves, given, places, strict=False):
@@ -157,21 +157,24 @@ def argument_lines(
 
 def result_lines(notes: Notes, function: Any, lowered: Any) -> tuple[ArgumentLines, ...]:
     """The lines that made the shardings that jax.jit is given for its results, in their order."""
-    noted = notes.jit_of(function)
-    given = None if noted is None else noted.options.get("out_shardings")
-    info = getattr(lowered, "out_info", None)
-    if given is None or info is None:
-        return ()
-    try:
-        shardings = _of_leaves(import_module("jax"), given, info)
-    except ValueError:
-        return ()
     return tuple(
         [
             ArgumentLines(sharding=notes.lines_of(one), written=notes.lines_written(one))
-            for one in shardings
+            for one in result_shardings(notes, function, getattr(lowered, "out_info", None))
         ]
     )
+
+
+def result_shardings(notes: Notes, function: Any, info: Any) -> list[Any]:
+    """The shardings that jax.jit is given for its results, in their order; none if it has none."""
+    noted = notes.jit_of(function)
+    given = None if noted is None else noted.options.get("out_shardings")
+    if given is None or info is None:
+        return []
+    try:
+        return _of_leaves(import_module("jax"), given, info)
+    except ValueError:
+        return []
 
 
 def placed_arguments(notes: Notes, function: Any, arguments: Any) -> tuple[Any, ...]:
@@ -196,12 +199,13 @@ def name_donated(function: Any, arguments: Any, keywords: Any, paths: tuple[str,
     """The same by the names of the function's arguments."""
     tree_util = import_module("jax.tree_util")
     leaves, _ = tree_util.tree_flatten_with_path((tuple(arguments), dict(keywords)))
-    named = [name for name, _ in _named_leaves(function, arguments, keywords)]
+    named = [name for name, _ in named_leaves(function, arguments, keywords)]
     found = dict(zip([str(tree_util.keystr(path)) for path, _ in leaves], named, strict=False))
     return [found[path] for path in paths if path in found]
 
 
-def _named_leaves(function: Any, arguments: Any, keywords: Any) -> list[tuple[str, Any]]:
+def named_leaves(function: Any, arguments: Any, keywords: Any) -> list[tuple[str, Any]]:
+    """The leaves of arguments, by the names that XLA knows them by."""
     tree_util = import_module("jax.tree_util")
     leaves, _ = tree_util.tree_flatten_with_path((tuple(arguments), dict(keywords)))
     tops = _top_names(function, len(arguments))
@@ -239,7 +243,7 @@ def with_argument_shardings(
     if not specs:
         return arguments, keywords
     leaves, tree = jax.tree.flatten((tuple(arguments), dict(keywords)))
-    named = _named_leaves(function, arguments, keywords)
+    named = named_leaves(function, arguments, keywords)
     mesh = mesh_of([leaf for _, leaf in named])
     changed = [
         _resharded(jax, leaf, mesh, specs[name]) if name in specs else leaf for name, leaf in named

@@ -24,6 +24,7 @@ from hlomem.jax.fitting import spec_of
 from hlomem.jax.known_plans import KnownPlans, default_cache
 from hlomem.jax.target_kinds import parse_target
 from hlomem.jax.trials.called_function import FACTORY, kept_arguments
+from hlomem.jax.trials.causes import at_deciding_lines
 from hlomem.jax.trials.changes import Change, Policy, other_policies, wrap_layers_by
 from hlomem.jax.trials.constraint_source import (
     asks_what_divides,
@@ -170,8 +171,9 @@ def shard_job(
     tried = _without_told(_without_others(tried), WORTH * report.size)
     helpful = [one for one in tried if _is_helpful(one, report.size)]
     notes = [_note(one) for one in tried if one not in helpful]
-    findings = tuple(_ranked(helpful))
-    return replace(report, findings=findings, notes=(*report.notes, *notes))
+    on_progress(f"traces other values {words}")
+    findings = at_deciding_lines(job, _ranked(helpful), facts, lines, subject)
+    return replace(report, findings=tuple(findings), notes=(*report.notes, *notes))
 
 
 def _at_its_line(

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from math import prod
 from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec.structs import replace
 
 from hlomem.base.sizes import format_bytes
 from hlomem.report.data import roles
@@ -305,7 +308,11 @@ def find_lost_donations(
                 break
     for group in groups.values():
         if sum(lost.buffer.size for lost in group) >= WORTH * subject.space.size:
-            yield _lost(subject, sorted(group, key=lambda lost: -lost.buffer.size))
+            group.sort(key=lambda lost: -lost.buffer.size)
+            finding = _lost(subject, group)
+            yield finding
+            if all(lost.is_split_more for lost in group):
+                yield _given_otherwise(subject, group, finding)
 
 
 class Lost(NamedTuple):
@@ -317,6 +324,31 @@ class Lost(NamedTuple):
     result: str
     buffer: Buffer
     layout: Layout
+
+    @property
+    def is_split_more(self) -> bool:
+        """Whether the result has less on a device than the argument."""
+        whole = self.layout.whole
+        return prod(self.layout.local) < prod(self.wanted.shard(whole))
+
+
+def _given_otherwise(
+    subject: Subject, group: Sequence[Lost], finding: ShardingFinding
+) -> ShardingFinding:
+    """The same where the argument is at fault, which could be split as its result is."""
+    specs = {
+        lost.argument: lost.layout.sharding.spec()
+        for lost in group
+        if lost.layout.sharding is not None
+    }
+    sizes = {lost.argument: float(lost.buffer.size) for lost in group}
+    return replace(
+        finding,
+        source=subject.line_of_arguments(sizes) or finding.source,
+        how=code_of(specs, {}),
+        change=ShardingChange(arguments=specs),
+        is_other=True,
+    )
 
 
 def _lost(subject: Subject, group: Sequence[Lost]) -> ShardingFinding:

@@ -1,0 +1,256 @@
+"""Which line decides how arrays are split: found by tracing the program with other values there.
+
+In: the arrays at fault, and how they should be split. Out: the place of the source where another
+value changes these and no others; of several, one that splits them as wanted, evaluated last.
+"""
+
+from __future__ import annotations
+
+import re
+from math import prod
+from typing import TYPE_CHECKING, NamedTuple
+
+from hlomem.jax.probes.instrument import read_key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from hlomem.jax.probes.instrument import Key
+    from hlomem.jax.probes.levers import Seen
+    from hlomem.jax.probes.messages import Placed, Traced
+    from hlomem.jax.probes.parent import Prober
+
+_ARGUMENT = "argument "
+_MAX_PROBES = 240
+_MAX_WANTED = 3
+_MOST = 0.5
+"""The share of the arrays at fault, by bytes, that a place must decide."""
+_FEW = 0.1
+"""The share of their bytes that others may have which it decides, too."""
+_LESS = 0.95
+"""The share of what loops keep that is left, at most, where that is at fault."""
+
+
+class Fault(NamedTuple):
+    """Arrays that are split wrongly."""
+
+    wanted: Mapping[str, str]
+    """The specs they should have, by the names of `Placed`; empty where none is known."""
+    numbers: Mapping[int, int]
+    """Sizes of dimensions that an axis does not divide, and the next that it does."""
+    is_kept: bool = False
+    """Whether they are what loops keep."""
+
+
+class Decided(NamedTuple):
+    """The place that decides, and what was seen there."""
+
+    key: Key
+    change: str
+    is_wanted: bool
+    """Whether the arrays are split as wanted after the change."""
+
+    @property
+    def line(self) -> str:
+        return f"{self.key.file}:{self.key.line}"
+
+
+class _Effect(NamedTuple):
+    """The effect of a change at one place."""
+
+    seen: Seen
+    change: str
+    is_wanted: bool
+    others: float
+    """Bytes of other arrays, as a share of those at fault."""
+    count: int = 0
+    """The number of these."""
+
+    @property
+    def rank(self) -> tuple[bool, bool, bool, int, bool, int]:
+        word = self.change.partition(":")[0]
+        is_few, is_there = self.others <= _FEW, word != "add"
+        return is_few, word == "number", self.is_wanted, -self.count, is_there, self.seen.last
+
+
+def decide(prober: Prober, base: Traced, fault: Fault, axes: Mapping[str, int]) -> Decided | None:
+    """The place that decides a fault alone; None if no such place was found.
+
+    `axes` are those of the mesh, with their sizes.
+    """
+    tries = list(_tries(base, fault, list(axes)))[:_MAX_PROBES]
+    traced = prober.trace([(seen.key, change) for seen, change in tries])
+    effects = [
+        effect
+        for (seen, change), one in zip(tries, traced, strict=True)
+        if one is not None and (effect := _effect(base, one, fault, axes, seen, change)) is not None
+    ]
+    best = max(effects, key=lambda effect: effect.rank, default=None)
+    if best is None or best.others > _FEW:
+        return None
+    return Decided(read_key(best.seen.key), best.change, best.is_wanted)
+
+
+def _effect(
+    base: Traced,
+    traced: Traced,
+    fault: Fault,
+    axes: Mapping[str, int],
+    seen: Seen,
+    change: str,
+) -> _Effect | None:
+    """The effect of a change; None where it is none on the arrays at fault."""
+    is_argument = any(name.startswith(_ARGUMENT) for name in fault.wanted)
+    if not traced.is_changed or (traced.problem and not is_argument):
+        return None
+    before, after = _by_name(base), _by_name(traced)
+    if traced.problem:  # its arguments are known all the same
+        before = {name: one for name, one in before.items() if name.startswith(_ARGUMENT)}
+    changed = {
+        name for name, one in before.items() if name not in after or after[name].spec != one.spec
+    }
+    if fault.is_kept:
+        is_less = traced.kept < _LESS * base.kept
+        others = sum(before[name].size for name in changed)
+        effect = _Effect(seen, change, is_wanted=True, others=others / max(base.kept, 1))
+        return effect if is_less else None
+    own = fault.wanted.keys() & before.keys()
+    size = sum(before[name].size for name in own)
+    if not size or sum(before[name].size for name in own & changed) < _MOST * size:
+        return None
+    ends = tuple([end for name in own if (end := _end_of(name))])
+    others = [
+        before[name].size
+        for name in changed - own
+        if not is_argument or (name.startswith(_ARGUMENT) and not name.endswith(ends))
+    ]
+    is_wanted = all(
+        name in after
+        and _parts_by(after[name].spec, axes) >= _parts_by(fault.wanted[name], axes) > 1
+        for name in own
+    )
+    return _Effect(seen, change, is_wanted, sum(others) / size, len(others))
+
+
+def _parts_by(spec: str, axes: Mapping[str, int]) -> int:
+    """The parts that a spec splits an array into."""
+    return prod(axes.get(axis, 1) for axis in re.findall(r"'([^']*)'", spec))
+
+
+def _end_of(name: str) -> str:
+    """The path of an argument in its tree, which trees that repeat it end in."""
+    return name[name.index("[") :] if name.startswith(_ARGUMENT) and "[" in name else ""
+
+
+def _by_name(traced: Traced) -> dict[str, Placed]:
+    return {one.name: one for one in traced.arrays}
+
+
+def _bare(spec: str) -> str:
+    """A spec without the dimensions at its end that are not split."""
+    inside = spec.removeprefix("P(").removesuffix(")").rstrip(", ")
+    while inside.endswith("None"):
+        inside = inside.removesuffix("None").rstrip(", ")
+    return inside
+
+
+def _tries(base: Traced, fault: Fault, axes: Sequence[str]) -> Iterator[tuple[Seen, str]]:
+    """The changes to try at the places that were evaluated, the likeliest first."""
+    tries = _Tries(base, fault, axes)
+    for some in (tries.numbers, tries.specs, tries.names):
+        for seen in base.seen:
+            for change in dict.fromkeys(some(seen)):
+                yield seen, change
+
+
+class _Tries:
+    def __init__(self, base: Traced, fault: Fault, axes: Sequence[str]) -> None:
+        self._numbers = fault.numbers
+        self._wanted = list(dict.fromkeys(fault.wanted.values()))[:_MAX_WANTED]
+        used = [axis for axis in axes if any(repr(axis) in spec for spec in self._wanted)]
+        self._axes = list(dict.fromkeys([*used, *axes]))
+        names = [one.removeprefix(_ARGUMENT) for one in fault.wanted if one.startswith(_ARGUMENT)]
+        self._paths = list(dict.fromkeys(_paths(names[0]))) if names else []
+        self._every = "|".join([re.escape("/".join(_parts(name)[1:])) for name in names])
+        self._words = _words(base, axes)
+        self._patterns = {word for word, _ in _rules(base)}
+        self._is_kept = fault.is_kept
+        every = [one.name for one in base.arrays if one.name.startswith(_ARGUMENT)]
+        self._parts = {part for name in every for part in _parts(name.removeprefix(_ARGUMENT))}
+
+    def numbers(self, seen: Seen) -> Iterator[str]:
+        """Another size of a dimension, where the size is made."""
+        if seen.kind == "number" and int(seen.text) in self._numbers:
+            yield f"number:{self._numbers[int(seen.text)]}"
+
+    def specs(self, seen: Seen) -> Iterator[str]:
+        """Other axes, where specs are written."""
+        if seen.kind in ("spec", "sharding"):
+            yield from [f"spec:{one}" for one in self._wanted if _bare(one) != _bare(seen.text)]
+            yield from [f"spec:P({axis!r})" for axis in self._axes if not _bare(seen.text)]
+        elif seen.kind == "none":
+            yield from [f"axis:{axis}" for axis in (*self._axes, *self._words)]
+        elif seen.kind == "text" and seen.text in self._axes:
+            yield "none:"
+            yield from [f"axis:{axis}" for axis in self._axes if axis != seen.text]
+        elif seen.kind == "names" and set(seen.text.split("\n")) <= {"", *self._axes}:
+            yield from [f"spec:{one}" for one in self._wanted]
+
+    def names(self, seen: Seen) -> Iterator[str]:
+        """Other names, where arrays are told apart by theirs, and switches."""
+        items = seen.text.split("\n")
+        if seen.kind == "flag":
+            yield "flip:"
+        elif seen.kind == "text" and seen.text not in self._axes:
+            if self._is_axis(seen):
+                yield from [f"text:{word}" for word in self._words if word != seen.text]
+                yield "none:"
+            if seen.text in self._patterns and self._every:
+                yield f"text:{self._every}"
+                yield from [f"text:{path}" for path in self._paths if "/" not in path][:1]
+        elif seen.kind == "names":
+            yield from [
+                f"add:{path}" for path in self._paths if any(_is_like(path, one) for one in items)
+            ]
+            yield from [f"drop:{one}" for one in items if one and self._is_kept]
+        elif seen.kind == "rules":
+            yield from [f"add:{path}={spec}" for path in self._paths for spec in self._wanted[:1]]
+
+    def _is_axis(self, seen: Seen) -> bool:
+        """Whether a word may be a name for an axis, which a table turns into one."""
+        return bool(self._words) and seen.text.isidentifier() and seen.text not in self._parts
+
+
+def _parts(path: str) -> list[str]:
+    """The words of an argument's path."""
+    return [word for word in re.split(r"[\[\].']+", path) if word]
+
+
+def _paths(path: str) -> Iterator[str]:
+    """An argument's path, its end and its parts, as programs write them."""
+    parts = _parts(path)
+    yield from ("/".join(parts), "/".join(parts[1:]), path)
+    for part in parts[::-1]:
+        if not part.isdigit():
+            yield from (part, f".{part}")
+
+
+def _is_like(path: str, text: str) -> bool:
+    """Whether a path could stand for a text: both with separators, or both without."""
+    return ("/" in path) == ("/" in text) and path.startswith(".") == text.startswith(".")
+
+
+def _words(base: Traced, axes: Sequence[str]) -> list[str]:
+    """A name for each axis, by tables that have names for axes."""
+    words: dict[str, str] = {}
+    for word, axis in _rules(base):
+        if axis in axes and word not in axes:
+            words.setdefault(axis, word)
+    return list(words.values())
+
+
+def _rules(base: Traced) -> Iterator[tuple[str, str]]:
+    for seen in base.seen:
+        for line in seen.text.split("\n") if seen.kind == "rules" else ():
+            word, _, axis = line.partition("\t")
+            yield word, axis

@@ -1,0 +1,196 @@
+"""The user's sources with a function around each expression that may decide a sharding.
+
+In: the text of a module. Out: its code, in which `LEVER(key, value)` stands for such an expression.
+Lines stay as they are, so that frames are those of the user's own text.
+"""
+
+from __future__ import annotations
+
+import ast
+from importlib.machinery import SourceFileLoader
+from typing import TYPE_CHECKING, NamedTuple
+
+from hlomem.jax.compile.frames import is_users
+
+if TYPE_CHECKING:
+    from types import CodeType
+
+LEVER = "__hlomem_lever__"
+_MIN_NUMBER = 9
+"""Smaller ones are rarely the size of a dimension."""
+_MAX_TEXT = 200
+_SKIPPED_FIELDS = frozenset({"annotation", "returns", "type_params", "pattern", "format_spec"})
+_DISPLAYS = (ast.Tuple, ast.List, ast.Set, ast.Dict)
+
+
+class Key(NamedTuple):
+    """The place of an expression, and what it is."""
+
+    file: str
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+    syntax: str
+    """`constant`, `call`, `name`, `display` or `sum`."""
+
+    def text(self) -> str:
+        return "|".join(map(str, self))
+
+
+def read_key(text: str) -> Key:
+    """The key of its text."""
+    file, *numbers, syntax = text.rsplit("|", 5)
+    line, column, end_line, end_column = map(int, numbers)
+    return Key(file, line, column, end_line, end_column, syntax)
+
+
+class _Wrapper(ast.NodeTransformer):
+    """Puts the function around expressions; those inside others, too."""
+
+    def __init__(self, file: str, wholes: frozenset[str]) -> None:
+        self._file = file
+        self._wholes = wholes
+
+    def generic_visit(self, node: ast.AST) -> ast.AST:
+        for name, value in ast.iter_fields(node):
+            if name in _SKIPPED_FIELDS:
+                continue
+            if isinstance(value, list):
+                value[:] = [self._child(node, name, one) for one in value]
+            elif isinstance(value, ast.AST):
+                setattr(node, name, self._child(node, name, value))
+        return node
+
+    def _child(self, parent: ast.AST, field: str, node: object) -> object:
+        if not isinstance(node, ast.AST):
+            return node
+        if isinstance(node, ast.JoinedStr) or (
+            isinstance(parent, ast.Subscript) and field == "slice"
+        ):
+            return node
+        if isinstance(parent, ast.Expr) and isinstance(node, ast.Constant):
+            return node  # a docstring
+        syntax = self._syntax(parent, field, node)
+        visited = self.visit(node)
+        return self._wrapped(visited, syntax) if syntax else visited
+
+    def _syntax(self, parent: ast.AST, field: str, node: ast.AST) -> str:
+        """The kind of lever that an expression is; empty if it is none."""
+        if isinstance(node, ast.Constant):
+            is_left_out = node.value is None and _is_filling(parent)
+            return "constant" if _is_deciding(node.value) and not is_left_out else ""
+        if isinstance(parent, ast.arguments):
+            return ""  # the caller leaves it out
+        if isinstance(node, ast.Call):
+            return "call" if not node.keywords and all(map(_is_literal, node.args)) else ""
+        if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
+            is_named = _last_name(node) in self._wholes
+            return "name" if is_named and _is_value(parent, field) else ""
+        if isinstance(node, _DISPLAYS) and isinstance(getattr(node, "ctx", ast.Load()), ast.Load):
+            return "display"
+        return "sum" if isinstance(node, ast.BinOp) else ""
+
+    def _wrapped(self, node: ast.expr, syntax: str) -> ast.expr:
+        key = Key(
+            self._file,
+            node.lineno,
+            node.col_offset,
+            node.end_lineno or node.lineno,
+            node.end_col_offset or 0,
+            syntax,
+        )
+        function = ast.copy_location(ast.Name(LEVER, ast.Load()), node)
+        place = ast.copy_location(ast.Constant(key.text()), node)
+        return ast.copy_location(ast.Call(function, [place, node], []), node)
+
+
+def _is_deciding(value: object) -> bool:
+    if isinstance(value, str):
+        return len(value) < _MAX_TEXT
+    if isinstance(value, bool) or value is None:
+        return True
+    return isinstance(value, int) and value >= _MIN_NUMBER
+
+
+def _is_filling(parent: ast.AST) -> bool:
+    """Whether None only fills up what a caller decides: a default, or before others' parts."""
+    if isinstance(parent, ast.Call | ast.Tuple | ast.List):
+        parts = parent.args if isinstance(parent, ast.Call) else parent.elts
+        return any(isinstance(one, ast.Starred) for one in parts)
+    return isinstance(parent, ast.arguments)
+
+
+def _is_literal(node: ast.expr) -> bool:
+    if isinstance(node, ast.Tuple | ast.List):
+        return all(map(_is_literal, node.elts))
+    return isinstance(node, ast.Constant)
+
+
+def _last_name(node: ast.expr) -> str:
+    return node.id if isinstance(node, ast.Name) else getattr(node, "attr", "")
+
+
+def _wholes(tree: ast.AST) -> frozenset[str]:
+    """The names that a file gives to shardings that split nothing: whoever uses one chooses it."""
+    named: list[tuple[str, ast.expr | None]] = []
+    for node in ast.walk(tree):
+        match node:
+            case ast.Assign():
+                named += [(_last_name(target), node.value) for target in node.targets]
+            case ast.AnnAssign():
+                named.append((_last_name(node.target), node.value))
+            case ast.keyword():
+                named.append((node.arg or "", node.value))
+    return frozenset(name for name, value in named if name and _is_whole(value))
+
+
+def _is_whole(value: ast.expr | None) -> bool:
+    """Whether an expression makes something of nothing: `P()`, `NamedSharding(mesh, P(None))`."""
+    if not isinstance(value, ast.Call) or value.keywords:
+        return False
+    parts = [one for one in value.args if not isinstance(one, ast.Name | ast.Attribute)]
+    return all(_is_none(one) or _is_whole(one) for one in parts) and (bool(parts) or not value.args)
+
+
+def _is_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
+
+
+def _is_value(parent: ast.AST, field: str) -> bool:
+    """Whether an expression is handed on: to a call, a name, a table, or out of a function."""
+    match parent:
+        case ast.Call():
+            return field == "args"
+        case ast.keyword() | ast.Return() | ast.Assign() | ast.AnnAssign() | ast.Lambda():
+            return field in ("value", "body")
+        case ast.Dict():
+            return field == "values"
+        case ast.Tuple() | ast.List():
+            return field == "elts"
+        case ast.IfExp() | ast.BoolOp():
+            return field in ("body", "orelse", "values")
+        case _:
+            return False
+
+
+def instrumented(text: str, file: str) -> CodeType:
+    """The code of a module, its levers wrapped."""
+    tree = ast.parse(text, file)
+    _Wrapper(file, _wholes(tree)).visit(tree)
+    return compile(ast.fix_missing_locations(tree), file, "exec", dont_inherit=True)
+
+
+def install() -> None:
+    """From now on, import the user's files with their levers wrapped."""
+    original = SourceFileLoader.get_code
+
+    def get_code(self: SourceFileLoader, fullname: str) -> CodeType | None:
+        if not is_users(self.path):
+            return original(self, fullname)
+        try:
+            return instrumented(self.get_data(self.path).decode(), self.path)
+        except (SyntaxError, UnicodeDecodeError, ValueError):
+            return original(self, fullname)  # which says what is wrong
+
+    SourceFileLoader.get_code = get_code  # type: ignore[assignment, method-assign]

@@ -1,0 +1,168 @@
+"""Expressions of the user's source while they are evaluated: noted, and one of them changed.
+
+`Levers` is called in place of each (`instrument.py`). A change is a word and, after a colon, what
+it is about: `spec:P('x')`, `axis:x`, `none:`, `text:name`, `add:name`, `drop:name`, `flip:`,
+`number:1024`.
+"""
+
+from __future__ import annotations
+
+import builtins
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from msgspec import Struct
+
+from hlomem.jax.compile.decisions import read_spec, spec_text
+from hlomem.jax.probes.instrument import LEVER
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+ValueKind: TypeAlias = Literal[
+    "spec", "sharding", "text", "none", "flag", "number", "names", "rules"
+]
+_MAX_ITEMS = 64
+
+
+class Seen(Struct, frozen=True, kw_only=True):
+    """An expression that was evaluated."""
+
+    key: str
+    kind: ValueKind
+    text: str
+    """The spec, the word, or the items, one a line; after a tab, the axis a rule gives."""
+    last: int
+    """When it was evaluated last."""
+
+
+class Levers:
+    """The function that stands around the levers of the user's source."""
+
+    def __init__(self, key: str = "", change: str = "") -> None:
+        """With a key, the value there is changed; without one, all are noted."""
+        self._key = key
+        self._word, _, self._about = change.partition(":")
+        self._count = 0
+        self._seen: dict[str, Seen] = {}
+        self.is_changed = False
+
+    def install(self) -> None:
+        """From now on, evaluate levers by this."""
+        setattr(builtins, LEVER, self)
+
+    def __call__(self, key: str, value: Any) -> Any:
+        if self._key:
+            return self._changed(value) if key == self._key else value
+        self._count += 1
+        kind, text = _described(value)
+        if kind is not None:
+            self._seen[key] = Seen(key=key, kind=kind, text=text, last=self._count)
+        return value
+
+    @property
+    def seen(self) -> tuple[Seen, ...]:
+        return tuple(self._seen.values())
+
+    def _changed(self, value: Any) -> Any:
+        self.is_changed = True
+        match self._word:
+            case "spec":
+                return _with_spec(value, self._about)
+            case "axis" | "text":
+                return self._about
+            case "none":
+                return None
+            case "flip":
+                return not value
+            case "number":
+                return int(self._about)
+            case "add":
+                return _with_item(value, self._about)
+            case "drop":
+                return _without_item(value, self._about)
+            case _:
+                return value
+
+
+def _described(value: Any) -> tuple[ValueKind | None, str]:
+    if value is None:
+        return "none", ""
+    if isinstance(value, bool):
+        return "flag", str(value)
+    if isinstance(value, int):
+        return "number", str(value)
+    if isinstance(value, str):
+        return "text", value
+    if _is_spec(value):
+        return "spec", spec_text(value)
+    if _is_sharding(value):
+        return "sharding", spec_text(value)
+    return _described_items(value)
+
+
+def _described_items(value: Any) -> tuple[ValueKind | None, str]:
+    if type(value) not in (tuple, list, set, frozenset, dict) or not 0 < len(value) <= _MAX_ITEMS:
+        return None, ""
+    if all(isinstance(one, str) or one is None for one in value):
+        if isinstance(value, dict) and not all(map(_is_placing, value.values())):
+            return None, ""
+        if isinstance(value, dict):
+            return "rules", _rule_lines(value.items())
+        return "names", "\n".join(["" if one is None else one for one in value])
+    if all(_is_rule(one) for one in value):
+        return "rules", _rule_lines(value)
+    return None, ""
+
+
+def _rule_lines(rules: Iterable[tuple[Any, Any]]) -> str:
+    """A line for each rule: what it is for, and the axis that it gives, if that is one word."""
+    return "\n".join([f"{name}\t{to if isinstance(to, str) else ''}" for name, to in rules])
+
+
+def _is_rule(one: Any) -> bool:
+    is_pair = isinstance(one, tuple) and len(one) == 2
+    return is_pair and isinstance(one[0], str) and _is_placing(one[1])
+
+
+def _is_placing(one: Any) -> bool:
+    """Whether a value says how an array is split."""
+    if isinstance(one, tuple):
+        return all(part is None or isinstance(part, str) for part in one)
+    return one is None or isinstance(one, str) or _is_spec(one) or _is_sharding(one)
+
+
+def _is_spec(value: Any) -> bool:
+    return isinstance(value, import_module("jax").sharding.PartitionSpec)
+
+
+def _is_sharding(value: Any) -> bool:
+    return isinstance(value, import_module("jax").sharding.NamedSharding)
+
+
+def _with_spec(value: Any, text: str) -> Any:
+    """Another spec, as what the value is: a sharding, a spec or a tuple; a word stays."""
+    if isinstance(value, str):
+        return value
+    spec = read_spec(text)
+    if _is_sharding(value):
+        return import_module("jax").sharding.NamedSharding(value.mesh, spec)
+    return spec if _is_spec(value) else type(value)(spec)
+
+
+def _with_item(value: Any, item: str) -> Any:
+    """A collection with another name; of rules `name=spec` comes first."""
+    name, _, spec = item.partition("=")
+    if isinstance(value, dict):
+        some = next((one for one in value.values() if one is not None), ())
+        return {name: _with_spec(some, spec), **value}
+    if isinstance(value, set | frozenset):
+        return value | {name}
+    if value and _is_rule(next(iter(value))):
+        some = next((one[1] for one in value if one[1] is not None), ())
+        return type(value)([(name, _with_spec(some, spec)), *value])
+    return type(value)([*value, name])
+
+
+def _without_item(value: Any, item: str) -> Any:
+    return type(value)([one for one in value if one != item])

@@ -1,0 +1,55 @@
+"""The messages between the process that probes and the one that asks it."""
+
+from __future__ import annotations
+
+from msgspec import Struct, field
+
+from hlomem.jax.compile.messages import Errand  # noqa: TC001 - msgspec reads it
+from hlomem.jax.probes.levers import Seen  # noqa: TC001 - msgspec reads it
+
+
+class Survey(Struct, frozen=True, kw_only=True):
+    """A factory to probe; the answers are files of the errand's folder."""
+
+    errand: Errand
+    workers: int
+    seconds: int
+    """That one probe may take."""
+
+
+class Probe(Struct, frozen=True, kw_only=True):
+    """A change at one place of the source; none for the program as it is."""
+
+    number: int
+    key: str = ""
+    change: str = ""
+
+    @property
+    def file(self) -> str:
+        return f"probe_{self.number}.json"
+
+
+class Placed(Struct, frozen=True, kw_only=True):
+    """An array, and how a program says it is split."""
+
+    name: str
+    """`argument params['w']`, `result 0`, or a decision: its kind, lines and number."""
+    spec: str
+    size: int
+    """Bytes of the whole array."""
+
+
+class Traced(Struct, frozen=True, kw_only=True):
+    """The shardings of a program that was traced."""
+
+    arrays: tuple[Placed, ...] = ()
+    kept: int = 0
+    """Bytes that loops stack."""
+    seen: tuple[Seen, ...] = ()
+    """The levers, where none was changed."""
+    is_changed: bool = False
+    """Whether the expression to change was evaluated."""
+    problem: str = ""
+    """Where it failed; empty if it did not."""
+    modules: list[str] = field(default_factory=list)
+    """Installed modules that it imports."""

@@ -1,0 +1,100 @@
+"""Findings at the line that decides them, as far as tracing with other values there tells.
+
+In: findings whose changes were compiled. Out: the same, each at the place of the source where
+another value changes the arrays it is about and no others. A finding without such a place stays.
+"""
+
+from __future__ import annotations
+
+from math import lcm
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from hlomem.jax.compile.decisions import decision_names
+from hlomem.jax.probes.deciding import Fault, decide
+from hlomem.jax.probes.parent import Prober
+from hlomem.jax.trials.lines import group_of
+from hlomem.report.data.sharding.finding import Link
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from hlomem.jax.compile.messages import Facts, Job
+    from hlomem.jax.probes.deciding import Decided
+    from hlomem.jax.trials.lines import Lines
+    from hlomem.report.data.sharding.finding import ShardingFinding
+    from hlomem.report.data.sharding.subject import Subject
+
+_MAX_FOUND = 2
+_SECONDS = 120.0
+_MAX_LINKS = 6
+
+
+def at_deciding_lines(
+    job: Job,
+    findings: Sequence[ShardingFinding],
+    facts: Facts,
+    lines: Lines,
+    subject: Subject,
+) -> list[ShardingFinding]:
+    """The findings, the first few of them at the lines that decide them."""
+    mesh = subject.layouts.mesh
+    faults = [_fault(one, facts, lines, subject) for one in findings[:_MAX_FOUND]]
+    if mesh is None or not any(fault.wanted or fault.is_kept for fault in faults):
+        return list(findings)
+    axes = {axis.name: axis.size for axis in mesh.axes}
+    with Prober(job, _SECONDS) as prober:
+        [base] = prober.trace([("", "")])
+        if base is None or base.problem:
+            return list(findings)
+        found = [decide(prober, base, fault, axes) for fault in faults]
+    placed = [_placed(one, place) for one, place in zip(findings, found, strict=False)]
+    return [*placed, *findings[_MAX_FOUND:]]
+
+
+def _placed(finding: ShardingFinding, found: Decided | None) -> ShardingFinding:
+    if found is None or found.line == finding.source:
+        return finding
+    links = [Link(what="applied", line=finding.source)] if finding.source else []
+    links += [link for link in finding.chain if link.line not in (found.line, finding.source)]
+    return replace(finding, source=found.line, chain=tuple(links[:_MAX_LINKS]))
+
+
+def _fault(finding: ShardingFinding, facts: Facts, lines: Lines, subject: Subject) -> Fault:
+    """The arrays that a finding is about, as a trace knows them."""
+    change = finding.change
+    wanted = {f"argument {name}": spec for name, spec in change.arguments.items()}
+    if not wanted:
+        wanted |= dict(change.results)
+    if not wanted:
+        wanted |= dict(_decided(finding, facts, lines))
+    numbers = _numbers(finding, subject) if finding.kind == "dropped" else {}
+    return Fault(wanted, numbers, is_kept=change.drops_gathered)
+
+
+def _decided(finding: ShardingFinding, facts: Facts, lines: Lines) -> Iterator[tuple[str, str]]:
+    """The constraints at fault, by name, with the specs that they should ask for."""
+    change = finding.change
+    names = decision_names(facts.decisions)
+    others = {one.decision: one.specs for one in change.decisions}
+    if others:
+        yield from [(names[one], (*specs, "")[0]) for one, specs in others.items() if one in names]
+        return
+    for one in group_of(lines, finding):
+        yield names[one], change.constraint
+
+
+def _numbers(finding: ShardingFinding, subject: Subject) -> Mapping[int, int]:
+    """Sizes of dimensions that the devices do not divide, and the next that they do."""
+    mesh = subject.layouts.mesh
+    assert mesh is not None
+    devices = lcm(*[axis.size for axis in mesh.axes])
+    shapes = [
+        layout.whole
+        for name, _, layout in subject.arguments
+        if name in finding.change.arguments or name in finding.names
+    ]
+    shapes.append(finding.change.dimensions)
+    sizes = {size for shape in shapes for size in shape or ()}
+    return {size: size + -size % devices for size in sizes if size % devices and size > devices}
