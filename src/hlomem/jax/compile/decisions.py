@@ -183,10 +183,13 @@ class Decisions:
             other = self._note(decision)
             if other is None:
                 return original(value, **options)
+            made = _twin(value) if other.is_used else value
             for spec in other.specs:
                 options["sharding"] = _with_spec(sharding, spec)
-                value = original(value, **options)
-            return value
+                made = original(made, **options)
+            if other.is_used:
+                _put_in_place(made, value)
+            return made
 
         return bind
 
@@ -259,6 +262,23 @@ class Decisions:
             return original(f, *arguments, **options)
 
         return scan
+
+
+def _twin(value: Any) -> Any:
+    """Another tracer of the same value, which stays what it is if the first becomes another."""
+    made = object.__new__(type(value))
+    _put_in_place(value, made)
+    return made
+
+
+def _put_in_place(made: Any, value: Any) -> None:
+    """Have a traced value be another from now on, wherever it is read."""
+    if type(made) is not type(value):
+        return
+    names = [name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ())]
+    for name in names:
+        if name != "__weakref__" and hasattr(made, name):
+            setattr(value, name, getattr(made, name))
 
 
 def _policy(dropped: Sequence[str]) -> Callable[..., bool] | None:

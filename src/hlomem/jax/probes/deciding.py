@@ -11,6 +11,7 @@ from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.jax.probes.instrument import read_key
+from hlomem.jax.probes.levers import SPEC
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -21,8 +22,11 @@ if TYPE_CHECKING:
     from hlomem.jax.probes.parent import Prober
 
 _ARGUMENT = "argument "
-_MAX_PROBES = 240
+_MAX_PROBES = 300
 _MAX_WANTED = 3
+_MAX_PATHS = 3
+_MARKS = ("/", ".", "[")
+"""Of paths."""
 _MOST = 0.5
 """The share of the arrays at fault, by bytes, that a place must decide."""
 _FEW = 0.1
@@ -63,14 +67,23 @@ class _Effect(NamedTuple):
     is_wanted: bool
     others: float
     """Bytes of other arrays, as a share of those at fault."""
-    count: int = 0
+    arrays: int = 0
     """The number of these."""
 
     @property
-    def rank(self) -> tuple[bool, bool, bool, int, bool, int]:
-        word = self.change.partition(":")[0]
-        is_few, is_there = self.others <= _FEW, word != "add"
-        return is_few, word == "number", self.is_wanted, -self.count, is_there, self.seen.last
+    def rank(self) -> tuple[bool, bool, bool, bool, int, bool, bool, int]:
+        word, _, about = self.change.partition(":")
+        is_by_name = word == "text" or (word == "add" and "=" not in about)
+        return (
+            self.others <= _FEW,
+            word == "number",
+            self.is_wanted,
+            word != "flip",  # what is switched is written elsewhere
+            -self.arrays,
+            is_by_name,  # with a sharding that the program has already
+            word != "add",
+            -self.seen.last if word == "number" else self.seen.last,
+        )
 
 
 def decide(prober: Prober, base: Traced, fault: Fault, axes: Mapping[str, int]) -> Decided | None:
@@ -110,10 +123,8 @@ def _effect(
         name for name, one in before.items() if name not in after or after[name].spec != one.spec
     }
     if fault.is_kept:
-        is_less = traced.kept < _LESS * base.kept
-        others = sum(before[name].size for name in changed)
-        effect = _Effect(seen, change, is_wanted=True, others=others / max(base.kept, 1))
-        return effect if is_less else None
+        is_less = traced.kept < _LESS * base.kept and not changed
+        return _Effect(seen, change, is_wanted=True, others=0.0) if is_less else None
     own = fault.wanted.keys() & before.keys()
     size = sum(before[name].size for name in own)
     if not size or sum(before[name].size for name in own & changed) < _MOST * size:
@@ -173,10 +184,12 @@ class _Tries:
         self._paths = list(dict.fromkeys(_paths(names[0]))) if names else []
         self._every = "|".join([re.escape("/".join(_parts(name)[1:])) for name in names])
         self._words = _words(base, axes)
-        self._patterns = {word for word, _ in _rules(base)}
+        self._patterns = {word for word, axis in _rules(base) if axis == SPEC}
+        self._tables = [read_key(seen.key) for seen in base.seen if seen.kind == "rules"]
         self._is_kept = fault.is_kept
         every = [one.name for one in base.arrays if one.name.startswith(_ARGUMENT)]
         self._parts = {part for name in every for part in _parts(name.removeprefix(_ARGUMENT))}
+        self._no_axes = {*axes, *self._parts}
 
     def numbers(self, seen: Seen) -> Iterator[str]:
         """Another size of a dimension, where the size is made."""
@@ -201,24 +214,33 @@ class _Tries:
         items = seen.text.split("\n")
         if seen.kind == "flag":
             yield "flip:"
-        elif seen.kind == "text" and seen.text not in self._axes:
-            if self._is_axis(seen):
-                yield from [f"text:{word}" for word in self._words if word != seen.text]
-                yield "none:"
-            if seen.text in self._patterns and self._every:
-                yield f"text:{self._every}"
-                yield from [f"text:{path}" for path in self._paths if "/" not in path][:1]
+        elif seen.kind == "text":
+            yield from self._texts(seen)
         elif seen.kind == "names":
-            yield from [
-                f"add:{path}" for path in self._paths if any(_is_like(path, one) for one in items)
-            ]
+            if any(item.strip("./") in self._parts for item in items):
+                yield from [f"add:{path}" for path in self._paths if _is_like(path, items)]
             yield from [f"drop:{one}" for one in items if one and self._is_kept]
-        elif seen.kind == "rules":
-            yield from [f"add:{path}={spec}" for path in self._paths for spec in self._wanted[:1]]
+        elif seen.kind == "rules" and any(item.partition("\t")[2] == SPEC for item in items):
+            words = [item.partition("\t")[0] for item in items]
+            paths = [path for path in self._paths if _is_like(path, words)][:_MAX_PATHS]
+            yield from [f"add:{path}={spec}" for path in paths for spec in self._wanted[:1]]
 
-    def _is_axis(self, seen: Seen) -> bool:
-        """Whether a word may be a name for an axis, which a table turns into one."""
-        return bool(self._words) and seen.text.isidentifier() and seen.text not in self._parts
+    def _texts(self, seen: Seen) -> Iterator[str]:
+        if seen.text in self._patterns and self._every:
+            yield f"text:{self._every}"
+            yield from [f"text:{path}" for path in self._paths if "/" not in path][:1]
+        elif self._words and seen.text.isidentifier() and seen.text not in self._no_axes:
+            yield from [f"text:{word}" for word in self._words if word != seen.text]
+            if not self._is_key(seen):
+                yield "none:"
+
+    def _is_key(self, seen: Seen) -> bool:
+        """Whether a word stands in a table that has axes for words."""
+        key = read_key(seen.key)
+        return any(
+            table.file == key.file and table.begin <= key.begin and key.end <= table.end
+            for table in self._tables
+        )
 
 
 def _parts(path: str) -> list[str]:
@@ -235,9 +257,9 @@ def _paths(path: str) -> Iterator[str]:
             yield from (part, f".{part}")
 
 
-def _is_like(path: str, text: str) -> bool:
-    """Whether a path could stand for a text: both with separators, or both without."""
-    return ("/" in path) == ("/" in text) and path.startswith(".") == text.startswith(".")
+def _is_like(path: str, texts: Sequence[str]) -> bool:
+    """Whether a path is written as some of these are: with slashes, dots or brackets."""
+    return any([one in path for one in _MARKS] == [one in text for one in _MARKS] for text in texts)
 
 
 def _words(base: Traced, axes: Sequence[str]) -> list[str]:

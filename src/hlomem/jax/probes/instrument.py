@@ -34,6 +34,14 @@ class Key(NamedTuple):
     syntax: str
     """`constant`, `call`, `name`, `display` or `sum`."""
 
+    @property
+    def begin(self) -> tuple[int, int]:
+        return self.line, self.column
+
+    @property
+    def end(self) -> tuple[int, int]:
+        return self.end_line, self.end_column
+
     def text(self) -> str:
         return "|".join(map(str, self))
 
@@ -136,6 +144,10 @@ def _wholes(tree: ast.AST) -> frozenset[str]:
     named: list[tuple[str, ast.expr | None]] = []
     for node in ast.walk(tree):
         match node:
+            case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple(elts=values)):
+                named += [
+                    (_last_name(one), value) for one, value in zip(names, values, strict=False)
+                ]
             case ast.Assign():
                 named += [(_last_name(target), node.value) for target in node.targets]
             case ast.AnnAssign():

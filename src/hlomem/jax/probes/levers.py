@@ -23,6 +23,8 @@ ValueKind: TypeAlias = Literal[
     "spec", "sharding", "text", "none", "flag", "number", "names", "rules"
 ]
 _MAX_ITEMS = 64
+SPEC = "*"
+"""Instead of an axis, where a rule gives a spec."""
 
 
 class Seen(Struct, frozen=True, kw_only=True):
@@ -116,8 +118,13 @@ def _described_items(value: Any) -> tuple[ValueKind | None, str]:
 
 
 def _rule_lines(rules: Iterable[tuple[Any, Any]]) -> str:
-    """A line for each rule: what it is for, and the axis that it gives, if that is one word."""
-    return "\n".join([f"{name}\t{to if isinstance(to, str) else ''}" for name, to in rules])
+    """A line for each rule: what it is for, and the axis that it gives, or SPEC."""
+    return "\n".join(
+        [
+            f"{name}\t{to if isinstance(to, str) else '' if to is None else SPEC}"
+            for name, to in rules
+        ]
+    )
 
 
 def _is_rule(one: Any) -> bool:

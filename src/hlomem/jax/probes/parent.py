@@ -103,8 +103,8 @@ def _environment(job: Job) -> dict[str, str]:
     """That of a process with as many devices as the target has, all of them the host's."""
     target = parse_target(job.target)
     environment = environment_of(target)
-    devices = getattr(target, "device_count", getattr(target, "chip_count", 0))
-    if devices:
+    if target.name != "cpu":
+        devices = target.device_count
         flags = re.sub(rf"{_COUNT}=\d+", "", environment.get("XLA_FLAGS", ""))
         environment["XLA_FLAGS"] = f"{flags} {_COUNT}={devices}".strip()
     return environment

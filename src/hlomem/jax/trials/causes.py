@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from hlomem.report.data.sharding.subject import Subject
 
 _MAX_FOUND = 2
-_SECONDS = 120.0
+_SECONDS = 60.0
 _MAX_LINKS = 6
 
 
@@ -64,13 +64,17 @@ def _placed(finding: ShardingFinding, found: Decided | None) -> ShardingFinding:
 def _fault(finding: ShardingFinding, facts: Facts, lines: Lines, subject: Subject) -> Fault:
     """The arrays that a finding is about, as a trace knows them."""
     change = finding.change
+    if change.is_assigned:
+        return Fault({}, {})
+    if finding.kind == "gathered":
+        return Fault({}, {}, is_kept=True)
     wanted = {f"argument {name}": spec for name, spec in change.arguments.items()}
     if not wanted:
         wanted |= dict(change.results)
     if not wanted:
         wanted |= dict(_decided(finding, facts, lines))
     numbers = _numbers(finding, subject) if finding.kind == "dropped" else {}
-    return Fault(wanted, numbers, is_kept=change.drops_gathered)
+    return Fault(wanted, numbers)
 
 
 def _decided(finding: ShardingFinding, facts: Facts, lines: Lines) -> Iterator[tuple[str, str]]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from hlomem.advice.code import DROPPED_PRIMITIVES, DROPPING_POLICY, DROPS_GATHERED
 from hlomem.base.sizes import format_bytes
 from hlomem.hlo.sharding import parse_spec
@@ -49,6 +51,16 @@ def other_constraints(group: Sequence[Decision], wanted: ShardingChange) -> Iter
         specs.append(())
     for some in specs if group else ():
         yield _change(group, some, _told(group, some))
+
+
+def used_constraints(group: Sequence[Decision]) -> Iterator[Change]:
+    """The constraints of a group, whose values nothing reads, read by what follows."""
+    if group:
+        put = _told(group, group[0].specs).partition("\n")[2]
+        code = f"what follows reads this, and not x:\n{put}"
+        change = _change(group, group[0].specs, code)
+        used = tuple([replace(one, is_used=True) for one in change.decisions])
+        yield change._replace(decisions=used)
 
 
 def _told(group: Sequence[Decision], specs: Sequence[str]) -> str:
@@ -107,7 +119,7 @@ class Search:
         mesh = self._subject.layouts.mesh
         if mesh is None or self._subject.whole is None:
             return
-        found = [*self._left_out(), *self._far(mesh), *self._mapped(mesh)]
+        found = [*self._left_out(), *self._far(mesh), *self._mapped(mesh), *self._unlike(mesh)]
         found.sort(key=lambda one: -one[0].size)
         yield from found[:_MAX_FOUND]
 
@@ -152,6 +164,34 @@ class Search:
                     f"arrays of this shape are {next(iter(ways))[0]} elsewhere, several moves away"
                 )
                 yield self._finding("reshard", group, why), changes
+
+    def _unlike(self, mesh: Mesh) -> Iterator[tuple[ShardingFinding, list[Change]]]:
+        """Constraints without an axis that others have on arrays of the same shape but the end."""
+        large = self._large("constraint")
+        for (spec, _), group in large.items():
+            asked, shape = parse_spec(spec, mesh), group[0].shapes[0]
+            if asked is None or not asked.used:
+                continue
+            changes: dict[str, Change] = {}
+            for peer in self._alike(shape, mesh):
+                for axis in asked.free:
+                    at = peer.dimension_of(axis)
+                    if at is not None and at < len(shape) - 1 and asked.split_of(at) == 1:
+                        other = asked.with_axis(at, axis).spec()
+                        changes[other] = _change(group, (other,), _told(group, (other,)))
+            if changes:
+                why = f"arrays alike but for the last dimension are {next(iter(changes))}"
+                yield self._finding("replicated", group, why), list(changes.values())[:_MAX_WAYS]
+
+    def _alike(self, shape: tuple[int, ...], mesh: Mesh) -> list[Sharding]:
+        """The shardings in constraints on arrays of a shape but for its last dimension."""
+        found: dict[Sharding, None] = {}
+        for one in self._decisions:
+            its = one.shapes[0] if one.kind == "constraint" else ()
+            if len(its) == len(shape) and its[:-1] == shape[:-1] and its != shape:
+                sharding = parse_spec(one.specs[0], mesh)
+                found.update({sharding: None} if sharding is not None else {})
+        return list(found)
 
     def _peers(self, shape: tuple[int, ...], mesh: Mesh) -> list[Sharding]:
         """The shardings that arrays of a shape have in constraints and arguments."""

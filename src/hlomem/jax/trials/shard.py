@@ -32,7 +32,13 @@ from hlomem.jax.trials.constraint_source import (
     unused_constraints,
     use_constraints,
 )
-from hlomem.jax.trials.decided import LINK, Search, other_constraints, recomputed_loops
+from hlomem.jax.trials.decided import (
+    LINK,
+    Search,
+    other_constraints,
+    recomputed_loops,
+    used_constraints,
+)
 from hlomem.jax.trials.givers import Givers
 from hlomem.jax.trials.lines import Lines, chain_of_argument, group_of
 from hlomem.jax.trials.source_edits import SourceFile
@@ -369,7 +375,9 @@ def _tried(
 def _decided(finding: ShardingFinding, planned: PlannedProgram, lines: Lines) -> Iterator[Change]:
     """The changes that are made while the program is traced."""
     group = group_of(lines, finding)
-    if finding.change.drops_gathered:
+    if finding.change.is_assigned:
+        yield from used_constraints(lines.through(finding.source or ""))
+    elif finding.change.drops_gathered:
         yield from recomputed_loops(planned.facts.decisions, group)
     elif group:
         yield from other_constraints(group, finding.change)

@@ -64,6 +64,8 @@ class OtherDecision(Record, frozen=True, kw_only=True):
     """
     dropped: tuple[str, ...] = ()
     """The operations whose results are not kept by a loop's body, where others are."""
+    is_used: bool = False
+    """Whether what follows reads the constraint's value instead of that which it is put on."""
 
     @property
     def key(self) -> DecisionKey:

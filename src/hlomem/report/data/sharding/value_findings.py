@@ -51,10 +51,17 @@ def find_whole_values(subject: Subject) -> Iterator[ShardingFinding]:
 
 
 def input_axes(subject: Subject) -> list[Axis]:
-    """The axes of the mesh that split a batch or another input."""
+    """The axes of the mesh that split a batch or another input.
+
+    Next to arguments that are data by their names, one of the same batch is data, too; others may
+    be weights that are not trained.
+    """
+    data = [one for one in subject.arguments if subject.is_input(one[0], one[1])]
+    batches = {its.whole[0] for _, buffer, its in data if buffer.role == roles.INPUTS and its.whole}
     found: dict[Axis, None] = {}
-    for name, buffer, layout in subject.arguments:
-        if subject.is_input(name, buffer) and layout.sharding is not None:
+    for _, buffer, layout in data:
+        is_data = not batches or buffer.role == roles.INPUTS or batches & set(layout.whole[:2])
+        if is_data and layout.sharding is not None:
             found.update(dict.fromkeys(layout.sharding.used))
     return [axis for axis in found if axis.size > 1 and not axis.part]
 
