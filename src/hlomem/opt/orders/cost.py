@@ -100,6 +100,8 @@ class Times:
 
     def __init__(self, machine: Machine) -> None:
         self._speeds = speeds_of(machine)
+        self._machine = machine.name
+        self._has_nested = machine.platform == "tpu"
         self._traffic = Traffic(machine.size_of, self._speeds)
         self._flops_per_byte = machine.flops_per_byte
         self._is_graph: dict[HloComputation, bool] = {}
@@ -164,9 +166,19 @@ class Times:
         return map(self.of, body.instructions)
 
     def _of_fusion(self, body: HloComputation) -> int:
-        if body not in self._bodies:
-            self._bodies[body] = self._kernel(self._traffic.of_fusion(body), work_in(body))
-        return self._bodies[body]
+        known = self._bodies.get(body)
+        if known is None:
+            known = self._bodies[body] = self._kernel(*self._work_of_fusion(body))
+        return known
+
+    def _work_of_fusion(self, body: HloComputation) -> tuple[int, Work]:
+        """The bytes that a fusion moves, and its products: once for all copies of a module."""
+
+        def find() -> tuple[int, Work]:
+            return self._traffic.of_fusion(body), work_in(body)
+
+        # A TPU's fusions have others inside, which a copy may have changed.
+        return find() if self._has_nested else body.ask_once(("work", self._machine), find)
 
     def _kernel(self, moved: int, work: Work) -> int:
         """The time of one kernel, which moves bytes and multiplies."""
