@@ -44,3 +44,23 @@ def test_an_error_points_into_the_text_a_module_without_one_would_have() -> None
 def test_a_name_that_is_taken_gets_a_number() -> None:
     assert unused_name("a", set()) == "a"
     assert unused_name("a", {"a", "a.1"}) == "a.2"
+
+
+def test_what_was_found_in_a_text_is_known_of_its_copies_until_they_are_edited() -> None:
+    module = hlo.parse(GOLDEN_PROGRAMS[0].text)
+    draft = ModuleDraft(module)
+    draft.draft(draft.module.entry)
+    copy = draft.finish()
+    body = module.computations[0]
+    asked: list[str] = []
+
+    def find(name: str) -> str:
+        asked.append(name)
+        return name
+
+    assert body.ask_once("name", lambda: find("first")) == "first"
+    same = copy.computation_by_name[body.name]
+    assert same.ask_once("name", lambda: find("second")) == "first"
+    assert same.ask_once("other", lambda: find("third")) == "third"
+    assert [copy.entry.ask_once("name", lambda: find("edited")) for _ in range(2)] == ["edited"] * 2
+    assert asked == ["first", "third", "edited", "edited"]

@@ -296,6 +296,15 @@ def test_an_edited_copy_reads_bodies_and_attributes_of_its_own() -> None:
     assert copy.entry.root.attributes == module.entry.root.attributes
 
 
+@pytest.mark.parametrize("has_effect", [True, False])
+def test_an_effect_is_known_to_be_none_before_attributes_are_read(has_effect: bool) -> None:
+    call = {"opcode": "custom-call", "custom_call_target": "f"}
+    effect = {"custom_call_has_side_effect": True} if has_effect else {}
+    root = read_module(_fused({**call, **effect})).computation_by_name["body"].root
+    assert root.may_have("custom_call_has_side_effect") == has_effect
+    assert ("custom_call_has_side_effect" in root.attributes) == has_effect
+
+
 @pytest.mark.parametrize(
     ("metadata", "tells"),
     [

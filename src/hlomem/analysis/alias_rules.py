@@ -292,7 +292,12 @@ def _fusion_may_share(user: HloInstruction, number: int, bodies: FusedBodies) ->
         rows = bodies.rows(body)
         if rows is not None and _NEED_READING.isdisjoint(bodies[body].opcodes):
             return row_feeds_only_elementwise(rows, str(number))
-        return feeds_only_elementwise(_parameter_of(user, number))
+        if "fusion" in bodies[body].opcodes:  # which may be another's in a copy
+            return feeds_only_elementwise(_parameter_of(user, number))
+        return body.ask_once(
+            ("feeds only elementwise", number),
+            lambda: feeds_only_elementwise(_parameter_of(user, number)),
+        )
     if kind == "kOutput" and body.root.opcode == "add":
         return _adds_to_product(user, number)
     return is_elementwise_on(user, number)

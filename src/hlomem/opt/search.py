@@ -262,9 +262,9 @@ class _Fits:
             yield from self._single(given.given.start())
         near = sorted(self._near) if self._cheapest is None else []
         for key in near[:MAX_NEARLY]:
-            yield self._note(reordered(self._near[key], self._start.given.rules.effort))
             if self._cheapest is not None or self._clock.is_over:
                 break
+            yield self._note(reordered(self._near[key], self._start.given.rules.effort))
         if not self._has_pieces and self._is_worth_pieces(given):
             self._start = given
             yield from self._in_pieces()
@@ -274,9 +274,9 @@ class _Fits:
         return self._cheapest is None or (given.has_clock and not self._is_cheap)
 
     def _is_floored(self) -> bool:
-        """Whether nothing that is recomputed makes it fit."""
-        floor = find_floor(self._start.plan).size
-        return floor > room_for(self._start.plan, self._goal.limit)
+        """Whether nothing that is recomputed makes it fit; what was prepared needs no more."""
+        stages = self._start.given.stages, self._start.plan
+        return all(find_floor(one).size > room_for(one, self._goal.limit) for one in stages)
 
     def _in_pieces(self) -> Iterator[Candidate]:
         """Regions at the peak computed in pieces; what follows begins with the last program."""

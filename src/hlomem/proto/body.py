@@ -29,8 +29,11 @@ if TYPE_CHECKING:
     from hlomem.hlo.shape import Shape
 
 
-_TAG_OF = {"output_to_operand_aliasing": b"\xd2\x04"}
-"""First bytes of the field of an attribute that few instructions have and many are asked for."""
+_TAG_OF = {
+    "custom_call_has_side_effect": b"\x88\x04",
+    "output_to_operand_aliasing": b"\xd2\x04",
+}
+"""First bytes of the fields of attributes that few instructions have and many are asked for."""
 
 
 class BodyLinks:
@@ -42,6 +45,8 @@ class BodyLinks:
         self.shapes = _ShapeTable()
         self.by_id: dict[int, HloComputation] = {}
         """The computations of the module that was read; an edited copy has them by name."""
+        self.attributes: dict[tuple[bytes, str], dict[str, str]] = {}
+        """By message and type of the first operand: what edited copies read again."""
 
     def callee(self, caller: HloComputation, number: int) -> HloComputation:
         """The computation of an id in the module of a caller, above which it stands."""
@@ -86,13 +91,10 @@ class EncodedAttributes:
 
     def read(self, instruction: HloInstruction) -> dict[str, str]:
         try:
-            proto = parser_of("Instruction")(self._data)
-            attributes = dict(own_attributes(proto, instruction.operands))
-            attributes.update(generic_attributes(proto, self._links.payloads))
             linked = link_attributes(
                 instruction.opcode,
                 instruction.operands,
-                attributes,
+                self._unlinked(instruction.operands),
                 instruction.called_computations,
                 instruction.control_predecessors,
                 instruction.name,
@@ -101,6 +103,17 @@ class EncodedAttributes:
         except (EditError, InputError) as error:
             raise self._links.error(error) from error
         return linked
+
+    def _unlinked(self, operands: tuple[HloInstruction, ...]) -> dict[str, str]:
+        """The attributes but for names of callees and of what is waited for."""
+        kind = operands[0].shape.element_type.text if operands else ""
+        known = self._links.attributes.get((self._data, kind))
+        if known is None:
+            proto = parser_of("Instruction")(self._data)
+            known = dict(own_attributes(proto, operands))
+            known.update(generic_attributes(proto, self._links.payloads))
+            self._links.attributes[self._data, kind] = known
+        return known
 
     def may_have(self, name: str) -> bool:
         """False where the message cannot have the field."""

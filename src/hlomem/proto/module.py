@@ -30,7 +30,7 @@ from hlomem.proto.names import MUST_ALIAS
 from hlomem.proto.schema import parse_message, parser_of
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Iterator, Mapping
+    from collections.abc import Container, Hashable, Iterable, Iterator, Mapping
 
     from hlomem.base.source import Source, Span
     from hlomem.hlo.ir import HloInstruction
@@ -58,6 +58,7 @@ class ModuleReader:
         self._data = data
         self._where = name
         self._links = BodyLinks(name)
+        self.findings: dict[tuple[int, Hashable], tuple[object, Any]] = {}
         self._number_of: dict[HloInstruction, int] = {}
         self._module: HloModule
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from hlomem import hlo
 from hlomem.machines.cpu import CPU
+from hlomem.machines.machine import Machine
+from hlomem.machines.registry import find_machine
 from hlomem.opt.constants import TRANSFER_FACTOR
 from hlomem.opt.orders.cost import Delays, Times
 from hlomem.opt.orders.flow import FlowBuilder
 from hlomem.pipeline import in_text_order, start_stages
 
+H200 = find_machine("gpu", "h200")
 TEXT = """HloModule m, is_scheduled=true
 
 ENTRY %e {
@@ -233,3 +236,61 @@ ENTRY %e {{
 
     assert time_of(1024) == 10 * 2 * 4 * 1024 * 4
     assert time_of(4096) == 12 * 2 * 4 * 4096 * 4
+
+
+def _of(lines: str, machine: Machine) -> int:
+    module = hlo.parse(f"HloModule m, is_scheduled=true\n\nENTRY %e {{\n{lines}\n}}\n")
+    return Times(machine).of(module.entry.root)
+
+
+def test_a_fourier_transform_goes_over_all_once_for_every_dimension() -> None:
+    shape = "c64[4,32,32]{2,1,0}"
+    head = f"  %p = {shape} parameter(0)\n  ROOT %r = {shape} fft(%p), fft_type=FFT, fft_length="
+    assert _of(head + "{32}", CPU) == 2 * 4 * 32 * 32 * 8
+    assert _of(head + "{32,32}", CPU) == 2 * 2 * 4 * 32 * 32 * 8
+
+
+def test_a_sort_by_digits_goes_over_keys_and_values_several_times() -> None:
+    lines = """  %k = u32[1024]{0} parameter(0)
+  %v = f32[1024]{0} parameter(1)
+  ROOT %r = (u32[1024]{0}, f32[1024]{0}, u8[999]{0}) custom-call(%k, %v)"""
+    other = f'{lines}, custom_call_target="other"'
+    by_digits = f'{lines}, custom_call_target="xla.gpu.ext.cub_sort_pairs"'
+    assert _of(by_digits, CPU) - _of(other, CPU) == 7 * 2 * 8192
+
+
+def test_a_scatter_of_narrow_numbers_takes_longer_where_that_was_measured() -> None:
+    dimensions = (
+        "update_window_dims={1}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0},"
+        " index_vector_dim=1"
+    )
+
+    def time_of(kind: str, machine: Machine) -> int:
+        module = hlo.parse(f"""HloModule m, is_scheduled=true
+
+%add (a: {kind}[], b: {kind}[]) -> {kind}[] {{
+  %a = {kind}[] parameter(0)
+  %b = {kind}[] parameter(1)
+  ROOT %c = {kind}[] add(%a, %b)
+}}
+
+ENTRY %e {{
+  %t = {kind}[64,1024]{{1,0}} parameter(0)
+  %i = s32[65536,1]{{1,0}} parameter(1)
+  %u = {kind}[65536,1024]{{1,0}} parameter(2)
+  ROOT %r = {kind}[64,1024]{{1,0}} scatter(%t, %i, %u), {dimensions}, to_apply=%add
+}}
+""")
+        return Times(machine).of(module.entry.root)
+
+    assert time_of("bf16", CPU) < time_of("f32", CPU)
+    assert time_of("bf16", H200) > 1.5 * time_of("f32", H200)
+
+
+def test_a_decomposition_goes_from_column_to_column() -> None:
+    def time_of(target: str) -> int:
+        lines = "  %p = f32[8,128,128]{2,1,0} parameter(0)\n  ROOT %r = f32[8,128,128]{2,1,0}"
+        return _of(f'{lines} custom-call(%p), custom_call_target="{target}"', H200)
+
+    assert time_of("cusolver_potrf_ffi") > 50 * time_of("other")
+    assert time_of("cusolver_geqrf_ffi") == 8 * time_of("cusolver_potrf_ffi")

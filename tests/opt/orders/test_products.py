@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hlomem import hlo
-from hlomem.opt.orders.products import Work, work_of
+from hlomem.opt.orders.products import Convolution, Part, Work, work_of
 
 IMAGE, KERNEL, OUT = (
     "f32[8,32,32,16]{3,2,1,0}",
@@ -30,23 +30,24 @@ ENTRY %e {{
 
 
 @pytest.mark.parametrize(
-    ("kind", "operands", "result", "features"),
+    ("kind", "operands", "result", "part"),
     [
-        ("Forward", (IMAGE, KERNEL), OUT, 64),
-        ("BackwardInput", (OUT, KERNEL), IMAGE, 16),
-        ("BackwardFilter", (IMAGE, OUT), KERNEL, 64),
+        ("Forward", (IMAGE, KERNEL), OUT, Part.OUT),
+        ("BackwardInput", (OUT, KERNEL), IMAGE, Part.IMAGE),
+        ("BackwardFilter", (IMAGE, OUT), KERNEL, Part.FILTER),
     ],
 )
 def test_the_gradients_of_a_convolution_have_its_products(
-    kind: str, operands: tuple[str, str], result: str, features: int
+    kind: str, operands: tuple[str, str], result: str, part: Part
 ) -> None:
     call = (
         "custom-call(%p, %q), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_o01i->b01f,"
         f' custom_call_target="__cudnn$conv{kind}"'
     )
     work = _work(f"({result}, u8[16]{{0}})", operands, call)
-    is_by_filter = kind == "BackwardFilter"
-    assert work == Work(2 * PLACES, "f32", False, features, 16, is_by_filter=is_by_filter)
+    features, summed = (16, 64) if part is Part.IMAGE else (64, 16)
+    found = Convolution(part, features, summed, 1, 2, 9, is_dilated=False)
+    assert work == Work(2 * PLACES, "f32", False, found)
 
 
 def test_features_of_a_convolution_in_groups_are_those_of_a_group() -> None:
@@ -56,16 +57,17 @@ def test_features_of_a_convolution_in_groups_are_those_of_a_group() -> None:
     )
     grouped = ("f32[8,32,32,16]{3,2,1,0}", "f32[64,3,3,2]{3,2,1,0}")
     work = _work("(f32[8,32,32,64]{3,2,1,0}, u8[16]{0})", grouped, call)
-    assert (work.features, work.given, work.is_volume) == (8, 2, False)
+    assert work.convolution == Convolution(Part.OUT, 8, 2, 8, 2, 9, is_dilated=False)
 
 
-def test_a_convolution_of_three_dimensions_is_told_from_others() -> None:
+def test_the_places_of_a_window_may_be_apart() -> None:
     call = (
-        "custom-call(%p, %q), window={size=3x3x3 pad=1_1x1_1x1_1}, dim_labels=b012f_o012i->b012f,"
+        "custom-call(%p, %q), window={size=3 pad=5_5 rhs_dilate=5}, dim_labels=b0f_o0i->b0f,"
         ' custom_call_target="__cudnn$convForward"'
     )
-    volume = ("f32[2,8,8,8,16]{4,3,2,1,0}", "f32[64,3,3,3,16]{4,3,2,1,0}")
-    assert _work("(f32[2,8,8,8,64]{4,3,2,1,0}, u8[16]{0})", volume, call).is_volume
+    lines = ("f32[2,64,16]{2,1,0}", "f32[64,3,16]{2,1,0}")
+    work = _work("(f32[2,64,64]{2,1,0}, u8[16]{0})", lines, call)
+    assert work.convolution == Convolution(Part.OUT, 64, 16, 1, 1, 3, is_dilated=True)
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from msgspec import Struct
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+
     from hlomem.base.source import Source, Span
     from hlomem.hlo.ir.instruction import HloInstruction
     from hlomem.hlo.ir.module import HloModule
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from hlomem.hlo.shape import Shape
 
 MAIN_THREAD = "main"
+Found = TypeVar("Found")
 
 BodyPlace = tuple[str, int, int]
 """A text, and the begin and end of a body in it."""
@@ -29,6 +32,9 @@ class BodyCall(Struct, frozen=True):
 
 class BodyReader(Protocol):
     """The parser as a computation sees it: reads bodies on demand."""
+
+    findings: dict[tuple[int, Hashable], tuple[object, Any]]
+    """About bodies as they were read, by `unread` and what was asked, which copies share."""
 
     @property
     def source(self) -> Source:
@@ -117,6 +123,17 @@ class HloComputation(Struct, eq=False):
             self.ensure_read()
         assert self._root is not None
         return self._root
+
+    def ask_once(self, key: Hashable, find: Callable[[], Found]) -> Found:
+        """A finding about the text of its body alone, made once for all copies of its module."""
+        if self.reader is None:
+            return find()
+        known = self.reader.findings.get((id(self.unread), key))
+        if known is None:
+            known = self.unread, find()
+            self.reader.findings[id(self.unread), key] = known
+        found: Found = known[1]
+        return found
 
     def ensure_read(self) -> None:
         """Read the instructions, if they are not read yet; raises `ParseError`."""

@@ -35,7 +35,7 @@ from hlomem.hlo.text.stack_frames import StackFrameTables
 from hlomem.hlo.text.style import TextStyle
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Hashable
 
     from hlomem.hlo.ir import BodyPlace, HloInstruction
     from hlomem.hlo.shape import Shape
@@ -81,6 +81,7 @@ class ModuleReader:
     ) -> None:
         """`is_trusted` takes lines for the instructions they seem to be."""
         self.source = source
+        self.findings: dict[tuple[int, Hashable], tuple[object, Any]] = {}
         self._text = source.text if text is None else text
         self._offsets = offsets
         self._is_trusted = is_trusted

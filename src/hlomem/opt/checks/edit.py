@@ -129,6 +129,10 @@ class Classes:
             self._is_pure[instruction] = known
         return known
 
+    def known_body(self, computation: HloComputation) -> int | None:
+        """The class of a body that was asked for."""
+        return self._bodies.get(computation)
+
     def of_body(self, computation: HloComputation) -> int:
         """The class of what a computation computes from its parameters, and lets be seen."""
         known = self._bodies.get(computation)

@@ -86,7 +86,8 @@ def find_meaning_problems(given: HloModule, edited: HloModule, _: Allowed = STRI
     problems = list(check_header(given, edited))
     if problems:
         return problems
-    terms = _Terms(_other_bodies(given, edited))
+    classes = Classes(of_values=True)
+    terms = _Terms(_other_bodies(given, edited, classes), classes)
     try:
         before, after = terms.run(given), terms.run(edited)
     except _Undecided as reason:
@@ -118,9 +119,8 @@ class _Undecided(Exception):  # noqa: N818 - never leaves this module
     """A program of which nothing can be said."""
 
 
-def _other_bodies(given: HloModule, edited: HloModule) -> set[str]:
+def _other_bodies(given: HloModule, edited: HloModule, classes: Classes) -> set[str]:
     """Names of loops and branches not in both modules, with bodies that say the same."""
-    classes = Classes(of_values=True)
     found: dict[str, list[tuple[int, ...]]] = {}
     for module in (given, edited):
         for computation in module.outer_computations:
@@ -191,9 +191,34 @@ class _BySlice(NamedTuple):
     instruction: HloInstruction
 
 
+class _Step(NamedTuple):
+    """An instruction of a body, which a loop goes through again and again."""
+
+    run: Callable[[HloInstruction, list[Value]], Value]
+    instruction: HloInstruction
+    operands: list[int]
+    """Their places in the body."""
+
+
+class _Body(NamedTuple):
+    size: int
+    parameters: list[int]
+    """Their places."""
+    steps: list[tuple[int, _Step]]
+    """With the place of each."""
+    root: int
+
+
 class _Terms:
-    def __init__(self, opened: set[str]) -> None:
+    def __init__(self, opened: set[str], same: Classes) -> None:
         self._opened = opened
+        self._same = same
+        """Bodies that say the same, of loops and what is in them."""
+        self._bodies: dict[HloComputation, _Body] = {}
+        self._fused: dict[tuple[int, tuple[Value, ...]], Value] = {}
+        """By class of a fusion's body and operands: its value."""
+        self._class_of: dict[HloInstruction, int | None] = {}
+        """By fusion that class, where its value is all that comes of it."""
         self._classes = Classes(of_values=True, by_indices=True)
         self._number_of: dict[tuple[object, ...], int] = {}
         self._made: dict[int, Term] = {}
@@ -267,42 +292,83 @@ class _Terms:
         return term
 
     def _evaluate(self, computation: HloComputation, arguments: Sequence[Value]) -> Value:
-        values: dict[HloInstruction, Value] = dict(
-            zip(computation.parameters, arguments, strict=True)
-        )
-        self._left -= len(computation.instructions)
+        body = self._bodies.get(computation)
+        if body is None:
+            body = self._bodies[computation] = self._body(computation)
+        self._left -= body.size
         if self._left < 0:
             raise _Undecided(_TOO_LONG)
-        for instruction in computation.instructions:
-            if instruction.opcode != "parameter":
-                operands = [values[operand] for operand in instruction.operands]
-                values[instruction] = self._value(instruction, operands)
-        return values[computation.root]
+        values: list[Value] = [()] * body.size
+        for place, argument in zip(body.parameters, arguments, strict=True):
+            values[place] = argument
+        for place, (run, instruction, operands) in body.steps:
+            values[place] = run(instruction, [values[operand] for operand in operands])
+        return values[body.root]
 
-    def _value(self, instruction: HloInstruction, operands: list[Value]) -> Value:
-        opcode = instruction.opcode
-        if opcode == "tuple":
-            return tuple(operands)
-        if opcode == "get-tuple-element":
-            whole = operands[0]
-            if not isinstance(whole, tuple) or instruction.tuple_index >= len(whole):
-                raise _Undecided(f"{instruction.name} reads a result that does not exist")
-            return whole[instruction.tuple_index]
-        if opcode == "opt-barrier":
-            return operands[0]
-        is_transparent = opcode == "fusion" and instruction.attributes.get("kind") != _OPAQUE
-        if opcode == "fusion" and not is_transparent:
-            self._look_for_slices(instruction.called_computations[0], operands)
-        if is_transparent or opcode == "call":
-            return self._evaluate(instruction.called_computations[0], operands)
+    def _body(self, computation: HloComputation) -> _Body:
+        place_of = {one: place for place, one in enumerate(computation.instructions)}
+        steps = [
+            (place, _Step(self._runner(one), one, [place_of[operand] for operand in one.operands]))
+            for one, place in place_of.items()
+            if one.opcode != "parameter"
+        ]
+        parameters = [place_of[one] for one in computation.parameters]
+        return _Body(len(place_of), parameters, steps, place_of[computation.root])
+
+    def _runner(
+        self, instruction: HloInstruction
+    ) -> Callable[[HloInstruction, list[Value]], Value]:
+        """What computes the value of an instruction."""
+        opcode, is_opened = instruction.opcode, instruction.name in self._opened
+        if opcode == "fusion" and instruction.attributes.get("kind") == _OPAQUE:
+            return self._opaque
         if opcode == "async-start" and _is_still(instruction):
-            return tuple(operands), self._evaluate(instruction.called_computations[0], operands)
-        if opcode == "async-done" and isinstance(operands[0], tuple):
-            return operands[0][1]
-        if opcode == "while" and instruction.name in self._opened:
-            return self._iterate(instruction, operands[0])
-        if opcode == "conditional" and instruction.name in self._opened:
-            return self._choose(instruction, operands)
+            return self._start
+        return {
+            "tuple": _tuple,
+            "get-tuple-element": _element,
+            "opt-barrier": _first,
+            "fusion": self._fusion,
+            "call": self._call,
+            "async-done": self._done,
+            "while": self._iterate if is_opened else self._operation,
+            "conditional": self._choose if is_opened else self._operation,
+        }.get(opcode, self._plain)
+
+    def _opaque(self, fusion: HloInstruction, operands: list[Value]) -> Value:
+        self._look_for_slices(fusion.called_computations[0], operands)
+        return self._plain(fusion, operands)
+
+    def _call(self, call: HloInstruction, operands: list[Value]) -> Value:
+        return self._evaluate(call.called_computations[0], operands)
+
+    def _fusion(self, fusion: HloInstruction, operands: list[Value]) -> Value:
+        """The value of a fusion; the same body on the same values, in either module, once."""
+        if fusion not in self._class_of:
+            self._class_of[fusion] = self._class_of_fusion(fusion)
+        number = self._class_of[fusion]
+        if number is None:
+            return self._call(fusion, operands)
+        key = number, tuple(operands)
+        known = self._fused.get(key)
+        if known is None:
+            known = self._fused[key] = self._call(fusion, operands)
+        return known
+
+    def _class_of_fusion(self, fusion: HloInstruction) -> int | None:
+        [body] = fusion.called_computations
+        says = any(one.opcode in SLICES and says_offset(one) for one in body.instructions)
+        return None if says or not _is_free_of_effects(fusion) else self._same.known_body(body)
+
+    def _start(self, start: HloInstruction, operands: list[Value]) -> Value:
+        return tuple(operands), self._call(start, operands)
+
+    def _done(self, done: HloInstruction, operands: list[Value]) -> Value:
+        started = operands[0]
+        return started[1] if isinstance(started, tuple) else self._plain(done, operands)
+
+    def _plain(self, instruction: HloInstruction, operands: list[Value]) -> Value:
+        opcode = instruction.opcode
         plain = [operand for operand in operands if isinstance(operand, int)]
         if len(plain) == len(operands) and not instruction.shape.is_tuple:
             if opcode in SLICES and says_offset(instruction):
@@ -314,7 +380,8 @@ class _Terms:
             return value
         return self._operation(instruction, operands)
 
-    def _iterate(self, loop: HloInstruction, state: Value) -> Value:
+    def _iterate(self, loop: HloInstruction, operands: list[Value]) -> Value:
+        state = operands[0]
         body, condition = loop.called_computations
         for iteration in range(MAX_PASSES):
             goes_on = self._evaluate(condition, [state])
@@ -568,8 +635,10 @@ class _Terms:
                 key = (*key, instruction.name, len(seen))
                 seen.append(key)
         term = self._fresh(instruction.shape, key)
+        if not isinstance(term, int) or term in self._made:
+            return term
         plain = [operand for operand in operands if isinstance(operand, int)]
-        if isinstance(term, int) and len(plain) == len(operands):
+        if len(plain) == len(operands):
             texts = instruction.attributes
             made = Term(instruction.opcode, texts, instruction.payload, plain, instruction.shape)
             self._made[term] = made
@@ -583,6 +652,21 @@ class _Terms:
 
     def _number_of_text(self, text: _Key) -> int:
         return self._text_of.setdefault(text, len(self._text_of))
+
+
+def _tuple(_: HloInstruction, operands: list[Value]) -> Value:
+    return tuple(operands)
+
+
+def _first(_: HloInstruction, operands: list[Value]) -> Value:
+    return operands[0]
+
+
+def _element(instruction: HloInstruction, operands: list[Value]) -> Value:
+    whole = operands[0]
+    if not isinstance(whole, tuple) or instruction.tuple_index >= len(whole):
+        raise _Undecided(f"{instruction.name} reads a result that does not exist")
+    return whole[instruction.tuple_index]
 
 
 def _have_same_order(one: Shape, other: Shape) -> bool:

@@ -33,7 +33,8 @@ _IDLE = """
 _OUTSIDE = frozenset(_SEEN_OUTSIDE.split())
 COLLECTIVE = frozenset(_TOGETHER.split())
 _TAKES_NO_TIME = frozenset(_IDLE.split())
-_DECLARED_EFFECT = "custom_call_has_side_effect=true"
+_EFFECT = "custom_call_has_side_effect"
+_DECLARED_EFFECT = f"{_EFFECT}=true"
 _CALLS = ("calls=", "to_apply=")
 _FIRST_OPERAND = frozenset({"dynamic-update-slice", "set-dimension-size"})
 """Opcodes whose result is written over their first operand."""
@@ -135,7 +136,7 @@ def _is_seen(
     """Whether an instruction, or one that it runs, has effects outside the program."""
     if instruction.opcode in counted:
         return True
-    if _DECLARED_EFFECT in instruction.attribute_text:
+    if instruction.may_have(_EFFECT) and _DECLARED_EFFECT in instruction.attribute_text:
         return True
     for callee in instruction.called_computations:
         if callee not in known:

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from hlomem.hlo.opcodes import RUN_IN_PLACE
 from hlomem.opt.constants import HOST_FACTOR, TRANSFER_FACTOR
 from hlomem.opt.once import once
+from hlomem.opt.orders.convolutions import convolution_time
 from hlomem.opt.orders.effects import find_end, is_start, takes_time
-from hlomem.opt.orders.library_calls import convolved
+from hlomem.opt.orders.library_calls import columns_decomposed, convolved
 from hlomem.opt.orders.products import Work, product_flops, work_in, work_of
 from hlomem.opt.orders.speeds import speeds_of
 from hlomem.opt.orders.traffic import Traffic
@@ -99,9 +100,9 @@ class Times:
 
     def __init__(self, machine: Machine) -> None:
         self._speeds = speeds_of(machine)
-        self._traffic = Traffic(
-            machine.size_of, 1 if self._speeds is None else self._speeds.scatter_factor
-        )
+        self._machine = machine.name
+        self._has_nested = machine.platform == "tpu"
+        self._traffic = Traffic(machine.size_of, self._speeds)
         self._flops_per_byte = machine.flops_per_byte
         self._is_graph: dict[HloComputation, bool] = {}
         self._bodies: dict[HloComputation, int] = {}
@@ -122,7 +123,13 @@ class Times:
             [body] = instruction.called_computations
             return max(self._of_fusion(body), self._least_in(instruction.parent))
         time = self._kernel(self._traffic.of(instruction), work_of(instruction))
-        return max(time, self._least_in(instruction.parent))
+        return max(time, self._by_columns(instruction), self._least_in(instruction.parent))
+
+    def _by_columns(self, call: HloInstruction) -> int:
+        """The least that a decomposition takes."""
+        if self._speeds is None or call.opcode != "custom-call":
+            return 0
+        return self._speeds.in_bytes(self._speeds.column * columns_decomposed(call))
 
     def _least_in(self, parent: HloComputation) -> int:
         """The least that a kernel takes among those it runs with."""
@@ -159,28 +166,36 @@ class Times:
         return map(self.of, body.instructions)
 
     def _of_fusion(self, body: HloComputation) -> int:
-        if body not in self._bodies:
-            self._bodies[body] = self._kernel(self._traffic.of_fusion(body), work_in(body))
-        return self._bodies[body]
+        known = self._bodies.get(body)
+        if known is None:
+            known = self._bodies[body] = self._kernel(*self._work_of_fusion(body))
+        return known
+
+    def _work_of_fusion(self, body: HloComputation) -> tuple[int, Work]:
+        """The bytes that a fusion moves, and its products: once for all copies of a module."""
+
+        def find() -> tuple[int, Work]:
+            return self._traffic.of_fusion(body), work_in(body)
+
+        # A TPU's fusions have others inside, which a copy may have changed.
+        return find() if self._has_nested else body.ask_once(("work", self._machine), find)
 
     def _kernel(self, moved: int, work: Work) -> int:
         """The time of one kernel, which moves bytes and multiplies."""
         speeds = self._speeds
         if speeds is None:
             return max(moved, work.flops // self._flops_per_byte)
+        if work.convolution is not None:
+            seconds = moved / speeds.bandwidth
+            took = convolution_time(work, work.convolution, seconds, speeds) + speeds.launch
+            return speeds.in_bytes(took)
         rate = speeds.exact_flops if work.is_exact else speeds.flops.get(work.type, 0.0)
         work_time = speeds.bandwidth * work.flops / (rate or speeds.flops["f32"])
-        overlap = speeds.overlap
-        if work.least:
+        if work.least and not work.is_exact:
             work_time *= 1 + speeds.half_product / work.least
-        if work.features is not None:
-            few_features = speeds.few_features / max(work.features, 1)
-            work_time *= max(few_features, speeds.few_inputs / max(work.given, 1), 1.0)
-            work_time *= speeds.volumes if work.is_volume else 1.0
-            overlap = speeds.convolution_overlap
-        took = max(work_time, moved) + overlap * min(work_time, moved)
-        took *= speeds.by_filter if work.is_by_filter else 1.0
-        return round(took) + speeds.in_bytes(speeds.launch)
+        took = max(work_time, moved) + speeds.overlap * min(work_time, moved)
+        start = speeds.launch + (speeds.product_start if work.flops else 0.0)
+        return round(took) + speeds.in_bytes(start)
 
 
 def time_inside(caller: HloInstruction, time_of: Callable[[HloComputation], int]) -> int:

@@ -7,6 +7,7 @@ dropout) are not among them.
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -38,6 +39,10 @@ _OTHERS = frozenset({"__cudnn$norm", "__gpu$xla.gpu.triton"})
 _PURE = _MATMULS | _OTHERS | _CONVOLUTIONS.keys()
 
 
+_BY_COLUMNS = ("cusolver_", "__cublas$triangularSolve")
+_ONE_BY_ONE = frozenset({"cusolver_geqrf_ffi", "cusolver_orgqr_ffi", "cusolver_syevd_ffi"})
+
+
 class Convolved(NamedTuple):
     """The sizes of a convolution."""
 
@@ -62,6 +67,18 @@ def contracted(call: HloInstruction) -> tuple[int, ...] | None:
     for name in ("gemm_backend_config", "dot_dimension_numbers", "lhs_contracting_dimensions"):
         config = config.get(name) if isinstance(config, dict) else None
     return tuple(map(int, config)) if isinstance(config, list) else None
+
+
+def columns_decomposed(call: HloInstruction) -> int:
+    """Columns that a decomposition or solution goes through one after another; 0 for other calls.
+
+    Those of all matrices where a library computes one after another (jaxlib/gpu/solver_kernels).
+    """
+    target = call.custom_call_target or ""
+    if not target.startswith(_BY_COLUMNS):
+        return 0
+    *batch, _, columns = (1, 1, *call.operands[0].shape.dimensions)
+    return columns * (prod(batch) if target in _ONE_BY_ONE else 1)
 
 
 def convolved(call: HloInstruction) -> Convolved | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from enum import Enum
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,15 +16,35 @@ if TYPE_CHECKING:
     from hlomem.hlo.shape import Shape
 
 _LABELS = re.compile(r"(?P<left>\w+)_(?P<kernel>\w+)->(?P<out>\w+)")
-_FEATURES = {
-    "__cudnn$convBackwardInput": ("left", "f"),
-    "__cudnn$convBackwardFilter": ("kernel", "o"),
-}
-"""By call the part of a convolution that its result is, and the label of its features."""
 _EXACT = re.compile(r'operand_precision=\{highest|"operand_precision":\["HIGHEST"')
-_VOLUME = len("b012f")
-"""Labels of what a convolution of three dimensions gives."""
 _WINDOW = re.compile(r"(\w+)=([\w\-]+)")
+
+
+class Part(Enum):
+    """Of a convolution: what a kernel computes of the two others."""
+
+    OUT = "out"
+    IMAGE = "image"
+    FILTER = "filter"
+
+
+_PARTS = {"__cudnn$convBackwardInput": Part.IMAGE, "__cudnn$convBackwardFilter": Part.FILTER}
+
+
+class Convolution(NamedTuple):
+    """A convolution, or a gradient of one, as its speed depends on it."""
+
+    part: Part
+    features: int
+    """Features of a group that it makes."""
+    summed: int
+    """Features of a group that it sums over."""
+    groups: int
+    dimensions: int
+    window: int
+    """Places of its window."""
+    is_dilated: bool
+    """Whether these are apart."""
 
 
 class Work(NamedTuple):
@@ -34,16 +55,10 @@ class Work(NamedTuple):
     """Of the operands of the largest product."""
     is_exact: bool = False
     """Whether float32 is multiplied as such."""
-    features: int | None = None
-    """Output features of a group, if it is a convolution."""
-    given: int = 0
-    """Input features of a group, likewise."""
+    convolution: Convolution | None = None
+    """Set if it is one."""
     least: int = 0
     """The least of rows, columns and terms, if it is a matrix product."""
-    is_volume: bool = False
-    """Whether it is a convolution of three dimensions."""
-    is_by_filter: bool = False
-    """Whether it is the gradient of one by its filter."""
 
 
 def work_of(instruction: HloInstruction) -> Work:
@@ -54,25 +69,32 @@ def work_of(instruction: HloInstruction) -> Work:
     kind = instruction.operands[0].shape.element_type.text
     is_exact = kind == "f32" and _EXACT.search(instruction.attribute_text) is not None
     shape = instruction.shape.elements[0] if instruction.shape.is_tuple else instruction.shape
-    target = instruction.custom_call_target or ""
-    if instruction.opcode == "convolution" or "conv" in target:
-        is_by_filter = target == "__cudnn$convBackwardFilter"
-        labels = _LABELS.fullmatch(instruction.attributes.get("dim_labels", ""))
-        part, label = _FEATURES.get(target, ("out", "f"))
-        place = -1 if labels is None else labels[part].index(label)
-        groups = max(int(instruction.attributes.get("feature_group_count", "1")), 1)
-        features = max(shape.dimensions[place] // groups, 1)
-        is_volume = labels is not None and len(labels["out"]) == _VOLUME
-        given = 0 if labels is None else _input_features(instruction, labels)
-        return Work(flops, kind, is_exact, features, given, 0, is_volume, is_by_filter)
+    if instruction.opcode == "convolution" or "conv" in (instruction.custom_call_target or ""):
+        return Work(flops, kind, is_exact, _convolution(instruction, shape))
     return Work(flops, kind, is_exact, least=_least_size(flops, instruction, shape))
 
 
-def _input_features(convolution: HloInstruction, labels: re.Match[str]) -> int:
-    """Input features of a group, by the filter."""
-    sizes = convolved(convolution)
-    kernel = convolution.operands[1].shape.dimensions if sizes is None else sizes.kernel
-    return kernel[labels["kernel"].index("i")]
+def _convolution(instruction: HloInstruction, shape: Shape) -> Convolution:
+    part = _PARTS.get(instruction.custom_call_target or "", Part.OUT)
+    labels = _LABELS.fullmatch(instruction.attributes.get("dim_labels", ""))
+    groups = max(int(instruction.attributes.get("feature_group_count", "1")), 1)
+    sizes = convolved(instruction)
+    kernel = instruction.operands[1].shape.dimensions if sizes is None else sizes.kernel
+    if labels is None:
+        return Convolution(part, max(shape.dimensions[-1], 1), 1, groups, 0, 1, is_dilated=False)
+    inside = max(kernel[labels["kernel"].index("i")], 1)
+    outside = max(kernel[labels["kernel"].index("o")] // groups, 1)
+    sides = [
+        size for size, label in zip(kernel, labels["kernel"], strict=True) if label.isdecimal()
+    ]
+    return Convolution(
+        part,
+        *((inside, outside) if part is Part.IMAGE else (outside, inside)),
+        groups,
+        len(sides),
+        prod(sides),
+        "rhs_dilate" in instruction.attributes.get("window", ""),
+    )
 
 
 def _least_size(flops: int, product: HloInstruction, shape: Shape) -> int:

@@ -1,10 +1,10 @@
 """How fast devices are, for the model of time; the only place of these numbers.
 
-Those of the H200 were fitted to measurements on one (`tools/calibrate_clock.py`, jax 0.11.2), which
-docs/measurements.md lists: what each number is taken from stands next to it. Those of the H100 are
-the same with the bandwidth of its data sheet. Those of a TPU are its data sheet's, and nothing was
-run on one: what takes less time by them may still not do many more operations. Without speeds time
-is counted in bytes alone.
+Those of the H200 were fitted to measurements on one (`tools/calibrate_clock.py` and
+`calibrate_kernels.py`, jax 0.11.2), which docs/measurements.md lists: what each number is taken
+from stands next to it. Those of the H100 are the same with the bandwidth of its data sheet. Those
+of a TPU are its data sheet's, and nothing was run on one: what takes less time by them may still
+not do many more operations. Without speeds time is counted in bytes alone.
 """
 
 from __future__ import annotations
@@ -17,6 +17,40 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hlomem.machines.machine import Chip, Machine
+
+
+class ConvolutionSpeeds(NamedTuple):
+    """How convolutions differ from a matrix product of as many operations (`convolutions.py`)."""
+
+    start: float
+    """Seconds of each in addition to its work."""
+    overlap: float
+    """The share of the shorter of memory and arithmetic that is not hidden."""
+    few_features: int
+    """Features below which it takes as long as for that many, and float32's time in any type."""
+    few_summed: int
+    """The same of features that it sums over."""
+    half_features: int
+    """Features at which it is half as fast as with many, if tiles were not of `few_features`."""
+    by_filter: float
+    """How much longer the gradient by the filter takes."""
+    narrow_by_filter: float
+    """The same in types of 16 bits."""
+    dilated: float
+    """How much longer it takes if the places of a window are apart."""
+    volumes: float
+    """How much longer it takes in three dimensions."""
+    long_window: int
+    """Places of a window above which no tensor core is used, nor its terms shared out."""
+    term: float
+    """Seconds of one term of such a sum."""
+    narrow_term: float
+    """The same in types of 16 bits."""
+    group_share: int
+    """The features of a group with which a convolution in groups is as fast as any."""
+    slow_groups: float
+    """How much longer float32 takes in groups in other than two dimensions, or of other features
+    than it makes, group by group."""
 
 
 class Speeds(NamedTuple):
@@ -38,20 +72,17 @@ class Speeds(NamedTuple):
     """The same for float32 with `precision="highest"`."""
     overlap: float
     """The share of the shorter of memory and arithmetic that a matrix product does not hide."""
-    convolution_overlap: float
-    """The same of a convolution."""
-    few_features: int
-    """Output features of a group below which a convolution takes as long as for that many."""
-    few_inputs: int
-    """The same of input features."""
-    volumes: float
-    """How much longer a convolution of three dimensions takes than its operations say."""
     half_product: int
     """The least of its three sizes at which a matrix product is half as fast as a large one."""
-    by_filter: float
-    """How much longer the gradient by the filter takes than the convolution."""
+    product_start: float
+    """Of a matrix product in addition to its work, until all of the device is busy."""
+    convolutions: ConvolutionSpeeds
     scatter_factor: int
     """How much longer a byte takes that a scatter adds to what is there."""
+    narrow_scatter_factor: int
+    """The same of types of 16 bits, which are compared and swapped until it worked."""
+    column: float
+    """The least that a decomposition takes for each column of a matrix."""
     host_bandwidth: float
     """Bytes a second to the host's pinned memory, and from it; each way has its own."""
     is_measured: bool = True
@@ -83,14 +114,28 @@ H200 = Speeds(
         "s8": 1.5e15,
     },
     exact_flops=5.1e13,  # 8192 cubed
-    overlap=0.5,  # 16384 x 512 x 8192, 16384 x 2048 x 2048
-    convolution_overlap=1.0,
-    few_features=64,  # convolutions with 32 output features
-    few_inputs=16,  # the gradients of single examples, as convolutions of two features in groups
-    volumes=8.0,  # a U-Net of three dimensions, all of whose convolutions take 11 times as long
-    half_product=256,  # products of models take 1.4 times as long as at 8192 cubed
-    by_filter=2.2,  # 16 convolutions of 64 to 64 features
-    scatter_factor=4,  # rows of 512 numbers added to a table: 5; graph networks: 2 and 5
+    overlap=0.25,  # 64 products of 512 cubed, 65536 x 256 x 256: 0.2 to 0.3
+    half_product=64,  # 8192 x 768 x 3072: 1.1 times as long as at 8192 cubed
+    product_start=2e-6,  # 1024 cubed, 4096 x 256 x 256
+    convolutions=ConvolutionSpeeds(  # together, to 211 kernels: 1.5 times off in the mean
+        start=4e-6,
+        overlap=0.75,
+        few_features=48,
+        few_summed=16,
+        half_features=48,
+        by_filter=2.2,
+        narrow_by_filter=1.8,
+        dilated=1.5,
+        volumes=1.4,
+        long_window=256,  # gradients by the filter of transposed and dilated ones
+        term=2.5e-8,
+        narrow_term=4e-9,
+        group_share=80,
+        slow_groups=8.0,
+    ),
+    scatter_factor=2,  # rows of 16 and 64 numbers: 1.4; of 768: 2.5; scalars: 7; networks: 2 and 5
+    narrow_scatter_factor=11,  # rows of 128 numbers
+    column=1e-6,  # 65 matrices of 128: by Cholesky 0.7, LU 1.8 for all; QR 0.9 for each
     host_bandwidth=5.3e10,  # 1 GiB, either way; hidden by matrix products without a loss
 )
 H100 = H200._replace(bandwidth=H200.bandwidth * 3.35 / 4.8)
@@ -106,6 +151,24 @@ def speeds_of(machine: Machine) -> Speeds | None:
     return measured
 
 
+_AS_PRODUCTS = ConvolutionSpeeds(
+    start=0.0,
+    overlap=0.0,
+    few_features=1,
+    few_summed=1,
+    half_features=0,
+    by_filter=1.0,
+    narrow_by_filter=1.0,
+    dilated=1.0,
+    volumes=1.0,
+    long_window=1 << 62,
+    term=0.0,
+    narrow_term=0.0,
+    group_share=1,
+    slow_groups=1.0,
+)
+
+
 def _by_data_sheet(chip: Chip) -> Speeds:
     """A TPU: float32 is multiplied in bfloat16, once, or six times where it is to be exact."""
     return Speeds(
@@ -117,13 +180,12 @@ def _by_data_sheet(chip: Chip) -> Speeds:
         flops={"f32": float(chip.flops)},
         exact_flops=chip.flops / 6,
         overlap=0.0,
-        convolution_overlap=0.0,
-        few_features=1,
-        few_inputs=1,
-        volumes=1.0,
         half_product=0,
-        by_filter=1.0,
+        product_start=0.0,
+        convolutions=_AS_PRODUCTS,
         scatter_factor=1,
+        narrow_scatter_factor=1,
+        column=0.0,
         host_bandwidth=chip.bandwidth / HOST_FACTOR,
         is_measured=False,
     )

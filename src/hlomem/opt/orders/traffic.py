@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from hlomem.hlo.ir import HloComputation, HloInstruction
     from hlomem.hlo.shape import Shape
+    from hlomem.opt.orders.speeds import Speeds
 
 _READS_PART = frozenset({"dynamic-slice", "gather", "slice"})
 """Opcodes that read of their first operand what they return."""
@@ -19,11 +20,17 @@ _WRITES_PART = frozenset({"dynamic-update-slice", "scatter"})
 """Opcodes that write into the memory of their first operand."""
 
 
+_NARROW = frozenset({"bf16", "f16"})
+_SORTS_BY_DIGITS = "xla.gpu.ext.cub_sort"
+_PASSES_BY_DIGITS = 8
+"""Four digits of keys of 32 bits, each counted and moved: 7 to 13 passes by what they took."""
+
+
 class Traffic:
-    def __init__(self, size_of: Callable[[Shape], int], scatter_factor: int = 1) -> None:
-        """`scatter_factor` is how much longer a byte takes that is added to what is there."""
+    def __init__(self, size_of: Callable[[Shape], int], speeds: Speeds | None = None) -> None:
         self._size_of = size_of
-        self._scatter_factor = scatter_factor
+        self._scatter_factor = 1 if speeds is None else speeds.scatter_factor
+        self._narrow_factor = 1 if speeds is None else speeds.narrow_scatter_factor
         self._known: dict[HloComputation, dict[HloInstruction, int]] = {}
         """By body of a fusion: what its results need of its values."""
 
@@ -53,7 +60,17 @@ class Traffic:
         return read + self._written(body.root) + sum(map(self._sorted, body.instructions))
 
     def _sorted(self, instruction: HloInstruction) -> int:
-        """Bytes that a sort reads and writes again: it goes over all as often as rows halve."""
+        """Bytes that a sort or a Fourier transform reads and writes again.
+
+        A sort goes over all as often as rows halve, CUB's by digits of keys, a transform once for
+        every dimension.
+        """
+        target = instruction.custom_call_target or ""
+        if target.startswith(_SORTS_BY_DIGITS):
+            return 2 * (_PASSES_BY_DIGITS - 1) * sum(map(self.bytes_of, instruction.operands))
+        if instruction.opcode == "fft":
+            moved = self.bytes_of(instruction) + self.bytes_of(instruction.operands[0])
+            return (len(instruction.integers("fft_length")) - 1) * moved
         if instruction.opcode != "sort":
             return 0
         [dimension] = instruction.integers("dimensions")
@@ -105,12 +122,16 @@ class Traffic:
             return self._written(root.called_computations[0].root)
         return self._part(root) if root.opcode in _WRITES_PART else self.bytes_of(root)
 
+    def _added(self, values: HloInstruction) -> int:
+        """Bytes of values that are added to what is there, by how much longer they take."""
+        is_narrow = values.shape.element_type.text in _NARROW
+        return self.bytes_of(values) * (self._narrow_factor if is_narrow else self._scatter_factor)
+
     def _part(self, writer: HloInstruction) -> int:
         """Bytes of what is written into another value: one operand, or as many as there are."""
         if writer.opcode == "scatter":
             count = (len(writer.operands) - 1) // 2
-            added = sum(map(self.bytes_of, writer.operands[count + 1 :]))
-            return self._scatter_factor * added
+            return sum(map(self._added, writer.operands[count + 1 :]))
         return self.bytes_of(writer.operands[1])
 
 

@@ -37,6 +37,9 @@ class LastMade:
             for buffer, size in zip(flow.buffers, flow.sizes, strict=True)
         ]
         self._standing = frozenset(_find_standing(flow))
+        self._standing_bytes = sum(self._sizes[buffer] for buffer in self._standing)
+        self._known: dict[tuple[frozenset[int], int], int] = {}
+        self._read_by: dict[int, frozenset[int]] = {}
 
     def least(self, node: int) -> int:
         """Bytes that are there at some moment, if a node runs."""
@@ -44,19 +47,30 @@ class LastMade:
 
     def _least(self, waiting: frozenset[int], depth: int) -> int:
         """The same, if all of some values are there at one moment."""
+        known = self._known.get((waiting, depth))
+        if known is None:
+            known = self._known[waiting, depth] = self._find_least(waiting, depth)
+        return known
+
+    def _find_least(self, waiting: frozenset[int], depth: int) -> int:
         total = self._bytes(waiting)
         if not depth or len(waiting) > _MAX_WAITING:
             return total
-        found: list[int] = []
-        for maker in {self._flow.values[value].made_by for value in waiting} - {-1}:
-            if not self._is_plain(maker):
-                return total
+        makers = {self._flow.values[value].made_by for value in waiting} - {-1}
+        if not makers or not all(map(self._is_plain, makers)):
+            return total
+        best: int | None = None
+        for maker in makers:
             made = self._flow.made_by[maker]
             others = waiting.difference(made)
             there = others | self._read(maker)
             size = self._bytes(there.union(made)) - self._shared(maker, others)
-            found.append(max(size, self._least(there, depth - 1)))
-        return max([total, *([min(found)] if found else [])])
+            if best is None or size < best:  # else it needs no less, whatever comes before
+                size = max(size, self._least(there, depth - 1))
+                best = size if best is None else min(size, best)
+            if best <= total:
+                return total
+        return total if best is None else best
 
     def _is_plain(self, node: int) -> bool:
         """Whether a node reads its operands whole, and calls nothing that counts by itself."""
@@ -64,14 +78,18 @@ class LastMade:
         return takes_time(instruction) and instruction.opcode not in RUN_IN_PLACE
 
     def _read(self, node: int) -> frozenset[int]:
-        flow = self._flow
-        read = [one for one in flow.read_by[node] if self._sizes[flow.values[one].buffer]]
-        return frozenset(read)
+        known = self._read_by.get(node)
+        if known is None:
+            flow = self._flow
+            read = [one for one in flow.read_by[node] if self._sizes[flow.values[one].buffer]]
+            known = self._read_by[node] = frozenset(read)
+        return known
 
     def _bytes(self, values: Iterable[int]) -> int:
         """Bytes of the buffers of some values, and of those that are there all the time."""
-        there = {self._flow.values[value].buffer for value in values}
-        return sum(self._sizes[buffer] for buffer in there | self._standing)
+        flow_values, sizes = self._flow.values, self._sizes
+        there = {flow_values[value].buffer for value in values} - self._standing
+        return self._standing_bytes + sum([sizes[buffer] for buffer in there])
 
     def _shared(self, node: int, waiting: AbstractSet[int]) -> int:
         """The most bytes of a node's results that are written over what waits no longer."""
