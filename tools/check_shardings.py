@@ -2,10 +2,10 @@
 
     python -m tools.check_shardings FOLDER [NAME...] [--table NAME]
 
-A file of FOLDER begins with `\"\"\"Fault: KIND. …` and has `make_faulty` and `make_fixed`, or with
-`\"\"\"Clean.` and has `make_clean`; `TARGET` is the machine, and `# FAULT` ends the lines where the
-fault is. Prints one row for each file in Markdown: whether the first finding names such a line, and
-the kind; the bytes promised from the plan alone, those that the report says after compiling the
+A file of FOLDER begins with `\"\"\"Fault: KIND. …` and has `make_faulty` and `make_fixed`, the
+latter also in FOLDER/fixed, or with `\"\"\"Clean.` and has `make_clean`; `TARGET` is the machine,
+and `# FAULT` ends the lines where the fault is. Prints one row for each file in Markdown: whether
+the first finding names such a line, and the kind; the bytes promised from the plan alone, those that the report says after compiling the
 change, those that a whole compile of the printed change saves by `memory_analysis()`, and those of
 the author's own repair; whether every argument has the bytes and dimensions that JAX says. With
 --table the rows are written between markers of docs/sharding.md, too.
@@ -109,6 +109,12 @@ class Program(NamedTuple):
     @property
     def factory(self) -> str:
         return f"{self.file}:{'make_faulty' if self.fault else 'make_clean'}"
+
+    @property
+    def repaired(self) -> str:
+        """The author's own repair: of a file of its own, where there is one."""
+        apart = self.file.parent / "fixed" / self.file.name
+        return f"{apart if apart.exists() else self.file}:make_fixed"
 
 
 def read_program(file: Path) -> Program:
@@ -231,7 +237,7 @@ def check(program: Program, counts: Counter[str]) -> Iterator[list[str]]:
         yield [title, program.target, needs, "clean", found or "quiet", *["-"] * 5, arguments]
         return
     counts["faulty"] += 1
-    repair = report.size - size_of(f"{program.file}:make_fixed", program.target)
+    repair = report.size - size_of(program.repaired, program.target)
     if not report.findings:
         cells = ["NOTHING FOUND", "-", "-", "-", "-", format_bytes(repair), arguments]
         yield [title, program.target, needs, program.fault, *cells]

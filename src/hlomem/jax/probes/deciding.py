@@ -130,10 +130,15 @@ def _effect(
     if not size or sum(before[name].size for name in own & changed) < _MOST * size:
         return None
     ends = tuple([end for name in own if (end := _end_of(name))])
+    alike = {(before[name].spec, before[name].size) for name in own}
     others = [
         before[name].size
         for name in changed - own
-        if not is_argument or (name.startswith(_ARGUMENT) and not name.endswith(ends))
+        if (
+            name.startswith(_ARGUMENT) and not name.endswith(ends)
+            if is_argument
+            else (before[name].spec, before[name].size) not in alike
+        )
     ]
     is_wanted = all(
         name in after

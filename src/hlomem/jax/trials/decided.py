@@ -167,9 +167,11 @@ class Search:
 
     def _unlike(self, mesh: Mesh) -> Iterator[tuple[ShardingFinding, list[Change]]]:
         """Constraints without an axis that others have on arrays of the same shape but the end."""
-        large = self._large("constraint")
-        for (spec, _), group in large.items():
-            asked, shape = parse_spec(spec, mesh), group[0].shapes[0]
+        by_spec: dict[tuple[str, tuple[int, ...]], list[Decision]] = {}
+        for (spec, _), group in self._large("constraint").items():
+            by_spec.setdefault((spec, group[0].shapes[0]), []).extend(group)
+        for (spec, shape), group in by_spec.items():
+            asked = parse_spec(spec, mesh)
             if asked is None or not asked.used:
                 continue
             changes: dict[str, Change] = {}
