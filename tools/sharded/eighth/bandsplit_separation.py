@@ -79,7 +79,5 @@ def make_faulty(devices):
         },
         "mask": w(WIDTH, BINS_PER_BAND),
     }
-    audio = jax.ShapeDtypeStruct(
-        (BATCH, FRAMES, len(BANDS) * BINS_PER_BAND), jnp.float32, sharding=songs
-    )
+    audio = jax.ShapeDtypeStruct((BATCH, FRAMES, len(BANDS) * BINS_PER_BAND), jnp.float32, sharding=songs)
     return jax.jit(step, donate_argnums=0, out_shardings=(whole, whole)), (params, audio, audio)

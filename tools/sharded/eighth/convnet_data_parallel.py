@@ -38,18 +38,14 @@ class ConvNet(nn.Module):
 def make_clean(devices):
     mesh = Mesh(np.array(devices), ("batch",))
     whole, split = NamedSharding(mesh, P()), NamedSharding(mesh, P("batch"))
-    model, tx = (
-        ConvNet(),
-        optax.chain(optax.clip_by_global_norm(1.0), optax.sgd(0.1, momentum=0.9, nesterov=True)),
-    )
+    model, tx = ConvNet(), optax.chain(optax.clip_by_global_norm(1.0), optax.sgd(0.1, momentum=0.9, nesterov=True))
 
     def init(key):
         params = model.init(key, jnp.zeros((1, 64, 64, 3)))["params"]
         return {"params": params, "opt": tx.init(params), "step": jnp.zeros((), jnp.int32)}
 
     state = jax.tree.map(
-        lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=whole),
-        jax.eval_shape(init, jax.random.key(0)),
+        lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=whole), jax.eval_shape(init, jax.random.key(0))
     )
 
     def loss_fn(params, batch):

@@ -24,9 +24,7 @@ class SamplerConfig:
 
 
 def conv(x, w):
-    return jax.lax.conv_general_dilated(
-        x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
-    )
+    return jax.lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
 
 
 def time_features(t, dim):
@@ -85,7 +83,5 @@ def make_faulty(devices):
         "blocks": {"a": w(cfg.blocks, 3, 3, c, c), "b": w(cfg.blocks, 3, 3, c, c)},
         "out": w(3, 3, c, cfg.colours),
     }
-    noise = jax.ShapeDtypeStruct(
-        (cfg.batch, cfg.side, cfg.side, cfg.colours), jnp.float32, sharding=image
-    )
+    noise = jax.ShapeDtypeStruct((cfg.batch, cfg.side, cfg.side, cfg.colours), jnp.float32, sharding=image)
     return jax.jit(sample, donate_argnums=1), (params, noise)

@@ -47,9 +47,7 @@ def local_forward(weights, x):
         outbox = jnp.zeros((EXPERTS, capacity, DIM), x.dtype).at[expert, place].set(y, mode="drop")
         inbox = jax.lax.all_to_all(outbox, AXIS, split_axis=0, concat_axis=0, tiled=True)
         h = jax.nn.gelu(inbox.reshape(-1, DIM) @ w["up"][0]) @ w["down"][0]
-        back = jax.lax.all_to_all(
-            h.reshape(inbox.shape), AXIS, split_axis=0, concat_axis=0, tiled=True
-        )
+        back = jax.lax.all_to_all(h.reshape(inbox.shape), AXIS, split_axis=0, concat_axis=0, tiled=True)
         picked = back[expert, jnp.minimum(place, capacity - 1)]
         load = jax.lax.pmean(jnp.mean(jax.nn.one_hot(expert, EXPERTS), axis=0), AXIS)
         return x + picked * gate[:, None], load

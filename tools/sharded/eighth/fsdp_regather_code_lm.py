@@ -69,9 +69,7 @@ def make_clean(devices):
 
     abstract = jax.eval_shape(init, jax.random.key(0))
     shardings = jax.tree.map(fsdp, abstract)
-    state = jax.tree.map(
-        lambda a, s: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=s), abstract, shardings
-    )
+    state = jax.tree.map(lambda a, s: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=s), abstract, shardings)
 
     def loss_fn(params, tokens):
         logits = model.apply({"params": params}, tokens)

@@ -26,10 +26,7 @@ class TrainState:
 def init_params(key):
     keys = jax.random.split(key, ROUNDS + 2)
     glorot = jax.nn.initializers.glorot_uniform()
-    params = {
-        "encode": glorot(keys[0], (FEATURES, WIDTH)),
-        "readout": glorot(keys[1], (WIDTH, CLASSES)),
-    }
+    params = {"encode": glorot(keys[0], (FEATURES, WIDTH)), "readout": glorot(keys[1], (WIDTH, CLASSES))}
     for i in range(ROUNDS):
         a, b, c = jax.random.split(keys[i + 2], 3)
         params[f"round_{i}"] = {
@@ -44,9 +41,7 @@ def init_params(key):
 def propagate(w, h, senders, receivers):
     m = jax.nn.relu((h @ w["down"]) @ w["message"])
     pooled = jnp.zeros_like(m).at[receivers].add(m[senders])
-    gate, value = jnp.split(
-        jnp.concatenate([h, pooled], axis=-1) @ w["update"] + w["bias"], 2, axis=-1
-    )
+    gate, value = jnp.split(jnp.concatenate([h, pooled], axis=-1) @ w["update"] + w["bias"], 2, axis=-1)
     return h + jax.nn.sigmoid(gate) * jnp.tanh(value)
 
 
@@ -73,23 +68,17 @@ def make_faulty(devices):
 
     def create(key):
         params = init_params(key)
-        return TrainState(
-            jnp.zeros((), jnp.int32), params, jax.tree.map(jnp.copy, params), tx.init(params)
-        )
+        return TrainState(jnp.zeros((), jnp.int32), params, jax.tree.map(jnp.copy, params), tx.init(params))
 
     shapes = jax.eval_shape(create, jax.random.key(0))
     shardings = state_shardings(mesh, shapes)
-    state = jax.tree.map(
-        lambda a, s: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=s), shapes, shardings
-    )
+    state = jax.tree.map(lambda a, s: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=s), shapes, shardings)
 
     def loss_fn(params, graph):
         h = jax.nn.relu(graph["x"] @ params["encode"])
         for i in range(ROUNDS):
             h = jax.lax.with_sharding_constraint(h, nodes)
-            h = jax.checkpoint(propagate)(
-                params[f"round_{i}"], h, graph["senders"], graph["receivers"]
-            )
+            h = jax.checkpoint(propagate)(params[f"round_{i}"], h, graph["senders"], graph["receivers"])
         logits = h @ params["readout"]
         return optax.softmax_cross_entropy_with_integer_labels(logits, graph["y"]).mean()
 

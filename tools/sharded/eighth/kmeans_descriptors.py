@@ -41,11 +41,7 @@ def make_clean(devices):
             sums, counts, cost = carry
             index, distance = nearest(chunk, centroids)
             onehot = jax.nn.one_hot(index, cfg.clusters, dtype=chunk.dtype)
-            return (
-                sums + onehot.T @ chunk,
-                counts + onehot.sum(axis=0),
-                cost + distance.sum(),
-            ), None
+            return (sums + onehot.T @ chunk, counts + onehot.sum(axis=0), cost + distance.sum()), None
 
         zero = (jnp.zeros_like(centroids), jnp.zeros((cfg.clusters,)), jnp.zeros(()))
         chunks = points.reshape(-1, cfg.chunk, cfg.dim)
@@ -58,17 +54,12 @@ def make_clean(devices):
     def fit(points, centroids):
         def lloyd(centroids, _):
             sums, counts, cost = sums_fn(points, centroids)
-            moved = jnp.where(
-                counts[:, None] > 0, sums / jnp.maximum(counts, 1)[:, None], centroids
-            )
+            moved = jnp.where(counts[:, None] > 0, sums / jnp.maximum(counts, 1)[:, None], centroids)
             return moved, cost / cfg.points
 
         return jax.lax.scan(lloyd, centroids, None, length=cfg.rounds)
 
     points = jax.ShapeDtypeStruct(
-        (cfg.points, cfg.dim), jnp.float32, sharding=NamedSharding(mesh, P("points", None))
-    )
-    centroids = jax.ShapeDtypeStruct(
-        (cfg.clusters, cfg.dim), jnp.float32, sharding=NamedSharding(mesh, P())
-    )
+        (cfg.points, cfg.dim), jnp.float32, sharding=NamedSharding(mesh, P("points", None)))
+    centroids = jax.ShapeDtypeStruct((cfg.clusters, cfg.dim), jnp.float32, sharding=NamedSharding(mesh, P()))
     return jax.jit(fit, donate_argnums=1), (points, centroids)

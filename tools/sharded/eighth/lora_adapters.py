@@ -98,7 +98,6 @@ def make_clean(devices):
         return adapters, tx.init(adapters)
 
     state = jax.tree.map(
-        lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=whole), jax.eval_shape(init)
-    )
+        lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=whole), jax.eval_shape(init))
     tokens = jax.ShapeDtypeStruct((BATCH, SEQ), jnp.int32, sharding=rows)
     return jax.jit(step, donate_argnums=0, out_shardings=(whole, whole)), (state, frozen, tokens)

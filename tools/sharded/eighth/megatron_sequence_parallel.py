@@ -76,11 +76,8 @@ def make_clean(devices):
     shardings = {k: a.sharding for k, a in params.items()}
     opt_shapes = jax.eval_shape(tx.init, params)
     opt_shardings = optax.tree_map_params(
-        tx, lambda _, s: s, opt_shapes, shardings, transform_non_params=lambda _: scalar
-    )
-    opt = jax.tree.map(
-        lambda a, s: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=s), opt_shapes, opt_shardings
-    )
+        tx, lambda _, s: s, opt_shapes, shardings, transform_non_params=lambda _: scalar)
+    opt = jax.tree.map(lambda a, s: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=s), opt_shapes, opt_shardings)
 
     def loss_fn(params, tokens, targets):
         logits = forward(params, tokens, pin)
@@ -93,8 +90,6 @@ def make_clean(devices):
         updates, opt = tx.update(grads, opt, params)
         return optax.apply_updates(params, updates), opt, loss
 
-    tokens = jax.ShapeDtypeStruct(
-        (BATCH, SEQ), jnp.int32, sharding=NamedSharding(mesh, P("dp", None))
-    )
+    tokens = jax.ShapeDtypeStruct((BATCH, SEQ), jnp.int32, sharding=NamedSharding(mesh, P("dp", None)))
     fn = jax.jit(step, donate_argnums=(0, 1), out_shardings=(shardings, opt_shardings, scalar))
     return fn, (params, opt, tokens, tokens)

@@ -76,17 +76,12 @@ def make_faulty(devices):
 
     def place(flat, rules):
         return {
-            n: jax.ShapeDtypeStruct(
-                a.shape, a.dtype, sharding=NamedSharding(mesh, spec_for(n, rules))
-            )
+            n: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=NamedSharding(mesh, spec_for(n, rules)))
             for n, a in flat.items()
         }
 
     params = place(flat_params(abstract), PARAM_RULES)
-    opt = place(
-        {f"mu/{n}": a for n, a in params.items()} | {f"nu/{n}": a for n, a in params.items()},
-        STATE_RULES,
-    )
+    opt = place({f"mu/{n}": a for n, a in params.items()} | {f"nu/{n}": a for n, a in params.items()}, STATE_RULES)
 
     def loss_fn(params, x, t, noise):
         leaves = [(p, nnx.Param(params["/".join(map(str, p))])) for p in names]

@@ -87,9 +87,7 @@ def make_clean(devices):
         return state, losses.mean()
 
     state = jax.tree.map(
-        lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=whole),
-        jax.eval_shape(init, jax.random.key(0)),
-    )
+        lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=whole), jax.eval_shape(init, jax.random.key(0)))
 
     def per_step(dtype, *extra):
         return jax.ShapeDtypeStruct((cfg.horizon, cfg.envs, *extra), dtype, sharding=by_env)

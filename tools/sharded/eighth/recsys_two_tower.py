@@ -84,9 +84,7 @@ def make_faulty(devices):
         return jax.ShapeDtypeStruct(shape, dtype, sharding=sharding)
 
     params = {
-        "tables": {
-            n: arr((t.rows, t.dim), NamedSharding(mesh, TABLE_SPECS[n])) for n, t in TABLES.items()
-        },
+        "tables": {n: arr((t.rows, t.dim), NamedSharding(mesh, TABLE_SPECS[n])) for n, t in TABLES.items()},
         "user": {k: arr(s, whole) for k, s in tower_shapes(USER_SIDE).items()},
         "item": {k: arr(s, whole) for k, s in tower_shapes(ITEM_SIDE).items()},
     }

@@ -45,9 +45,7 @@ def insert(replay, rollout):
     at = replay.cursor
 
     def put(buffer, new):
-        return jax.lax.dynamic_update_slice_in_dim(
-            buffer, new[None].astype(buffer.dtype), at, axis=0
-        )
+        return jax.lax.dynamic_update_slice_in_dim(buffer, new[None].astype(buffer.dtype), at, axis=0)
 
     fresh = jnp.max(replay.priority)
     return Replay(

@@ -68,17 +68,11 @@ def make_clean(devices):
         updates, opt = tx.update(grads, opt, params)
         return optax.apply_updates(params, updates), opt, loss
 
-    params = {
-        k: jax.ShapeDtypeStruct(s, jnp.float32, sharding=shardings[k])
-        for k, (s, _) in PARAMS.items()
-    }
+    params = {k: jax.ShapeDtypeStruct(s, jnp.float32, sharding=shardings[k]) for k, (s, _) in PARAMS.items()}
     opt_shapes = jax.eval_shape(tx.init, params)
     opt_shardings = optax.tree_map_params(
-        tx, lambda _, s: s, opt_shapes, shardings, transform_non_params=lambda _: named()
-    )
-    opt = jax.tree.map(
-        lambda a, s: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=s), opt_shapes, opt_shardings
-    )
+        tx, lambda _, s: s, opt_shapes, shardings, transform_non_params=lambda _: named())
+    opt = jax.tree.map(lambda a, s: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=s), opt_shapes, opt_shardings)
 
     def ids(shape, *names):
         return jax.ShapeDtypeStruct(shape, jnp.int32, sharding=named(*names))

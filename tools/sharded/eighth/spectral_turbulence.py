@@ -52,13 +52,11 @@ def project(uh, k):
 
 
 def curl(uh, k):
-    return 1j * jnp.stack(
-        [
-            k[1] * uh[2] - k[2] * uh[1],
-            k[2] * uh[0] - k[0] * uh[2],
-            k[0] * uh[1] - k[1] * uh[0],
-        ]
-    )
+    return 1j * jnp.stack([
+        k[1] * uh[2] - k[2] * uh[1],
+        k[2] * uh[0] - k[0] * uh[2],
+        k[0] * uh[1] - k[1] * uh[0],
+    ])
 
 
 def rhs(uh, k, viscosity):

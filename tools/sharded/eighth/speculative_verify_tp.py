@@ -32,9 +32,7 @@ def rms(x):
 
 def append(cache, new, starts):
     """Writes each slot's new keys or values at that slot's own position."""
-    return jax.vmap(lambda c, n, s: jax.lax.dynamic_update_slice(c, n, (s, 0, 0)))(
-        cache, new, starts
-    )
+    return jax.vmap(lambda c, n, s: jax.lax.dynamic_update_slice(c, n, (s, 0, 0)))(cache, new, starts)
 
 
 def verify(weights, cache, drafts, starts):
@@ -76,7 +74,5 @@ def make_clean(devices):
     drafts = struct((SLOTS, DRAFT), P(), jnp.int32)
     starts = struct((SLOTS,), P(), jnp.int32)
     whole = NamedSharding(mesh, P())
-    fn = jax.jit(
-        verify, donate_argnums=1, out_shardings=({"k": kv.sharding, "v": kv.sharding}, whole, whole)
-    )
+    fn = jax.jit(verify, donate_argnums=1, out_shardings=({"k": kv.sharding, "v": kv.sharding}, whole, whole))
     return fn, (weights, cache, drafts, starts)

@@ -59,12 +59,9 @@ def make_faulty(devices):
 
     def attention_layer(weights, x):
         b, t, _ = x.shape
-        y = x * jax.lax.rsqrt(
-            jnp.mean(jnp.square(x.astype(jnp.float32)), -1, keepdims=True) + 1e-6
-        ).astype(x.dtype)
+        y = x * jax.lax.rsqrt(jnp.mean(jnp.square(x.astype(jnp.float32)), -1, keepdims=True) + 1e-6).astype(x.dtype)
         q, k, v = (
-            through(mesh, (y @ weights[n]).reshape(b, t, HEADS, HEAD_DIM), TO_HEADS)
-            for n in ("q", "k", "v")
+            through(mesh, (y @ weights[n]).reshape(b, t, HEADS, HEAD_DIM), TO_HEADS) for n in ("q", "k", "v")
         )
         out = through(mesh, blockwise(q, k, v), TO_TOKENS)
         return x + out.reshape(b, t, DIM) @ weights["o"]

@@ -69,11 +69,7 @@ class ViT(eqx.Module):
 
     def __call__(self, images, mesh):
         b, g = images.shape[0], IMAGE // PATCH
-        x = (
-            images.reshape(b, g, PATCH, g, PATCH, 3)
-            .transpose(0, 1, 3, 2, 4, 5)
-            .reshape(b, g * g, -1)
-        )
+        x = images.reshape(b, g, PATCH, g, PATCH, 3).transpose(0, 1, 3, 2, 4, 5).reshape(b, g * g, -1)
         x = shard(x @ self.embed + self.pos, mesh, "data", None, None)
         for attn, mlp in self.blocks:
             x = x + attn(norm(x), mesh)
@@ -87,13 +83,8 @@ def norm(x):
 
 def spec_of(path, leaf):
     name = jax.tree_util.keystr(path)
-    table = {
-        ".qkv": P(None, None, "model", None),
-        ".out": P("model", None, None),
-        ".up": P(None, "model"),
-        ".down": P("model", None),
-        ".head": P(None, "model"),
-    }
+    table = {".qkv": P(None, None, "model", None), ".out": P("model", None, None),
+             ".up": P(None, "model"), ".down": P("model", None), ".head": P(None, "model")}
     return next((s for suffix, s in table.items() if name.endswith(suffix)), P())
 
 
@@ -106,9 +97,7 @@ def make_clean(devices):
         return model, optimizer.init(model)
 
     def place(path, leaf):
-        return jax.ShapeDtypeStruct(
-            leaf.shape, leaf.dtype, sharding=NamedSharding(mesh, spec_of(path, leaf))
-        )
+        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=NamedSharding(mesh, spec_of(path, leaf)))
 
     state = jax.tree_util.tree_map_with_path(place, jax.eval_shape(init, jax.random.key(0)))
     shardings = jax.tree.map(lambda a: a.sharding, state)
@@ -117,9 +106,7 @@ def make_clean(devices):
         logits = model(images, mesh)
         return optax.softmax_cross_entropy_with_integer_labels(logits, labels).mean()
 
-    @functools.partial(
-        jax.jit, donate_argnums=0, out_shardings=(shardings, NamedSharding(mesh, P()))
-    )
+    @functools.partial(jax.jit, donate_argnums=0, out_shardings=(shardings, NamedSharding(mesh, P())))
     def train_step(state, images, labels):
         model, opt_state = state
         loss, grads = jax.value_and_grad(loss_fn)(model, images, labels)

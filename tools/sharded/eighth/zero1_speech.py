@@ -33,9 +33,7 @@ def min_gru(x, gates):
     """Minimal gated recurrence by a parallel scan over time."""
     z, h = jnp.split(x @ gates, 2, axis=-1)
     z = jax.nn.sigmoid(z)
-    return jax.lax.associative_scan(
-        lambda a, b: (a[0] * b[0], a[1] * b[0] + b[1]), (1 - z, z * h), axis=1
-    )[1]
+    return jax.lax.associative_scan(lambda a, b: (a[0] * b[0], a[1] * b[0] + b[1]), (1 - z, z * h), axis=1)[1]
 
 
 def norm(x):
@@ -48,9 +46,7 @@ def forward(params, mels):
         x = x + min_gru(norm(x), w["gates"])
         return x + jax.nn.gelu(norm(x) @ w["up"]) @ w["down"], None
 
-    x, _ = jax.lax.scan(
-        layer, mels @ params["inp"], {k: params[k] for k in ("gates", "up", "down")}
-    )
+    x, _ = jax.lax.scan(layer, mels @ params["inp"], {k: params[k] for k in ("gates", "up", "down")})
     return norm(x) @ params["out"]
 
 
@@ -83,9 +79,7 @@ def make_clean(devices):
         return optax.apply_updates(shards, updates), opt_state, loss
 
     def place(tree, shardings):
-        return jax.tree.map(
-            lambda a, s: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=s), tree, shardings
-        )
+        return jax.tree.map(lambda a, s: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=s), tree, shardings)
 
     mels = jax.ShapeDtypeStruct((BATCH, FRAMES, MELS), jnp.float32, sharding=rows)
     phones = jax.ShapeDtypeStruct((BATCH, FRAMES), jnp.int32, sharding=rows)

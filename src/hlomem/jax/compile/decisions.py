@@ -112,6 +112,8 @@ class Decisions:
         self.origins = origins
         self.noted: dict[Decision, None] = {}
         self._others = {one.key: one for one in others}
+        self._constrained: dict[int, tuple[Any, str]] = {}
+        """The values of constraints, which are kept so that none takes their place."""
 
     def install(self) -> None:
         """From now on, note what JAX is asked for, and do otherwise where it is said."""
@@ -179,10 +181,13 @@ class Decisions:
                 applied=users_frames(),
                 made=self._of_one(given, sharding, self.origins.made),
                 written=self._of_one(given, sharding, self.origins.written),
+                of=self._constrained.get(id(value), (None, ""))[1],
             )
             other = self._note(decision)
             if other is None:
-                return original(value, **options)
+                made = original(value, **options)
+                self._constrained[id(made)] = (made, decision.specs[0])
+                return made
             made = _twin(value) if other.is_used else value
             for spec in other.specs:
                 options["sharding"] = _with_spec(sharding, spec)

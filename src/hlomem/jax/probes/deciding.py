@@ -44,6 +44,8 @@ class Fault(NamedTuple):
     """Sizes of dimensions that an axis does not divide, and the next that it does."""
     is_kept: bool = False
     """Whether they are what loops keep."""
+    is_of_spec: bool = False
+    """Whether all that is split as they are is at fault, too, whatever its size."""
 
 
 class Decided(NamedTuple):
@@ -130,14 +132,14 @@ def _effect(
     if not size or sum(before[name].size for name in own & changed) < _MOST * size:
         return None
     ends = tuple([end for name in own if (end := _end_of(name))])
-    alike = {(before[name].spec, before[name].size) for name in own}
+    alike = {_look(before[name], fault) for name in own}
     others = [
         before[name].size
         for name in changed - own
         if (
             name.startswith(_ARGUMENT) and not name.endswith(ends)
             if is_argument
-            else (before[name].spec, before[name].size) not in alike
+            else _look(before[name], fault) not in alike
         )
     ]
     is_wanted = all(
@@ -146,6 +148,11 @@ def _effect(
         for name in own
     )
     return _Effect(seen, change, is_wanted, sum(others) / size, len(others))
+
+
+def _look(placed: Placed, fault: Fault) -> tuple[str, int]:
+    """That by which an array is taken for one of those at fault."""
+    return _bare(placed.spec), 0 if fault.is_of_spec else placed.size
 
 
 def _parts_by(spec: str, axes: Mapping[str, int]) -> int:

@@ -56,9 +56,10 @@ def read_key(text: str) -> Key:
 class _Wrapper(ast.NodeTransformer):
     """Puts the function around expressions; those inside others, too."""
 
-    def __init__(self, file: str, wholes: frozenset[str]) -> None:
+    def __init__(self, file: str, tree: ast.Module) -> None:
         self._file = file
-        self._wholes = wholes
+        self._wholes = _wholes(tree)
+        self._constants = _constants(tree)
 
     def generic_visit(self, node: ast.AST) -> ast.AST:
         for name, value in ast.iter_fields(node):
@@ -91,13 +92,20 @@ class _Wrapper(ast.NodeTransformer):
         if isinstance(parent, ast.arguments):
             return ""  # the caller leaves it out
         if isinstance(node, ast.Call):
-            return "call" if not node.keywords and all(map(_is_literal, node.args)) else ""
+            return "call" if not node.keywords and all(map(self._is_literal, node.args)) else ""
         if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
             is_named = _last_name(node) in self._wholes
             return "name" if is_named and _is_value(parent, field) else ""
         if isinstance(node, _DISPLAYS) and isinstance(getattr(node, "ctx", ast.Load()), ast.Load):
             return "display"
         return "sum" if isinstance(node, ast.BinOp) else ""
+
+    def _is_literal(self, node: ast.expr) -> bool:
+        if isinstance(node, ast.Tuple | ast.List):
+            return all(map(self._is_literal, node.elts))
+        if isinstance(node, ast.Name):
+            return node.id in self._constants
+        return isinstance(node, ast.Constant)
 
     def _wrapped(self, node: ast.expr, syntax: str) -> ast.expr:
         key = Key(
@@ -129,10 +137,15 @@ def _is_filling(parent: ast.AST) -> bool:
     return isinstance(parent, ast.arguments)
 
 
-def _is_literal(node: ast.expr) -> bool:
-    if isinstance(node, ast.Tuple | ast.List):
-        return all(map(_is_literal, node.elts))
-    return isinstance(node, ast.Constant)
+def _constants(tree: ast.Module) -> frozenset[str]:
+    """The names of a module's constants, as of axes."""
+    return frozenset(
+        target.id
+        for node in tree.body
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    )
 
 
 def _last_name(node: ast.expr) -> str:
@@ -189,7 +202,7 @@ def _is_value(parent: ast.AST, field: str) -> bool:
 def instrumented(text: str, file: str) -> CodeType:
     """The code of a module, its levers wrapped."""
     tree = ast.parse(text, file)
-    _Wrapper(file, _wholes(tree)).visit(tree)
+    _Wrapper(file, tree).visit(tree)
     return compile(ast.fix_missing_locations(tree), file, "exec", dont_inherit=True)
 
 

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from hlomem.base.errors import CommandError
 from hlomem.jax.compile.decisions import decision_names
 from hlomem.jax.probes.deciding import Fault, decide
 from hlomem.jax.probes.parent import Prober
 from hlomem.jax.trials.lines import group_of
+from hlomem.jax.trials.source_edits import SourceFile
 from hlomem.report.data.sharding.finding import Link
 
 if TYPE_CHECKING:
@@ -54,11 +56,24 @@ def at_deciding_lines(
 
 
 def _placed(finding: ShardingFinding, found: Decided | None) -> ShardingFinding:
-    if found is None or found.line == finding.source:
+    if found is None or found.line == finding.source or _is_named_for(found, finding.source):
         return finding
     links = [Link(what="applied", line=finding.source)] if finding.source else []
     links += [link for link in finding.chain if link.line not in (found.line, finding.source)]
     return replace(finding, source=found.line, chain=tuple(links[:_MAX_LINKS]))
+
+
+def _is_named_for(found: Decided, source: str | None) -> bool:
+    """Whether a variable of a function is assigned there, which the known line chooses by name."""
+    file, _, line = (source or "").rpartition(":")
+    if file != found.key.file:
+        return False
+    try:
+        text = SourceFile(file)
+    except CommandError:
+        return False
+    names = text.variables_at(found.key.line)
+    return bool(names & text.names_at(int(line)))
 
 
 def _fault(finding: ShardingFinding, facts: Facts, lines: Lines, subject: Subject) -> Fault:
@@ -74,7 +89,7 @@ def _fault(finding: ShardingFinding, facts: Facts, lines: Lines, subject: Subjec
     if not wanted:
         wanted |= dict(_decided(finding, facts, lines))
     numbers = _numbers(finding, subject) if finding.kind == "dropped" else {}
-    return Fault(wanted, numbers)
+    return Fault(wanted, numbers, is_of_spec=finding.kind == "padding")
 
 
 def _decided(finding: ShardingFinding, facts: Facts, lines: Lines) -> Iterator[tuple[str, str]]:

@@ -7,6 +7,7 @@ a `shard_map` along another axis, or recompute the body of a loop. What is told 
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -120,6 +121,7 @@ class Search:
         if mesh is None or self._subject.whole is None:
             return
         found = [*self._left_out(), *self._far(mesh), *self._mapped(mesh), *self._unlike(mesh)]
+        found += self._between(mesh)
         found.sort(key=lambda one: -one[0].size)
         yield from found[:_MAX_FOUND]
 
@@ -164,6 +166,19 @@ class Search:
                     f"arrays of this shape are {next(iter(ways))[0]} elsewhere, several moves away"
                 )
                 yield self._finding("reshard", group, why), changes
+
+    def _between(self, mesh: Mesh) -> Iterator[tuple[ShardingFinding, list[Change]]]:
+        """Constraints that split less than the next one, which is put on their values."""
+        followed: dict[tuple[str, tuple[int, ...]], int] = {}
+        for one in self._decisions:
+            if one.kind == "constraint" and one.of:
+                key = one.of, one.shapes[0]
+                followed[key] = max(followed.get(key, 1), _parts(one.specs[0], mesh))
+        for (spec, _), group in self._large("constraint").items():
+            if _parts(spec, mesh) < followed.get((spec, group[0].shapes[0]), 0):
+                why = "the next constraint, on its value, splits that more"
+                change = _change(group, (), _told(group, ()))
+                yield self._finding("reshard", group, why), [change]
 
     def _unlike(self, mesh: Mesh) -> Iterator[tuple[ShardingFinding, list[Change]]]:
         """Constraints without an axis that others have on arrays of the same shape but the end."""
@@ -274,6 +289,11 @@ class Search:
             how="",
             change=ShardingChange(),
         )
+
+
+def _parts(spec: str, mesh: Mesh) -> int:
+    sharding = parse_spec(spec, mesh)
+    return 1 if sharding is None else prod(axis.size for axis in sharding.used)
 
 
 def _bytes(group: Sequence[Decision]) -> int:

@@ -337,6 +337,25 @@ class SourceFile:
         exact = [node for node in found if (node.end_lineno, node.end_col_offset) == end]
         return next(iter(exact or found), None)
 
+    def variables_at(self, line: int) -> set[str]:
+        """The variables of a function that are assigned at a line."""
+        return {
+            target.id
+            for scope in self.scopes_at(line)[:-1]
+            for node in own_nodes(scope)
+            if isinstance(node, ast.Assign) and node.lineno <= line <= (node.end_lineno or line)
+            for target in node.targets
+            if isinstance(target, ast.Name)
+        }
+
+    def names_at(self, line: int) -> set[str]:
+        """The variables that are read at a line."""
+        return {
+            node.id
+            for node in ast.walk(self.tree)
+            if isinstance(node, ast.Name) and node.lineno == line and isinstance(node.ctx, ast.Load)
+        }
+
     def mesh_at(self, line: int) -> str:
         """The name of a mesh that code at a line can use; empty if none is known."""
         names: dict[str, None] = {}

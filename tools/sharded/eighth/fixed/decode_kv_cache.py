@@ -49,18 +49,14 @@ def rms(x):
 
 
 def write(cache, new, lengths):
-    return jax.vmap(lambda c, n, i: jax.lax.dynamic_update_slice(c, n[None], (i, 0, 0)))(
-        cache, new, lengths
-    )
+    return jax.vmap(lambda c, n, i: jax.lax.dynamic_update_slice(c, n[None], (i, 0, 0)))(cache, new, lengths)
 
 
 def attend(q, k, v, lengths):
     s, t, g, d = k.shape
     q = q.reshape(s, g, -1, d)
     scores = jnp.einsum("sgqd,stgd->sgqt", q, k).astype(jnp.float32) * d**-0.5
-    scores = jnp.where(
-        jnp.arange(t)[None, None, None] <= lengths[:, None, None, None], scores, -1e30
-    )
+    scores = jnp.where(jnp.arange(t)[None, None, None] <= lengths[:, None, None, None], scores, -1e30)
     out = jnp.einsum("sgqt,stgd->sgqd", jax.nn.softmax(scores).astype(q.dtype), v)
     return out.reshape(s, -1, d)
 

@@ -84,9 +84,7 @@ def forward(cfg, params, tokens):
     @jax.checkpoint
     def block(x, w):
         w = jax.tree.map(lambda a: a.astype(jnp.bfloat16), w)
-        q, k, v = jnp.split(
-            (norm(x, w["ln"][0]) @ w["attn"]["qkv"]).reshape(b, t, cfg.n_head, -1), 3, axis=-1
-        )
+        q, k, v = jnp.split((norm(x, w["ln"][0]) @ w["attn"]["qkv"]).reshape(b, t, cfg.n_head, -1), 3, axis=-1)
         s = jnp.einsum("bqhd,bkhd->bhqk", q, k) / np.sqrt(q.shape[-1]).astype(np.float32)
         a = jax.nn.softmax(jnp.where(mask, s.astype(jnp.float32), -1e9), axis=-1).astype(x.dtype)
         x = x + jnp.einsum("bhqk,bkhd->bqhd", a, v).reshape(b, t, -1) @ w["attn"]["proj"]
@@ -103,9 +101,7 @@ def make_fixed(devices):
     tx = optax.adamw(3e-4, weight_decay=0.1)
     shapes = jax.eval_shape(lambda k: (lambda p: (p, tx.init(p)))(init(cfg, k)), jax.random.key(0))
     shardings = shard_by_rules(shapes, mesh)
-    state = jax.tree.map(
-        lambda a, s: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=s), shapes, shardings
-    )
+    state = jax.tree.map(lambda a, s: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=s), shapes, shardings)
 
     def loss_fn(params, tokens):
         logits = forward(cfg, params, tokens)
@@ -118,8 +114,6 @@ def make_fixed(devices):
         updates, opt = tx.update(grads, opt, params)
         return (optax.apply_updates(params, updates), opt), loss
 
-    tokens = jax.ShapeDtypeStruct(
-        (cfg.batch, cfg.seq), jnp.int32, sharding=NamedSharding(mesh, P("data", None))
-    )
+    tokens = jax.ShapeDtypeStruct((cfg.batch, cfg.seq), jnp.int32, sharding=NamedSharding(mesh, P("data", None)))
     fn = jax.jit(step, donate_argnums=0, out_shardings=(shardings, NamedSharding(mesh, P())))
     return fn, (state, tokens)

@@ -41,9 +41,7 @@ def norm(x):
 
 def linear_recurrence(x, decay):
     a = jnp.broadcast_to(jax.nn.sigmoid(decay).astype(x.dtype), x.shape)
-    return jax.lax.associative_scan(lambda l, r: (l[0] * r[0], l[1] * r[0] + r[1]), (a, x), axis=1)[
-        1
-    ]
+    return jax.lax.associative_scan(lambda l, r: (l[0] * r[0], l[1] * r[0] + r[1]), (a, x), axis=1)[1]
 
 
 def forward(params, tokens, pin):
@@ -90,11 +88,8 @@ def make_fixed(devices):
         params = jax.tree.map(lambda p, m: p - 0.02 * m, params, momentum)
         return params, momentum, loss
 
-    params = {
-        k: jax.ShapeDtypeStruct(s, jnp.float32, sharding=shardings[k]) for k, s in shapes().items()
-    }
+    params = {k: jax.ShapeDtypeStruct(s, jnp.float32, sharding=shardings[k]) for k, s in shapes().items()}
     batches = jax.ShapeDtypeStruct(
-        (MICRO, BATCH, SEQ + 1), jnp.int32, sharding=NamedSharding(mesh, P(None, "data", None))
-    )
+        (MICRO, BATCH, SEQ + 1), jnp.int32, sharding=NamedSharding(mesh, P(None, "data", None)))
     fn = jax.jit(step, donate_argnums=(0, 1), out_shardings=(shardings, shardings, scalar))
     return fn, (params, params, batches)

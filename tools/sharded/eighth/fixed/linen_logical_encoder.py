@@ -71,9 +71,7 @@ class Conformerish(nn.Module):
         for i in range(self.layers):
             x = nn.with_logical_constraint(x, ("batch", "time", "embed"))
             x = x + SelfAttention(name=f"attn_{i}")(nn.RMSNorm(name=f"n0_{i}")(x).astype(x.dtype))
-            x = x + FeedForward(4096, name=f"ffn_{i}")(
-                nn.RMSNorm(name=f"n1_{i}")(x).astype(x.dtype)
-            )
+            x = x + FeedForward(4096, name=f"ffn_{i}")(nn.RMSNorm(name=f"n1_{i}")(x).astype(x.dtype))
         w = self.param("readout", kernel("embed", "units"), (self.dim, self.units))
         return nn.with_logical_constraint(x @ w.astype(x.dtype), ("batch", "time", "units"))
 
@@ -81,23 +79,17 @@ class Conformerish(nn.Module):
 def make_fixed(devices):
     mesh = Mesh(np.array(devices).reshape(2, 2), ("data", "model"))
     model = Conformerish()
-    frames = jax.ShapeDtypeStruct(
-        (8, 512, 80), jnp.float32, sharding=NamedSharding(mesh, P("data"))
-    )
+    frames = jax.ShapeDtypeStruct((8, 512, 80), jnp.float32, sharding=NamedSharding(mesh, P("data")))
     units = jax.ShapeDtypeStruct((8, 512), jnp.int32, sharding=NamedSharding(mesh, P("data")))
 
     def init(key):
         variables = model.init(key, jnp.zeros((2, 512, 80)))
-        return TrainState.create(
-            apply_fn=model.apply, params=variables["params"], tx=optax.adam(1e-3)
-        )
+        return TrainState.create(apply_fn=model.apply, params=variables["params"], tx=optax.adam(1e-3))
 
     abstract = jax.eval_shape(init, jax.random.key(0))
     shardings = nn.logical_to_mesh_sharding(nn.get_partition_spec(abstract), mesh, LOGICAL_RULES)
     abstract, shardings = nn.unbox(abstract), nn.unbox(shardings)
-    state = jax.tree.map(
-        lambda a, s: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=s), abstract, shardings
-    )
+    state = jax.tree.map(lambda a, s: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=s), abstract, shardings)
 
     def loss_fn(params, frames, units):
         logits = model.apply({"params": params}, frames).astype(jnp.float32)

@@ -32,15 +32,9 @@ def param_shapes(c):
     return {
         "embed": (c.vocab, d),
         "layers": {
-            "attn_norm": (n, d),
-            "mlp_norm": (n, d),
-            "wq": (n, d, d),
-            "wk": (n, d, d),
-            "wv": (n, d, d),
-            "wo": (n, d, d),
-            "gate": (n, d, c.ff),
-            "up": (n, d, c.ff),
-            "down": (n, c.ff, d),
+            "attn_norm": (n, d), "mlp_norm": (n, d),
+            "wq": (n, d, d), "wk": (n, d, d), "wv": (n, d, d), "wo": (n, d, d),
+            "gate": (n, d, c.ff), "up": (n, d, c.ff), "down": (n, c.ff, d),
         },
         "unembed": (d, c.vocab),
     }
@@ -85,9 +79,7 @@ def make_fixed(devices):
 
     def place(tree):
         return jax.tree.map(
-            lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=named(fsdp_spec(a.shape))),
-            tree,
-        )
+            lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=named(fsdp_spec(a.shape))), tree)
 
     def loss_fn(params, tokens):
         rows = named(P("fsdp", None, None))
@@ -103,13 +95,8 @@ def make_fixed(devices):
         labels = jnp.roll(tokens, -1, axis=1)
         return optax.softmax_cross_entropy_with_integer_labels(logits, labels).mean()
 
-    params = place(
-        jax.tree.map(
-            lambda s: jax.ShapeDtypeStruct(s, jnp.float32),
-            param_shapes(c),
-            is_leaf=lambda s: isinstance(s, tuple),
-        )
-    )
+    params = place(jax.tree.map(lambda s: jax.ShapeDtypeStruct(s, jnp.float32), param_shapes(c),
+                                is_leaf=lambda s: isinstance(s, tuple)))
     opt_state = place(jax.eval_shape(tx.init, params))
     shardings = jax.tree.map(lambda a: a.sharding, (params, opt_state))
 

@@ -94,11 +94,7 @@ def make_fixed(devices):
         "gate": (cfg.slots, cfg.dim, cfg.hidden),
         "down": (cfg.slots, cfg.hidden, cfg.dim),
     }
-    params = {
-        k: jax.ShapeDtypeStruct(shapes[k], jnp.float32, sharding=shardings[k]) for k in shapes
-    }
-    tokens = jax.ShapeDtypeStruct(
-        (cfg.capacity, cfg.dim), jnp.float32, sharding=named(P("ep", None))
-    )
+    params = {k: jax.ShapeDtypeStruct(shapes[k], jnp.float32, sharding=shardings[k]) for k in shapes}
+    tokens = jax.ShapeDtypeStruct((cfg.capacity, cfg.dim), jnp.float32, sharding=named(P("ep", None)))
     fn = jax.jit(step, donate_argnums=0, out_shardings=(shardings, named(P())))
     return fn, (params, tokens, tokens)

@@ -91,21 +91,13 @@ def make_fixed(devices):
 
     def loss_fn(params, codes):
         logits = forward(layout, params, codes)
-        return optax.softmax_cross_entropy(
-            logits[:, :-1], jax.nn.one_hot(codes[:, 1:], CODES)
-        ).mean()
+        return optax.softmax_cross_entropy(logits[:, :-1], jax.nn.one_hot(codes[:, 1:], CODES)).mean()
 
     def step(params, codes):
         loss, grads = jax.value_and_grad(loss_fn)(params, codes)
-        return jax.tree.map(
-            lambda p, g: p - 1e-3 * jnp.sign(g).astype(p.dtype), params, grads
-        ), loss
+        return jax.tree.map(lambda p, g: p - 1e-3 * jnp.sign(g).astype(p.dtype), params, grads), loss
 
-    params = {
-        k: jax.ShapeDtypeStruct(SHAPES[k], jnp.bfloat16, sharding=shardings[k]) for k in SHAPES
-    }
-    codes = jax.ShapeDtypeStruct(
-        (BATCH, TIME), jnp.int32, sharding=NamedSharding(mesh, P("data", "tensor"))
-    )
+    params = {k: jax.ShapeDtypeStruct(SHAPES[k], jnp.bfloat16, sharding=shardings[k]) for k in SHAPES}
+    codes = jax.ShapeDtypeStruct((BATCH, TIME), jnp.int32, sharding=NamedSharding(mesh, P("data", "tensor")))
     fn = jax.jit(step, donate_argnums=0, out_shardings=(shardings, NamedSharding(mesh, P())))
     return fn, (params, codes)

@@ -41,9 +41,7 @@ class TriangleMultiplication(eqx.Module):
     out: Linear
 
     def __init__(self, key):
-        self.left, self.right, self.gate, self.out = (
-            Linear(k, PAIR, PAIR) for k in jax.random.split(key, 4)
-        )
+        self.left, self.right, self.gate, self.out = (Linear(k, PAIR, PAIR) for k in jax.random.split(key, 4))
 
     def __call__(self, z):
         y = layer_norm(z)
@@ -74,10 +72,7 @@ class Pairformer(eqx.Module):
         ks = jax.random.split(key, 4 + 2 * BLOCKS)
         self.rows, self.cols = Linear(ks[0], SINGLE, PAIR), Linear(ks[1], SINGLE, PAIR)
         self.template = Linear(ks[2], 16, PAIR)
-        self.blocks = [
-            (TriangleMultiplication(ks[4 + 2 * i]), Transition(ks[5 + 2 * i]))
-            for i in range(BLOCKS)
-        ]
+        self.blocks = [(TriangleMultiplication(ks[4 + 2 * i]), Transition(ks[5 + 2 * i])) for i in range(BLOCKS)]
         self.distogram = Linear(ks[3], PAIR, BINS)
 
     def __call__(self, single, templates, pin):
@@ -107,10 +102,8 @@ def make_fixed(devices):
         return model, tx.init(model)
 
     # A few hundred thousand parameters: data and memory are all in the pair activations.
-    state = jax.tree.map(
-        lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=whole),
-        jax.eval_shape(init, jax.random.key(0)),
-    )
+    state = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=whole),
+                         jax.eval_shape(init, jax.random.key(0)))
 
     def loss_fn(model, single, templates, target):
         logits = model(single, templates, pin).astype(jnp.float32)

@@ -82,9 +82,7 @@ def make_fixed(devices):
             obs = observe(state)
             logits, value = policy(params, obs)
             action = jnp.argmax(logits + jax.random.gumbel(key, logits.shape), axis=-1)
-            log_prob = jnp.take_along_axis(jax.nn.log_softmax(logits), action[:, None], axis=1)[
-                :, 0
-            ]
+            log_prob = jnp.take_along_axis(jax.nn.log_softmax(logits), action[:, None], axis=1)[:, 0]
             state, reward = env_step(state, action)
             return state, record(Transition(obs, action, log_prob, value, reward))
 
@@ -98,14 +96,8 @@ def make_fixed(devices):
     d = SIZE * SIZE * 3
     params = {
         k: arr(s, jnp.float32, whole)
-        for k, s in {
-            "w0": (d, HIDDEN),
-            "b0": (HIDDEN,),
-            "w1": (HIDDEN, HIDDEN),
-            "b1": (HIDDEN,),
-            "pi": (HIDDEN, ACTIONS),
-            "v": (HIDDEN, 1),
-        }.items()
+        for k, s in {"w0": (d, HIDDEN), "b0": (HIDDEN,), "w1": (HIDDEN, HIDDEN), "b1": (HIDDEN,),
+                     "pi": (HIDDEN, ACTIONS), "v": (HIDDEN, 1)}.items()
     }
     state = EnvState(
         arr((ENVS, 2), jnp.int32, per_env),

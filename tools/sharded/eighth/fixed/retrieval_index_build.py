@@ -30,9 +30,7 @@ def weight_structs(sharding):
 
 
 def rms(x):
-    return x * jax.lax.rsqrt(
-        jnp.mean(jnp.square(x.astype(jnp.float32)), -1, keepdims=True) + 1e-6
-    ).astype(x.dtype)
+    return x * jax.lax.rsqrt(jnp.mean(jnp.square(x.astype(jnp.float32)), -1, keepdims=True) + 1e-6).astype(x.dtype)
 
 
 def encode_chunk(weights, tokens):

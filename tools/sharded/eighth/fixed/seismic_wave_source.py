@@ -50,7 +50,7 @@ def absorbing(cfg, width=16):
     def ramp(n):
         i = jnp.arange(n)
         d = jnp.minimum(i, n - 1 - i)
-        return jnp.exp(-((jnp.maximum(width - d, 0) * 0.015) ** 2))
+        return jnp.exp(-(jnp.maximum(width - d, 0) * 0.015) ** 2)
 
     return ramp(cfg.nz)[:, None, None] * ramp(cfg.ny)[None, :, None] * ramp(cfg.nx)[None, None, :]
 

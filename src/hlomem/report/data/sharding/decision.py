@@ -45,6 +45,8 @@ class Decision(Record, frozen=True, kw_only=True):
     applied: tuple[Frame, ...] = ()
     made: tuple[Frame, ...] = ()
     written: tuple[Frame, ...] = ()
+    of: str = ""
+    """The spec of the constraint whose value a constraint is put on; empty if it is on another."""
 
     @property
     def key(self) -> DecisionKey:
