@@ -192,6 +192,8 @@ MAY_IMPORT = {
     "jax.fit_pool": {"base", "fleet", "jax"},
     "jax.fit_ranks": {"jax", "report"},
     "jax.verdicts": {"base", "api.explain", "jax"},
+    "jax.probes.instrument": {"jax.compile.frames"},
+    "jax.probes": {"jax", "report"},
     "jax.trials.source_edits": {"base", "report"},
     "jax.trials": {"advice", "api.advise", "base", "hlo", "jax", "machines.capacity", "report"},
     "libtpu.plans": PROGRAM | DUMPS | {"assign.footprint", "check", "libtpu", "proto"},

@@ -37,7 +37,7 @@ def _make(devices, returned_by):
 
 
 def make_faulty(devices):
-    return _make(devices, ("data",))
+    return _make(devices, ("data",))  # FAULT
 
 
 def make_fixed(devices):

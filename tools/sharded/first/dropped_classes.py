@@ -29,7 +29,7 @@ def _make(devices, scores_by):
 
 
 def make_faulty(devices):
-    return _make(devices, P(None, "data"))
+    return _make(devices, P(None, "data"))  # FAULT
 
 
 def make_fixed(devices):

@@ -34,7 +34,7 @@ def _make(devices, is_kept):
 
 
 def make_faulty(devices):
-    return _make(devices, True)
+    return _make(devices, True)  # FAULT
 
 
 def make_fixed(devices):

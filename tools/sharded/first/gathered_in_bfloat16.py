@@ -41,7 +41,7 @@ def _make(devices, wrap):
 
 
 def make_faulty(devices):
-    return _make(devices, lambda block: block)
+    return _make(devices, lambda block: block)  # FAULT
 
 
 def make_fixed(devices):

@@ -47,7 +47,7 @@ def _make(devices, moments_by):
 
 
 def make_faulty(devices):
-    return _make(devices, P())
+    return _make(devices, P())  # FAULT
 
 
 def make_fixed(devices):

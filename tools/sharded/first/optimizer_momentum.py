@@ -40,7 +40,7 @@ def _make(devices, momentum_by):
 
 
 def make_faulty(devices):
-    return _make(devices, P(None, "fsdp"))
+    return _make(devices, P(None, "fsdp"))  # FAULT
 
 
 def make_fixed(devices):

@@ -27,7 +27,7 @@ def _make(devices, scores_by):
 
 
 def make_faulty(devices):
-    return _make(devices, P(None, "model"))
+    return _make(devices, P(None, "model"))  # FAULT
 
 
 def make_fixed(devices):

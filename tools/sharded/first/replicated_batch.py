@@ -29,7 +29,7 @@ def _make(devices, rows):
 
 
 def make_faulty(devices):
-    return _make(devices, P())
+    return _make(devices, P())  # FAULT
 
 
 def make_fixed(devices):

@@ -46,7 +46,7 @@ def _make(devices, table):
 
 
 def make_faulty(devices):
-    return _make(devices, ())
+    return _make(devices, ())  # FAULT
 
 
 def make_fixed(devices):

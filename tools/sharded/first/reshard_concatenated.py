@@ -28,7 +28,7 @@ def _make(devices, joined_by):
 
 
 def make_faulty(devices):
-    return _make(devices, (None, ("a", "b")))
+    return _make(devices, (None, ("a", "b")))  # FAULT
 
 
 def make_fixed(devices):

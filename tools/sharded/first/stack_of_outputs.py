@@ -34,7 +34,7 @@ def _make(devices, is_split):
 
 
 def make_faulty(devices):
-    return _make(devices, False)
+    return _make(devices, False)  # FAULT
 
 
 def make_fixed(devices):

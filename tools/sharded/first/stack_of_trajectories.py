@@ -33,7 +33,7 @@ def _make(devices, state_by):
 
 
 def make_faulty(devices):
-    return _make(devices, (None, "model"))
+    return _make(devices, (None, "model"))  # FAULT
 
 
 def make_fixed(devices):

@@ -113,7 +113,7 @@ class Decisions:
         self.noted: dict[Decision, None] = {}
         self._others = {one.key: one for one in others}
         self._constrained: dict[int, tuple[Any, str]] = {}
-        """The values of constraints, which are kept so that none takes their place."""
+        """The values of constraints, which are kept so that no other has their `id`."""
 
     def install(self) -> None:
         """From now on, note what JAX is asked for, and do otherwise where it is said."""

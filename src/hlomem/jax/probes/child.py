@@ -112,16 +112,17 @@ def _traced(job: Job, probe: Probe) -> Traced:
     if probe.key:
         _take_any_rank()
     program = untraced_program(factory, job.settings, target)
-    arrays, kept, problem = list(_arguments(notes, program)), 0, ""
+    arrays, kept, products, problem = list(_arguments(notes, program)), 0, 0, ""
     try:
         traced = program.trace(target)
         arrays += [*_results(notes, program, traced), *_decided(decisions)]
-        kept = _kept(traced.jaxpr)
+        kept, products = _kept(traced.jaxpr), _products(traced.jaxpr)
     except Exception as error:  # noqa: BLE001 - arguments are told all the same
         problem = _words(error)
     return Traced(
         arrays=tuple(arrays),
         kept=kept,
+        products=products,
         seen=levers.seen,
         is_changed=levers.is_changed,
         problem=problem,
@@ -182,6 +183,13 @@ def _kept(jaxpr: Any) -> int:
             ]
             total += sum(_size(one.aval) for one in stacked)
     return total
+
+
+def _products(jaxpr: Any) -> int:
+    """The matrix products and convolutions of a program: fewer are another computation."""
+    kinds = ("dot_general", "conv_general_dilated")
+    every = equations_of(getattr(jaxpr, "jaxpr", jaxpr))
+    return sum(equation.primitive.name in kinds for equation in every)
 
 
 def _size(leaf: Any) -> int:

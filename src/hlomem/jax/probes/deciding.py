@@ -1,7 +1,8 @@
-"""Which line decides how arrays are split: found by tracing the program with other values there.
+"""The line that decides how arrays are split, found by tracing the program with other values there.
 
-In: the arrays at fault, and how they should be split. Out: the place of the source where another
-value changes these and no others; of several, one that splits them as wanted, evaluated last.
+In: the arrays at fault, and how they should be split. Out: the expression of the source where
+another value changes these and no others; of several, one that splits them as wanted, evaluated
+last.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class Fault(NamedTuple):
 
 
 class Decided(NamedTuple):
-    """The place that decides, and what was seen there."""
+    """The expression that decides, and the change that was seen to matter."""
 
     key: Key
     change: str
@@ -89,7 +90,7 @@ class _Effect(NamedTuple):
 
 
 def decide(prober: Prober, base: Traced, fault: Fault, axes: Mapping[str, int]) -> Decided | None:
-    """The place that decides a fault alone; None if no such place was found.
+    """The expression that decides a fault alone; None if there was not one.
 
     `axes` are those of the mesh, with their sizes.
     """
@@ -125,7 +126,8 @@ def _effect(
         name for name, one in before.items() if name not in after or after[name].spec != one.spec
     }
     if fault.is_kept:
-        is_less = traced.kept < _LESS * base.kept and not changed
+        is_same = not changed and traced.products >= base.products
+        is_less = is_same and traced.kept < _LESS * base.kept
         return _Effect(seen, change, is_wanted=True, others=0.0) if is_less else None
     own = fault.wanted.keys() & before.keys()
     size = sum(before[name].size for name in own)
@@ -178,7 +180,7 @@ def _bare(spec: str) -> str:
 
 
 def _tries(base: Traced, fault: Fault, axes: Sequence[str]) -> Iterator[tuple[Seen, str]]:
-    """The changes to try at the places that were evaluated, the likeliest first."""
+    """The changes to try of expressions that were evaluated, the likeliest first."""
     tries = _Tries(base, fault, axes)
     for some in (tries.numbers, tries.specs, tries.names):
         for seen in base.seen:

@@ -24,7 +24,7 @@ _DISPLAYS = (ast.Tuple, ast.List, ast.Set, ast.Dict)
 
 
 class Key(NamedTuple):
-    """The place of an expression, and what it is."""
+    """The position of an expression, and its syntax."""
 
     file: str
     line: int
@@ -153,7 +153,7 @@ def _last_name(node: ast.expr) -> str:
 
 
 def _wholes(tree: ast.AST) -> frozenset[str]:
-    """The names that a file gives to shardings that split nothing: whoever uses one chooses it."""
+    """The names that a file gives to shardings that split nothing: their use is the choice."""
     named: list[tuple[str, ast.expr | None]] = []
     for node in ast.walk(tree):
         match node:

@@ -35,7 +35,7 @@ class Seen(Struct, frozen=True, kw_only=True):
     text: str
     """The spec, the word, or the items, one a line; after a tab, the axis a rule gives."""
     last: int
-    """When it was evaluated last."""
+    """The number of its last evaluation among all."""
 
 
 class Levers:

@@ -45,11 +45,13 @@ class Traced(Struct, frozen=True, kw_only=True):
     arrays: tuple[Placed, ...] = ()
     kept: int = 0
     """Bytes that loops stack."""
+    products: int = 0
+    """Matrix products and convolutions, by their equations."""
     seen: tuple[Seen, ...] = ()
     """The levers, where none was changed."""
     is_changed: bool = False
     """Whether the expression to change was evaluated."""
     problem: str = ""
-    """Where it failed; empty if it did not."""
+    """The failure; empty if there was none."""
     modules: list[str] = field(default_factory=list)
     """Installed modules that it imports."""

@@ -1,6 +1,6 @@
 """Findings at the line that decides them, as far as tracing with other values there tells.
 
-In: findings whose changes were compiled. Out: the same, each at the place of the source where
+In: findings whose changes were compiled. Out: the same, each at the line of the source where
 another value changes the arrays it is about and no others. A finding without such a place stays.
 """
 

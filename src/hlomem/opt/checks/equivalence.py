@@ -197,15 +197,15 @@ class _Step(NamedTuple):
     run: Callable[[HloInstruction, list[Value]], Value]
     instruction: HloInstruction
     operands: list[int]
-    """Their places in the body."""
+    """Their numbers in the body."""
 
 
 class _Body(NamedTuple):
     size: int
     parameters: list[int]
-    """Their places."""
+    """Their numbers."""
     steps: list[tuple[int, _Step]]
-    """With the place of each."""
+    """With the number of each."""
     root: int
 
 
@@ -318,7 +318,7 @@ class _Terms:
     def _runner(
         self, instruction: HloInstruction
     ) -> Callable[[HloInstruction, list[Value]], Value]:
-        """What computes the value of an instruction."""
+        """The function that computes the value of an instruction."""
         opcode, is_opened = instruction.opcode, instruction.name in self._opened
         if opcode == "fusion" and instruction.attributes.get("kind") == _OPAQUE:
             return self._opaque

@@ -1,7 +1,7 @@
 """The time of convolutions: matrix products of few features, in groups, of long windows.
 
 cuDNN computes a convolution as a product of matrices whose rows are places, whose columns are the
-features that it makes, and whose terms are the features of the places of a window. It is slow where
+features that it makes, and whose terms are the features of a window's positions. It is slow where
 features do not fill its tiles; where it computes groups one by one; and where a window is as large
 as what it moves over. XLA asks for that as the gradient by the filter of a dilated or transposed
 convolution, and of single examples: few results, each the sum of very many terms.

@@ -37,7 +37,7 @@ class ConvolutionSpeeds(NamedTuple):
     narrow_by_filter: float
     """The same in types of 16 bits."""
     dilated: float
-    """How much longer it takes if the places of a window are apart."""
+    """How much longer it takes if a window's positions are apart."""
     volumes: float
     """How much longer it takes in three dimensions."""
     long_window: int

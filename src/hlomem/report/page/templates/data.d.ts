@@ -115,6 +115,7 @@ export interface Decision {
   applied: Frame[];
   made: Frame[];
   written: Frame[];
+  of: string;
 }
 
 /** One error of a plan. */
@@ -264,6 +265,7 @@ export interface OtherDecision {
   decision: Decision;
   specs: string[];
   dropped: string[];
+  is_used: boolean;
 }
 
 export interface PaddedShape {

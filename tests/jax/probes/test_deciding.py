@@ -1,0 +1,180 @@
+"""The expression that decides how arrays are split, of programs that JAX traces."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+pytest.importorskip("jax", reason="jax is not installed; `make jax` runs these tests")
+
+from hlomem.jax.compile.messages import Job
+from hlomem.jax.probes.deciding import Fault, decide
+from hlomem.jax.probes.parent import Prober
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from hlomem.jax.probes.deciding import Decided
+
+pytestmark = pytest.mark.usefixtures("eight_devices")
+
+MODEL = '''"""Ways to write a sharding."""
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+S = jax.ShapeDtypeStruct
+WHOLE = P()
+ROWS = P("x")
+VOCABULARY = 1001
+RULES = [
+    (r"attention/.*", P("x")),
+    (r"experts/w$", P(None, "x")),
+    (r".*", P()),
+]
+WORDS = {"batch": "x", "hidden": None, "heads": "y"}
+CACHE = ("batch", "kv", None)
+
+
+def array(mesh, shape, spec):
+    return S(shape, "float32", sharding=NamedSharding(mesh, spec))
+
+
+def meshed(devices):
+    return Mesh(np.array(devices).reshape(4, 2), ("x", "y"))
+
+
+def make_table(devices):
+    mesh = meshed(devices)
+    table = {
+        "user": ROWS,
+        "item": WHOLE,
+        "word": ROWS,
+    }
+    tables = {name: array(mesh, (512, 64), spec) for name, spec in table.items()}
+    return jax.jit(lambda tables: jax.tree.map(jnp.sin, tables)), (tables,)
+
+
+def make_rules(devices):
+    mesh = meshed(devices)
+    spec = lambda name: next(spec for rule, spec in RULES if re.match(rule, name))
+    names = ("attention/w", "expert/w")
+    return jax.jit(lambda *ws: [jnp.sin(w) for w in ws]), tuple(
+        array(mesh, (64, 64), spec(name)) for name in names
+    )
+
+
+def make_named(devices):
+    mesh = meshed(devices)
+    state = {"params": {"w": (64, 64)}, "ema": {"w": (64, 64)}}
+    split = lambda path: P("x") if path[0].key in SPLIT else P()
+    is_shape = lambda one: isinstance(one, tuple)
+    placed = jax.tree_util.tree_map_with_path(
+        lambda path, shape: array(mesh, shape, split(path)), state, is_leaf=is_shape
+    )
+    return jax.jit(lambda state: jax.tree.map(jnp.sin, state)), (placed,)
+
+
+SPLIT = {"params"}
+
+
+def make_logical(devices):
+    mesh = meshed(devices)
+    spec = lambda names: P(*[WORDS.get(name) for name in names])
+    return jax.jit(jnp.sin), (array(mesh, (64, 8, 16), spec(CACHE)),)
+
+
+def make_odd(devices):
+    mesh = meshed(devices)
+    size = VOCABULARY
+    spec = P("x") if size % 4 == 0 else P()
+    return jax.jit(jnp.sin), (array(mesh, (size, 64), spec),)
+
+
+def make_kept(devices, saved=("out", "weights")):
+    mesh = meshed(devices)
+    policy = jax.checkpoint_policies.save_only_these_names(*saved)
+
+    def body(x, w):
+        w = jax.ad_checkpoint.checkpoint_name(jnp.tanh(w), "weights")
+        return jax.ad_checkpoint.checkpoint_name(jnp.tanh(x @ w), "out"), None
+
+    def loss(ws, x):
+        return jax.lax.scan(jax.checkpoint(body, policy=policy), x, ws)[0].sum()
+
+    return jax.jit(jax.grad(loss)), (array(mesh, (4, 64, 64), P()), array(mesh, (8, 64), P("x")))
+
+
+def make_shared(devices):
+    mesh = meshed(devices)
+    spec = P(None, "y")
+    return jax.jit(lambda a, b: (a + 1, b + 1)), (
+        array(mesh, (64, 64), spec), array(mesh, (64, 64), spec))
+'''
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("probes") / "model.py"
+    file.write_text(MODEL)
+    return file
+
+
+def _decided(model: Path, factory: str, fault: Fault) -> Decided | None:
+    job = Job(factory=f"{model}:{factory}", target="cpu")
+    with Prober(job, 100.0) as prober:
+        [base] = prober.trace([("", "")])
+        assert base is not None
+        assert not base.problem
+        return decide(prober, base, fault, {"x": 4, "y": 2})
+
+
+def _line(text: str) -> int:
+    return next(at for at, line in enumerate(MODEL.splitlines(), 1) if line.startswith(text))
+
+
+def test_the_row_of_a_table_is_told_and_not_the_spec_it_names(model: Path) -> None:
+    found = _decided(model, "make_table", Fault({"argument tables['item']": "P('x')"}, {}))
+    assert found is not None
+    assert found.key.line == _line('        "item"')
+    assert found.is_wanted
+
+
+def test_a_rule_that_matches_nothing_is_told_before_the_last_one(model: Path) -> None:
+    found = _decided(model, "make_rules", Fault({"argument ws[1]": "P(None, 'x')"}, {}))
+    # Only the last rule matches it, since the names of these arrays are in no path.
+    assert found is not None
+    assert found.key.line == _line('    (r".*"')
+
+
+def test_a_set_that_lacks_a_name_is_told(model: Path) -> None:
+    found = _decided(model, "make_named", Fault({"argument state['ema']['w']": "P('x')"}, {}))
+    assert found is not None
+    assert found.key.line == _line("SPLIT = ")
+    assert found.change == "add:ema"
+
+
+def test_a_name_that_no_table_knows_is_told(model: Path) -> None:
+    found = _decided(model, "make_logical", Fault({"argument x": "P('x', 'y')"}, {}))
+    assert found is not None
+    assert found.key.line == _line("CACHE = ")
+
+
+def test_a_size_that_no_axis_divides_is_told_where_it_is_made(model: Path) -> None:
+    found = _decided(model, "make_odd", Fault({"argument x": "P(None, 'x')"}, {1001: 1004}))
+    assert found is not None
+    assert found.key.line == _line("VOCABULARY")
+
+
+def test_a_name_that_a_policy_keeps_is_told(model: Path) -> None:
+    found = _decided(model, "make_kept", Fault({}, {}, is_kept=True))
+    assert found is None or found.key.line == _line("def make_kept")
+
+
+def test_a_spec_that_others_have_too_decides_nothing_alone(model: Path) -> None:
+    assert _decided(model, "make_shared", Fault({"argument a": "P('x', 'y')"}, {})) is None
