@@ -33,6 +33,8 @@ from queue import Empty, Queue
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
+from tools.indexed import index_bounds
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
@@ -43,6 +45,7 @@ MAX_SECONDS = 400.0
 RUN_SHARE = 0.4
 """Of the time, for the runs after the compiles."""
 _MAX_WORD = 64
+"""Below which integers lie that index nothing."""
 _CHOSEN = 1_000_003
 """Random numbers: a prime, so that few rows of an array are alike."""
 _MARK = "@@"
@@ -104,17 +107,20 @@ def _inside(values: Any) -> Iterator[Any]:
             yield from _inside(value)
 
 
-def random_arguments(shapes: Any, jax: Any) -> Any:
-    """Numbers for the arguments of a program, the same few over and over."""
+def random_arguments(shapes: Any, bounds: Sequence[int | None], jax: Any) -> Any:
+    """Numbers for the arguments of a program, the same few over and over; integers below bounds."""
     numpy: Any = import_module("numpy")
     chosen = numpy.random.default_rng(0)
     normal = 0.02 * chosen.standard_normal(_CHOSEN, dtype="float32")
-    words = chosen.integers(0, _MAX_WORD, _CHOSEN)
+    words = chosen.integers(0, 1 << 62, _CHOSEN)
     leaves, tree = jax.tree_util.tree_flatten_with_path(shapes)
 
     def made(number: int, path: Any, leaf: Any) -> Any:
         kind = leaf.dtype.kind
-        values = words if kind in "iub" else normal
+        below = bounds[number] or _MAX_WORD
+        if kind in "iu":
+            below = min(below, int(numpy.iinfo(leaf.dtype).max))
+        values = words % below if kind in "iub" else normal
         values = numpy.resize(numpy.roll(values, number), leaf.shape)
         names = {str(getattr(part, "key", "")) for part in path}
         values = values % 2 if kind == "b" else abs(values) if names & _SQUARES else values
@@ -185,7 +191,8 @@ def compile_all(
     """One program, every way, and what runs them; None for one that is passed over."""
     jax: Any = import_module("jax")
     function, shapes, options = build()
-    if made_bytes(jax.make_jaxpr(function)(*shapes).jaxpr) < given.min_bytes:
+    jaxpr = jax.make_jaxpr(function)(*shapes).jaxpr
+    if made_bytes(jaxpr) < given.min_bytes:
         return {"name": name, "skipped": "small"}, None
     jitted = jax.jit(function, **options)
     file = given.modules and given.modules / f"{name}.pb.gz"
@@ -207,7 +214,8 @@ def compile_all(
     for way, limit in limits.items():
         said[way] = _compile(way, limit, jitted, shapes, ways, jax)
     donated = options.get("donate_argnums", ())
-    return said, partial(_run_all, said, ways, shapes, donated, jax)
+    bounds = index_bounds(jaxpr)
+    return said, partial(_run_all, said, ways, shapes, bounds, donated, jax)
 
 
 def _compile(
@@ -237,10 +245,17 @@ def _compile(
     }
 
 
-def _run_all(said: Row, ways: dict[str, Any], shapes: Any, donated: Any, jax: Any) -> Row:
+def _run_all(
+    said: Row,
+    ways: dict[str, Any],
+    shapes: Any,
+    bounds: Sequence[int | None],
+    donated: Any,
+    jax: Any,
+) -> Row:
     """Results and times of all ways, taken in turns."""
     donated = (donated,) if isinstance(donated, int) else donated
-    arguments = random_arguments(shapes, jax)
+    arguments = random_arguments(shapes, bounds, jax)
     first = run(ways["plain"], arguments, donated, jax)[0]
     own = gap(first, run(ways["plain"], arguments, donated, jax)[0], jax)
     for way in ("optimize", "half"):

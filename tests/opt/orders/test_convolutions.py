@@ -50,6 +50,17 @@ def test_a_sum_over_a_window_as_long_as_a_line_is_not_shared_out() -> None:
     assert _time(long._replace(part=Part.FILTER), flops=1) < _time(long, flops=1) / 100
 
 
+def test_in_volumes_16_bits_do_not_help_with_long_sums() -> None:
+    """The gradient by the filter of a transposed convolution, batches of 2."""
+    cube = Convolution(Part.OUT, 32, 2, 1, 3, 64**3, is_dilated=False)
+    plane = cube._replace(dimensions=2)
+    assert _time(cube, flops=1) > 1.5 * _time(plane, flops=1)
+    assert _time(cube, "bf16", flops=1) > 2 * _time(cube, flops=1)
+    assert _time(cube._replace(window=32**3), "bf16", flops=1) < _time(cube, "bf16", flops=1) / 7
+    small = cube._replace(window=27)
+    assert _time(small, "bf16", flops=1) < 1e-5
+
+
 def test_groups_are_slow_by_their_features() -> None:
     grouped = PLAIN._replace(groups=32, features=8, summed=8)
     assert _time(grouped) < _time(grouped._replace(features=1, summed=1)) / 6

@@ -4,7 +4,8 @@ cuDNN computes a convolution as a product of matrices whose rows are places, who
 features that it makes, and whose terms are the features of a window's positions. It is slow where
 features do not fill its tiles; where it computes groups one by one; and where a window is as large
 as what it moves over. XLA asks for that as the gradient by the filter of a dilated or transposed
-convolution, and of single examples: few results, each the sum of very many terms.
+convolution, and of single examples: few results, each the sum of very many terms. Volumes, whose
+features XLA lays out before their places, have no kernel for that that uses tensor cores at all.
 """
 
 from __future__ import annotations
@@ -64,4 +65,6 @@ def _least(work: Work, convolution: Convolution, speeds: Speeds) -> float:
     if convolution.part is not Part.OUT or convolution.window <= of.long_window:
         return 0.0
     terms = convolution.groups * convolution.summed * convolution.window
+    if convolution.dimensions == _VOLUME:
+        return terms * (of.volume_term if work.type in _WIDE else of.narrow_volume_term)
     return terms * (of.term if work.type in _WIDE else of.narrow_term)
