@@ -1,7 +1,8 @@
-"""Lets `make coverage` see the pass at work: XLA's compilers call it from threads of their own."""
+"""Eight devices; and lets `make coverage` see the pass that XLA calls from threads of its own."""
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -28,6 +29,13 @@ def _traced_passes() -> Iterator[None]:
 
             patch.setattr(registration, "put_pass", register_traced)
         yield
+
+
+@pytest.fixture
+def eight_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eight virtual devices of the CPU, in children."""
+    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=8"
+    monkeypatch.setenv("XLA_FLAGS", flags.strip())
 
 
 def _traced(call: Callable[[bytes], bytes | None]) -> Callable[[bytes], bytes | None]:
