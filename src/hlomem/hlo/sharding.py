@@ -96,11 +96,6 @@ class Sharding(Struct, frozen=True):
         taken = {axis.name for axis in self.used}
         return tuple([axis for axis in self.mesh.axes if axis.size > 1 and axis.name not in taken])
 
-    def dimension_of(self, axis: Axis) -> int | None:
-        """The dimension that an axis splits."""
-        found = [at for at, axes in enumerate(self.dimensions) if axis in axes]
-        return found[0] if found else None
-
     def with_axis(self, dimension: int, axis: Axis) -> Sharding:
         """The same with one more axis on a dimension."""
         rank = max(len(self.dimensions), dimension + 1)

@@ -97,7 +97,7 @@ def _work(survey: Survey, probe: Probe) -> NoReturn:
 
 def _traced(job: Job, probe: Probe) -> Traced:
     known = set(sys.modules)
-    levers = Levers(probe.key, probe.change)
+    levers = Levers(probe.key, probe.change, probe.site)
     levers.install()
     install()
     for name in job.imports:

@@ -56,10 +56,12 @@ class Decided(NamedTuple):
     change: str
     is_wanted: bool
     """Whether the arrays are split as wanted after the change."""
+    site: str = ""
+    """The line that calls the function it is in, where others do so, too, and are not at fault."""
 
     @property
     def line(self) -> str:
-        return f"{self.key.file}:{self.key.line}"
+        return self.site or f"{self.key.file}:{self.key.line}"
 
 
 class _Effect(NamedTuple):
@@ -79,7 +81,7 @@ class _Effect(NamedTuple):
         is_by_name = word == "text" or (word == "add" and "=" not in about)
         return (
             self.others <= _FEW,
-            word == "number",
+            word in ("number", "drop"),  # no other change says what is too much
             self.is_wanted,
             word != "flip",  # what is switched is written elsewhere
             -self.arrays,
@@ -104,7 +106,26 @@ def decide(prober: Prober, base: Traced, fault: Fault, axes: Mapping[str, int]) 
     best = max(effects, key=lambda effect: effect.rank, default=None)
     if best is None or best.others > _FEW:
         return None
-    return Decided(read_key(best.seen.key), best.change, best.is_wanted)
+    site = _site(prober, base, fault, axes, best)
+    return Decided(read_key(best.seen.key), best.change, best.is_wanted, site)
+
+
+def _site(
+    prober: Prober, base: Traced, fault: Fault, axes: Mapping[str, int], best: _Effect
+) -> str:
+    """The only call, of several, of the function that decides for which it does; else empty."""
+    seen, change = best.seen, best.change
+    if len(seen.sites) < 2:
+        return ""
+    traced = prober.trace([(seen.key, change, site) for site in seen.sites])
+    found = [
+        site
+        for site, one in zip(seen.sites, traced, strict=True)
+        if one is not None
+        and (effect := _effect(base, one, fault, axes, seen, change)) is not None
+        and effect.is_wanted >= best.is_wanted
+    ]
+    return found[0] if len(found) == 1 else ""
 
 
 def _effect(
@@ -115,7 +136,7 @@ def _effect(
     seen: Seen,
     change: str,
 ) -> _Effect | None:
-    """The effect of a change; None where it is none on the arrays at fault."""
+    """The effect of a change; None where the arrays at fault stay."""
     is_argument = any(name.startswith(_ARGUMENT) for name in fault.wanted)
     if not traced.is_changed or (traced.problem and not is_argument):
         return None

@@ -85,7 +85,7 @@ class _Wrapper(ast.NodeTransformer):
         return self._wrapped(visited, syntax) if syntax else visited
 
     def _syntax(self, parent: ast.AST, field: str, node: ast.AST) -> str:
-        """The kind of lever that an expression is; empty if it is none."""
+        """The kind of lever that an expression is; empty if it is not one."""
         if isinstance(node, ast.Constant):
             is_left_out = node.value is None and _is_filling(parent)
             return "constant" if _is_deciding(node.value) and not is_left_out else ""

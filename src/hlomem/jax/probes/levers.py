@@ -8,21 +8,28 @@ it is about: `spec:P('x')`, `axis:x`, `none:`, `text:name`, `add:name`, `drop:na
 from __future__ import annotations
 
 import builtins
+import re
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from msgspec import Struct
 
 from hlomem.jax.compile.decisions import read_spec, spec_text
+from hlomem.jax.compile.frames import is_users
 from hlomem.jax.probes.instrument import LEVER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from types import FrameType
 
 ValueKind: TypeAlias = Literal[
     "spec", "sharding", "text", "none", "flag", "number", "names", "rules"
 ]
 _MAX_ITEMS = 64
+_MAX_SITES = 8
+_ANONYMOUS = re.compile(r"(\.<locals>\.<[a-z]+>)+$")
+"""The end of a lambda's or a comprehension's qualified name."""
 SPEC = "*"
 """Instead of an axis, where a rule gives a spec."""
 
@@ -36,14 +43,17 @@ class Seen(Struct, frozen=True, kw_only=True):
     """The spec, the word, or the items, one a line; after a tab, the axis a rule gives."""
     last: int
     """The number of its last evaluation among all."""
+    sites: tuple[str, ...] = ()
+    """The lines that call the function it stands in; empty outside of functions."""
 
 
 class Levers:
     """The function that stands around the levers of the user's source."""
 
-    def __init__(self, key: str = "", change: str = "") -> None:
-        """With a key, the value there is changed; without one, all are noted."""
+    def __init__(self, key: str = "", change: str = "", site: str = "") -> None:
+        """With a key, the value there is changed, for calls from a site; else all are noted."""
         self._key = key
+        self._site = site
         self._word, _, self._about = change.partition(":")
         self._count = 0
         self._seen: dict[str, Seen] = {}
@@ -55,11 +65,19 @@ class Levers:
 
     def __call__(self, key: str, value: Any) -> Any:
         if self._key:
-            return self._changed(value) if key == self._key else value
+            is_meant = key == self._key and (not self._site or self._site == calling_line())
+            return self._changed(value) if is_meant else value
         self._count += 1
         kind, text = _described(value)
         if kind is not None:
-            self._seen[key] = Seen(key=key, kind=kind, text=text, last=self._count)
+            known = self._seen.get(key)
+            sites = dict.fromkeys(() if known is None else known.sites)
+            sites.update(
+                {site: None} if len(sites) < _MAX_SITES and (site := calling_line()) else {}
+            )
+            self._seen[key] = Seen(
+                key=key, kind=kind, text=text, last=self._count, sites=tuple(sites)
+            )
         return value
 
     @property
@@ -85,6 +103,22 @@ class Levers:
                 return _without_item(value, self._about)
             case _:
                 return value
+
+
+def calling_line() -> str:
+    """The line that calls the named function around a lever; empty if there is not one."""
+    frame: FrameType | None = sys._getframe(2)
+    around = ""
+    while frame is not None:
+        code = frame.f_code
+        if is_users(code.co_filename):
+            name = _ANONYMOUS.sub("", code.co_qualname)
+            if not around:
+                around = name
+            elif name != around and not name.startswith(f"{around}.<locals>"):
+                return f"{code.co_filename}:{frame.f_lineno}"
+        frame = frame.f_back
+    return ""
 
 
 def _described(value: Any) -> tuple[ValueKind | None, str]:

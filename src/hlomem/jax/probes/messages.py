@@ -23,6 +23,8 @@ class Probe(Struct, frozen=True, kw_only=True):
     number: int
     key: str = ""
     change: str = ""
+    site: str = ""
+    """The line whose calls are meant; empty for all."""
 
     @property
     def file(self) -> str:

@@ -73,10 +73,14 @@ class Prober:
         self._process.wait()
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def trace(self, changes: Iterable[tuple[str, str]]) -> list[Traced | None]:
-        """The program with each change, a key and a word; None where no answer came in time."""
+    def trace(self, changes: Iterable[tuple[str, ...]]) -> list[Traced | None]:
+        """The program with each change, a key, a word and a site if it has one.
+
+        None where no answer came in time.
+        """
         probes = [
-            Probe(number=next(self._numbers), key=key, change=change) for key, change in changes
+            Probe(number=next(self._numbers), key=key, change=change, site="".join(site))
+            for key, change, *site in changes
         ]
         self._say(msgspec.json.encode(probes))
         return list(self._answers(probes))

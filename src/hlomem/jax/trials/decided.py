@@ -181,7 +181,7 @@ class Search:
                 yield self._finding("reshard", group, why), [change]
 
     def _unlike(self, mesh: Mesh) -> Iterator[tuple[ShardingFinding, list[Change]]]:
-        """Constraints without an axis that others have on arrays of the same shape but the end."""
+        """Constraints without an axis that others have, which are the same otherwise."""
         by_spec: dict[tuple[str, tuple[int, ...]], list[Decision]] = {}
         for (spec, _), group in self._large("constraint").items():
             by_spec.setdefault((spec, group[0].shapes[0]), []).extend(group)
@@ -190,25 +190,29 @@ class Search:
             if asked is None or not asked.used:
                 continue
             changes: dict[str, Change] = {}
-            for peer in self._alike(shape, mesh):
-                for axis in asked.free:
-                    at = peer.dimension_of(axis)
-                    if at is not None and at < len(shape) - 1 and asked.split_of(at) == 1:
-                        other = asked.with_axis(at, axis).spec()
+            for axis in asked.free:
+                for at in range(len(shape)):
+                    wanted = asked.with_axis(at, axis)
+                    if asked.split_of(at) == 1 and self._is_elsewhere(wanted, shape, at, mesh):
+                        other = wanted.spec()
                         changes[other] = _change(group, (other,), _told(group, (other,)))
             if changes:
-                why = f"arrays alike but for the last dimension are {next(iter(changes))}"
+                why = f"arrays with a dimension of this size are {next(iter(changes))}"
                 yield self._finding("replicated", group, why), list(changes.values())[:_MAX_WAYS]
 
-    def _alike(self, shape: tuple[int, ...], mesh: Mesh) -> list[Sharding]:
-        """The shardings in constraints on arrays of a shape but for its last dimension."""
-        found: dict[Sharding, None] = {}
-        for one in self._decisions:
-            its = one.shapes[0] if one.kind == "constraint" else ()
-            if len(its) == len(shape) and its[:-1] == shape[:-1] and its != shape:
-                sharding = parse_spec(one.specs[0], mesh)
-                found.update({sharding: None} if sharding is not None else {})
-        return list(found)
+    def _is_elsewhere(self, wanted: Sharding, shape: tuple[int, ...], at: int, mesh: Mesh) -> bool:
+        """Whether a constraint asks for it on another array, with a dimension of the same size."""
+        return any(
+            len(its) == len(shape)
+            and its[at] == shape[at]
+            and its != shape
+            and (sharding := parse_spec(one.specs[0], mesh)) is not None
+            and all(sharding.split_of(n) == wanted.split_of(n) for n in range(len(shape)))
+            and set(sharding.used) == set(wanted.used)
+            for one in self._decisions
+            if one.kind == "constraint"
+            for its in one.shapes[:1]
+        )
 
     def _peers(self, shape: tuple[int, ...], mesh: Mesh) -> list[Sharding]:
         """The shardings that arrays of a shape have in constraints and arguments."""

@@ -5,7 +5,7 @@ features that it makes, and whose terms are the features of a window's positions
 features do not fill its tiles; where it computes groups one by one; and where a window is as large
 as what it moves over. XLA asks for that as the gradient by the filter of a dilated or transposed
 convolution, and of single examples: few results, each the sum of very many terms. Volumes, whose
-features XLA lays out before their places, have no kernel for that that uses tensor cores at all.
+features XLA lays out before their positions, have no kernel for that that uses tensor cores at all.
 """
 
 from __future__ import annotations
