@@ -38,6 +38,9 @@ _LARGE = 0.05
 """The share of the memory that arrays of a decision take, so that another is tried."""
 _MAX_FOUND = 4
 _MAX_LOOPS = 2
+_MUCH = 0.4
+"""The share of the memory that a doubt about a choice has to save: that of a stack that is most of
+it. Activations are whole along the axis of a model in many programs without a fault."""
 _MAX_WAYS = 3
 _TITLE = "the decision at"
 
@@ -121,7 +124,7 @@ class Search:
         if mesh is None or self._subject.whole is None:
             return
         found = [*self._left_out(), *self._far(mesh), *self._mapped(mesh), *self._unlike(mesh)]
-        found += self._between(mesh)
+        found += [*self._between(mesh), *self._carried(mesh)]
         found.sort(key=lambda one: -one[0].size)
         yield from found[:_MAX_FOUND]
 
@@ -179,6 +182,28 @@ class Search:
                 why = "the next constraint, on its value, splits that more"
                 change = _change(group, (), _told(group, ()))
                 yield self._finding("reshard", group, why), [change]
+
+    def _carried(self, mesh: Mesh) -> Iterator[tuple[ShardingFinding, list[Change]]]:
+        """Constraints in the bodies of loops that leave out an axis: what is stacked is whole."""
+        loops = [one for one in self._decisions if one.kind == "scan"]
+        stacks = any(buffer.role == roles.STACKED for buffer, _ in self._subject.values)
+        by_spec: dict[tuple[str, tuple[int, ...]], list[Decision]] = {}
+        for one in self._decisions if stacks else ():
+            if one.kind == "constraint" and any(_is_inside(one, loop) for loop in loops):
+                by_spec.setdefault((one.specs[0], one.shapes[0]), []).append(one)
+        for (spec, shape), group in by_spec.items():
+            asked = parse_spec(spec, mesh)
+            ways = [
+                asked.with_axis(at, axis).spec()
+                for axis in (() if asked is None else asked.free)
+                for at in range(len(shape))[::-1]
+                if asked is not None and asked.split_of(at) == 1 and shape[at] % axis.size == 0
+            ][:_MAX_WAYS]
+            if ways:
+                why = f"what the loop stacks is whole along {', '.join(_axes_left(asked))}"
+                changes = [_change(group, (way,), _told(group, (way,))) for way in ways]
+                finding = self._finding("stack", group, why)
+                yield replace(finding, least=_MUCH), changes
 
     def _unlike(self, mesh: Mesh) -> Iterator[tuple[ShardingFinding, list[Change]]]:
         """Constraints without an axis that others have, which are the same otherwise."""
@@ -293,6 +318,10 @@ class Search:
             how="",
             change=ShardingChange(),
         )
+
+
+def _axes_left(sharding: Sharding | None) -> list[str]:
+    return [] if sharding is None else [axis.name for axis in sharding.free]
 
 
 def _parts(spec: str, mesh: Mesh) -> int:

@@ -279,7 +279,7 @@ def _note(finding: ShardingFinding) -> str:
 def _is_helpful(finding: ShardingFinding, size: int) -> bool:
     if finding.got is None:
         return finding.promised >= _UNTRIED * size
-    return finding.got >= max(_LEAST * size, _SMALLEST)
+    return finding.got >= max(_LEAST * size, finding.least * size, _SMALLEST)
 
 
 def _ranked(findings: Sequence[ShardingFinding]) -> list[ShardingFinding]:

@@ -107,5 +107,7 @@ class ShardingFinding(Record, frozen=True, kw_only=True):
     """The partitioner's warning of it; empty if there is none."""
     is_other: bool = False
     """Whether it is the one before it on another line: of both, the one that saves more counts."""
+    least: float = 0.0
+    """The share of the memory that its change has to save to be told."""
     note: str = ""
     """How trying the change ended, where it saved nothing."""

@@ -441,6 +441,7 @@ export interface ShardingFinding {
   change: ShardingChange;
   warning: string;
   is_other: boolean;
+  least: number;
   note: string;
 }
 
