@@ -26,6 +26,8 @@ _ARGUMENT = "argument "
 _MAX_PROBES = 300
 _MAX_WANTED = 3
 _MAX_PATHS = 3
+_PATTERN = re.compile(r"\\[.bdw]|\(.*\)|\.\*|\$$")
+"""Of regular expressions."""
 _MARKS = ("/", ".", "[")
 """Of paths."""
 _MOST = 0.5
@@ -264,6 +266,8 @@ class _Tries:
         if seen.text in self._patterns and self._every:
             yield f"text:{self._every}"
             yield from [f"text:{path}" for path in self._paths if "/" not in path][:1]
+        elif _PATTERN.search(seen.text):
+            yield from [f"text:{seen.text}|{path}" for path in self._paths if path.isidentifier()]
         elif self._words and seen.text.isidentifier() and seen.text not in self._no_axes:
             yield from [f"text:{word}" for word in self._words if word != seen.text]
             if not self._is_key(seen):

@@ -20,6 +20,7 @@ _MIN_NUMBER = 9
 """Smaller ones are rarely the size of a dimension."""
 _MAX_TEXT = 200
 _SKIPPED_FIELDS = frozenset({"annotation", "returns", "type_params", "pattern", "format_spec"})
+_NAMED = (ast.Name, ast.Attribute, ast.Subscript)
 _DISPLAYS = (ast.Tuple, ast.List, ast.Set, ast.Dict)
 
 
@@ -93,7 +94,7 @@ class _Wrapper(ast.NodeTransformer):
             return ""  # the caller leaves it out
         if isinstance(node, ast.Call):
             return "call" if not node.keywords and all(map(self._is_literal, node.args)) else ""
-        if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
+        if isinstance(node, _NAMED) and isinstance(node.ctx, ast.Load):
             is_named = _last_name(node) in self._wholes
             return "name" if is_named and _is_value(parent, field) else ""
         if isinstance(node, _DISPLAYS) and isinstance(getattr(node, "ctx", ast.Load()), ast.Load):
@@ -149,7 +150,13 @@ def _constants(tree: ast.Module) -> frozenset[str]:
 
 
 def _last_name(node: ast.expr) -> str:
+    if isinstance(node, ast.Subscript):
+        return _word(node.slice)
     return node.id if isinstance(node, ast.Name) else getattr(node, "attr", "")
+
+
+def _word(node: ast.expr | None) -> str:
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
 
 
 def _wholes(tree: ast.AST) -> frozenset[str]:
@@ -167,6 +174,8 @@ def _wholes(tree: ast.AST) -> frozenset[str]:
                 named.append((_last_name(node.target), node.value))
             case ast.keyword():
                 named.append((node.arg or "", node.value))
+            case ast.Dict():
+                named += zip(map(_word, node.keys), node.values, strict=True)
     return frozenset(name for name, value in named if name and _is_whole(value))
 
 

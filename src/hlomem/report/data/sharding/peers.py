@@ -41,7 +41,8 @@ class Peers:
         share = buffer.size / max(self._subject.space.size, 1)
         if layout.sharding.used and is_data:
             return []
-        if not layout.sharding.used and share >= _HUGE:
+        is_chosen = not is_data and self._has_split_state(name, layout)
+        if not layout.sharding.used and share >= _HUGE and not is_chosen:
             return list(layout.sharding.free)
         free = layout.sharding.free
         if not is_data:
@@ -54,6 +55,14 @@ class Peers:
             or _share_split(model, axis) > 0
             or (share >= _LARGE and axis in idle_axes(self._subject))
         ]
+
+    def _has_split_state(self, name: str, layout: Layout) -> bool:
+        """Whether an optimizer splits its state of the same shape: weights are whole by choice."""
+        return any(
+            its.whole == layout.whole and its.sharding is not None and its.sharding.used
+            for other, buffer, its in self._model
+            if self._is_elsewhere(top_of(name), other, buffer)
+        )
 
     def _is_like_data(self, layout: Layout, axis: Axis) -> bool:
         """Whether an axis splits a dimension of this size of other data."""
