@@ -184,7 +184,10 @@ def _is_whole(value: ast.expr | None) -> bool:
     if not isinstance(value, ast.Call) or value.keywords:
         return False
     parts = [one for one in value.args if not isinstance(one, ast.Name | ast.Attribute)]
-    return all(_is_none(one) or _is_whole(one) for one in parts) and (bool(parts) or not value.args)
+    is_of_mesh = any(isinstance(one, ast.Call) for one in parts)
+    if len(parts) < len(value.args) and not is_of_mesh:
+        return False
+    return all(_is_none(one) or _is_whole(one) for one in parts)
 
 
 def _is_none(node: ast.expr) -> bool:
