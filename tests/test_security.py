@@ -24,6 +24,7 @@ RUNS_OR_CONNECTS = {
 MAY_START = {
     "fleet/workers.py": "starts hlomem itself, one process an input",
     "jax/compile/processes.py": "the factory the user names is compiled in a process of its own",
+    "jax/probes/parent.py": "the factory the user names is traced in a process of its own",
     "jax/tuned_choices.py": "asks XLA, in a process whose log is read, how it looks choices up",
     "run/child.py": "runs the command the user gives",
     "base/scratch.py": "starts the shell that removes our own temporary folder",

@@ -215,7 +215,7 @@ def instrumented(text: str, file: str) -> CodeType:
     """The code of a module, its levers wrapped."""
     tree = ast.parse(text, file)
     _Wrapper(file, tree).visit(tree)
-    return compile(ast.fix_missing_locations(tree), file, "exec", dont_inherit=True)
+    return SourceFileLoader(file, file).source_to_code(ast.fix_missing_locations(tree), file)
 
 
 def install() -> None:

@@ -20,7 +20,7 @@ import msgspec
 from hlomem.jax.compile.messages import Errand, read_message
 from hlomem.jax.compile.parent import environment_of, search_path
 from hlomem.jax.probes.messages import Probe, Survey, Traced
-from hlomem.jax.target_kinds import parse_target
+from hlomem.jax.target_kinds import HostTarget, parse_target
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -107,7 +107,7 @@ def _environment(job: Job) -> dict[str, str]:
     """That of a process with as many devices as the target has, all of them the host's."""
     target = parse_target(job.target)
     environment = environment_of(target)
-    if target.name != "cpu":
+    if not isinstance(target, HostTarget):
         devices = target.device_count
         flags = re.sub(rf"{_COUNT}=\d+", "", environment.get("XLA_FLAGS", ""))
         environment["XLA_FLAGS"] = f"{flags} {_COUNT}={devices}".strip()

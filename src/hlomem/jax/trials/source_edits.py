@@ -338,12 +338,13 @@ class SourceFile:
         return next(iter(exact or found), None)
 
     def variables_at(self, line: int) -> set[str]:
-        """The variables of a function that are assigned at a line."""
+        """The variables of a function that are assigned what a call at a line makes."""
         return {
             target.id
             for scope in self.scopes_at(line)[:-1]
             for node in own_nodes(scope)
-            if isinstance(node, ast.Assign) and node.lineno <= line <= (node.end_lineno or line)
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)
+            if node.lineno <= line <= (node.end_lineno or line)
             for target in node.targets
             if isinstance(target, ast.Name)
         }

@@ -101,7 +101,7 @@ class Times:
     def __init__(self, machine: Machine) -> None:
         self._speeds = speeds_of(machine)
         self._machine = machine.name
-        self._has_nested = machine.platform == "tpu"
+        self._has_nested = machine.pads_tiles  # whose fusions hold others
         self._traffic = Traffic(machine.size_of, self._speeds)
         self._flops_per_byte = machine.flops_per_byte
         self._is_graph: dict[HloComputation, bool] = {}
