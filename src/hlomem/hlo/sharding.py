@@ -131,6 +131,14 @@ def parse_spec(text: str, mesh: Mesh) -> Sharding | None:
     return Sharding(mesh, tuple([tuple([of_name[name] for name in row]) for row in names]))
 
 
+def bare_spec(text: str) -> str:
+    """The parts of a spec, `'data', None`, without dimensions at its end that are not split."""
+    parts = text.removeprefix("P(").removesuffix(")").rstrip(", ")
+    while parts.endswith("None"):
+        parts = parts.removesuffix("None").rstrip(", ")
+    return parts
+
+
 def replicated(mesh: Mesh) -> Sharding:
     return Sharding(mesh)
 

@@ -146,7 +146,7 @@ class Decisions:
                 kind="dropped",
                 shapes=(tuple(x.shape),),
                 specs=(spec_text(axes),),
-                sizes=(_bytes(x),),
+                sizes=(bytes_of(x),),
                 applied=users_frames(),
             )
             if self._note(decision) is None:
@@ -177,7 +177,7 @@ class Decisions:
                 kind="constraint",
                 shapes=(tuple(value.shape),),
                 specs=(spec_text(sharding),),
-                sizes=(_bytes(value),),
+                sizes=(bytes_of(value),),
                 applied=users_frames(),
                 made=self._of_one(given, sharding, self.origins.made),
                 written=self._of_one(given, sharding, self.origins.written),
@@ -218,7 +218,7 @@ class Decisions:
                     kind="shard_map",
                     shapes=tuple([tuple(getattr(one, "shape", ())) for one in placed]),
                     specs=tuple([spec_text(spec) for spec in specs]),
-                    sizes=tuple([_bytes(one) for one in placed]),
+                    sizes=tuple([bytes_of(one) for one in placed]),
                     applied=made,
                     made=users_frames(),
                     written=next((f for spec in specs if (f := self.origins.written(spec))), ()),
@@ -240,7 +240,7 @@ class Decisions:
                     kind="gather",
                     shapes=tuple([tuple(leaf.shape) for leaf in leaves]),
                     specs=(repr(axis_name),),
-                    sizes=tuple([_bytes(leaf) for leaf in leaves]),
+                    sizes=tuple([bytes_of(leaf) for leaf in leaves]),
                     applied=users_frames(),
                 )
             )
@@ -312,7 +312,8 @@ def _is_spec(spec: Any) -> bool:
     return isinstance(spec, import_module("jax").sharding.PartitionSpec)
 
 
-def _bytes(value: Any) -> int:
+def bytes_of(value: Any) -> int:
+    """The bytes of a whole array."""
     shape, kind = getattr(value, "shape", ()), getattr(value, "dtype", None)
     return prod(shape) * int(getattr(kind, "itemsize", 0) or 0)
 

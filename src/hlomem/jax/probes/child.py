@@ -8,13 +8,18 @@ import signal
 import sys
 from contextlib import suppress
 from importlib import import_module
-from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from hlomem.jax.compile.decisions import Decisions, decision_names, equations_of, spec_text
+from hlomem.jax.compile.decisions import (
+    Decisions,
+    bytes_of,
+    decision_names,
+    equations_of,
+    spec_text,
+)
 from hlomem.jax.compile.factories import find_factory, untraced_program
 from hlomem.jax.compile.messages import read_message, write_message
 from hlomem.jax.compile.shardings import Notes, named_leaves, placed_arguments, result_shardings
@@ -150,7 +155,7 @@ def _arguments(notes: Notes, program: UntracedProgram) -> Iterator[Placed]:
     placed = placed_arguments(notes, program.function, program.arguments)
     for name, leaf in named_leaves(program.function, placed, program.keywords):
         spec = spec_text(getattr(leaf, "sharding", None))
-        yield Placed(name=f"argument {name}", spec=spec, size=_size(leaf))
+        yield Placed(name=f"argument {name}", spec=spec, size=bytes_of(leaf))
 
 
 def _results(notes: Notes, program: UntracedProgram, traced: Any) -> Iterator[Placed]:
@@ -159,7 +164,7 @@ def _results(notes: Notes, program: UntracedProgram, traced: Any) -> Iterator[Pl
     leaves, _ = import_module("jax").tree_util.tree_flatten_with_path(info)
     keystr = import_module("jax").tree_util.keystr
     for number, ((path, leaf), sharding) in enumerate(zip(leaves, shardings, strict=False)):
-        spec, size = spec_text(sharding), _size(leaf)
+        spec, size = spec_text(sharding), bytes_of(leaf)
         yield Placed(name=f"result{keystr(path)}", spec=spec, size=size)
         yield Placed(name=f"result {number}", spec=spec, size=0)
 
@@ -181,7 +186,7 @@ def _kept(jaxpr: Any) -> int:
                 for one, of in zip(equation.outvars, outputs, strict=True)
                 if one.aval.shape != of.shape
             ]
-            total += sum(_size(one.aval) for one in stacked)
+            total += sum(bytes_of(one.aval) for one in stacked)
     return total
 
 
@@ -190,8 +195,3 @@ def _products(jaxpr: Any) -> int:
     kinds = ("dot_general", "conv_general_dilated")
     every = equations_of(getattr(jaxpr, "jaxpr", jaxpr))
     return sum(equation.primitive.name in kinds for equation in every)
-
-
-def _size(leaf: Any) -> int:
-    shape, kind = getattr(leaf, "shape", ()), getattr(leaf, "dtype", None)
-    return prod(shape) * int(getattr(kind, "itemsize", 0) or 0)

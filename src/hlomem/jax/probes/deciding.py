@@ -11,6 +11,7 @@ import re
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
+from hlomem.hlo.sharding import bare_spec
 from hlomem.jax.probes.instrument import read_key
 from hlomem.jax.probes.levers import SPEC
 
@@ -177,7 +178,7 @@ def _effect(
 
 def _look(placed: Placed, fault: Fault) -> tuple[str, int]:
     """That by which an array is taken for one of those at fault."""
-    return _bare(placed.spec), 0 if fault.is_of_spec else placed.size
+    return bare_spec(placed.spec), 0 if fault.is_of_spec else placed.size
 
 
 def _parts_by(spec: str, axes: Mapping[str, int]) -> int:
@@ -192,14 +193,6 @@ def _end_of(name: str) -> str:
 
 def _by_name(traced: Traced) -> dict[str, Placed]:
     return {one.name: one for one in traced.arrays}
-
-
-def _bare(spec: str) -> str:
-    """A spec without the dimensions at its end that are not split."""
-    inside = spec.removeprefix("P(").removesuffix(")").rstrip(", ")
-    while inside.endswith("None"):
-        inside = inside.removesuffix("None").rstrip(", ")
-    return inside
 
 
 def _tries(base: Traced, fault: Fault, axes: Sequence[str]) -> Iterator[tuple[Seen, str]]:
@@ -236,8 +229,10 @@ class _Tries:
     def specs(self, seen: Seen) -> Iterator[str]:
         """Other axes, where specs are written."""
         if seen.kind in ("spec", "sharding"):
-            yield from [f"spec:{one}" for one in self._wanted if _bare(one) != _bare(seen.text)]
-            yield from [f"spec:P({axis!r})" for axis in self._axes if not _bare(seen.text)]
+            yield from [
+                f"spec:{one}" for one in self._wanted if bare_spec(one) != bare_spec(seen.text)
+            ]
+            yield from [f"spec:P({axis!r})" for axis in self._axes if not bare_spec(seen.text)]
         elif seen.kind == "none":
             yield from [f"axis:{axis}" for axis in (*self._axes, *self._words)]
         elif seen.kind == "text" and seen.text in self._axes:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from hlomem.hlo.sharding import bare_spec
 from hlomem.jax.compile.call_counts import SEPARATOR
 from hlomem.report.data.sharding.finding import Link
 
@@ -48,7 +49,7 @@ class Lines:
             for one in self._decisions
             if one.kind in ("constraint", "gather")
             and (depth := _depth(one, line)) is not None
-            and (not asked or _same(one.specs[0], asked))
+            and (not asked or bare_spec(one.specs[0]) == bare_spec(asked))
         ]
         nearest = min([depth for depth, _ in found], default=0)
         near = [one for depth, one in found if depth == nearest]
@@ -149,15 +150,3 @@ def _depth(decision: Decision, line: str) -> int | None:
 
 def _size(decision: Decision) -> int:
     return max(decision.sizes, default=0)
-
-
-def _same(one: str, other: str) -> bool:
-    """Whether specs are the same but for dimensions at the end that are not split."""
-    return _bare(one) == _bare(other)
-
-
-def _bare(spec: str) -> str:
-    parts = spec.removeprefix("P(").removesuffix(")")
-    while parts.endswith("None"):
-        parts = parts.removesuffix("None").rstrip(", ")
-    return parts.rstrip(",")
