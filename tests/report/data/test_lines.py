@@ -87,3 +87,12 @@ def test_a_program_of_an_installed_package_has_its_lines_not_its_launchers() -> 
     launcher = Frame("<string>", 1)
     assert users_frame((jax, layer, launcher)) == layer
     assert users_frame((jax, launcher)) == launcher
+
+
+def test_a_stacks_factory_of_ours_is_a_launcher_too_wherever_it_is_installed() -> None:
+    layer = Frame("/venv/lib/python3.12/site-packages/maxtext/layers/linears.py", 120)
+    ours = Frame("/home/me/hlomem/src/hlomem/stacks/maxtext.py", 77)
+    mine = Frame("/home/me/hlomem/train.py", 3)
+    assert users_frame((layer, ours)) == layer
+    assert users_frame((layer, mine, ours)) == mine
+    assert users_frame((ours,)) == ours

@@ -21,8 +21,8 @@ _FRAMEWORK = lazy_pattern(
     r"|[/\\]lib[/\\]python\d[^/\\]*[/\\](?!(?:site|dist)-packages)|^<frozen "
     r"|^<string>$"
 )
-_LAUNCHER = "<string>"
-"""As of `python -c`."""
+_LAUNCHER = lazy_pattern(r"^<string>$|[/\\]hlomem[/\\]stacks[/\\]")
+"""`python -c`, and our factories of what others wrote."""
 
 
 def is_installed(file: str) -> bool:
@@ -108,6 +108,6 @@ def users_frame(frames: tuple[Frame, ...]) -> Frame | None:
     """
     own = [frame for frame in frames if not _FRAMEWORK.search(frame.file)]
     outside = [frame for frame in frames if not is_installed(frame.file)]
-    users = [frame for frame in own if not is_installed(frame.file)]
-    named = [frame for frame in outside if frame.file != _LAUNCHER]
+    named = [frame for frame in outside if not _LAUNCHER.search(frame.file)]
+    users = [frame for frame in named if not _FRAMEWORK.search(frame.file)]
     return (*users, *named, *own, *outside, *frames, None)[0]
