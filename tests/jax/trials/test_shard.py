@@ -85,6 +85,42 @@ def make_placed(devices):
     return look_up, (S((65536, 64), "float32"), S((512, 8), "int32"))
 
 
+def _fsdp(devices, fsdp, split):
+    mesh = Mesh(np.array(devices).reshape(-1, fsdp), ("data", "fsdp"))
+    weights = {"w": NamedSharding(mesh, P("fsdp"))}
+    batch = NamedSharding(mesh, P(split))
+
+    def step(params, opt_state, x, rate):
+        def loss(params):
+            hidden = params["w"][x]
+            for _ in range(3):
+                hidden = jax.lax.with_sharding_constraint(hidden, batch)
+                hidden = jnp.tanh(hidden @ params["w"])
+            return (hidden**2).mean()
+
+        grads = jax.grad(loss)(params)
+        opt_state = jax.tree.map(lambda m, g: 0.9 * m + g, opt_state, grads)
+        return jax.tree.map(lambda p, m: p - rate * m, params, opt_state), opt_state
+
+    jitted = jax.jit(
+        step,
+        in_shardings=(weights, weights, batch),
+        out_shardings=(weights, weights),
+        static_argnums=3,
+        donate_argnums=(0, 1),
+    )
+    params = opt_state = {"w": S((512, 512), "float32")}
+    return jitted, (params, opt_state, S((8192,), "int32"), 0.1)
+
+
+def make_whole_batch(devices):
+    return _fsdp(devices, 8, "data")
+
+
+def make_split_batch(devices):
+    return _fsdp(devices, 8, ("data", "fsdp"))
+
+
 def make_plain(devices):
     mesh = Mesh(np.array(devices), ("data",))
     split, whole = NamedSharding(mesh, P("data")), NamedSharding(mesh, P())
@@ -259,3 +295,16 @@ def test_the_command_line_compiles_changes(model: Path) -> None:
     read = json.loads(done.stdout)
     assert read["target"] == "cpu"
     assert read["findings"][0]["got"] > 0
+
+
+def test_a_batch_that_no_axis_splits_is_told_with_what_is_computed_from_it(model: Path) -> None:
+    # The data axis has one device; static arguments have no part in in_shardings.
+    report = _shard(model, "make_whole_batch", target="cpu")
+    first = report.findings[0]
+    assert (first.kind, first.names, first.axes) == ("replicated", ("x",), ("fsdp",))
+    assert first.got is not None
+    assert first.got > report.size / 2
+    assert "whole along fsdp" in first.title
+    split = _shard(model, "make_split_batch", target="cpu")
+    assert not split.findings
+    assert split.size == report.size - first.got

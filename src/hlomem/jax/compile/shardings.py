@@ -182,7 +182,23 @@ def placed_arguments(notes: Notes, function: Any, arguments: Any) -> tuple[Any, 
     noted = notes.jit_of(function)
     if noted is None or noted.options.get("in_shardings") is None:
         return tuple(arguments)
-    return _placed_by(import_module("jax"), noted.options["in_shardings"], tuple(arguments))
+    static = static_numbers(noted.options, function, len(arguments))
+    dynamic = [number for number in range(len(arguments)) if number not in static]
+    given = tuple([arguments[number] for number in dynamic])
+    placed = _placed_by(import_module("jax"), noted.options["in_shardings"], given)
+    by_number = dict(zip(dynamic, placed, strict=True))
+    return tuple([by_number.get(number, one) for number, one in enumerate(arguments)])
+
+
+def static_numbers(options: Mapping[str, Any], function: Any, count: int) -> frozenset[int]:
+    """The positional arguments that jax.jit takes for constants, by number or by name."""
+    numbers = options.get("static_argnums")
+    names = options.get("static_argnames")
+    numbers = () if numbers is None else (numbers,) if isinstance(numbers, int) else numbers
+    names = () if names is None else (names,) if isinstance(names, str) else names
+    tops = _top_names(function, count)
+    by_name = [tops.index(name) for name in names if name in tops]
+    return frozenset([number + count if number < 0 else number for number in (*numbers, *by_name)])
 
 
 def donated_names(lowered: Any) -> tuple[str, ...]:
@@ -325,7 +341,7 @@ def _placed_by(jax: Any, given: Any, arguments: tuple[Any, ...]) -> tuple[Any, .
     """Arguments with the shardings that jax.jit was given for them, unless they have their own."""
     try:
         shardings = _of_leaves(jax, given, arguments)
-    except ValueError:  # some arguments are static, and have none
+    except ValueError:  # not a prefix of them: JAX will say so
         return arguments
 
     def put(leaf: Any, sharding: Any) -> Any:

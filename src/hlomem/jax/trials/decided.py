@@ -67,6 +67,37 @@ def used_constraints(group: Sequence[Decision]) -> Iterator[Change]:
         yield change._replace(decisions=used)
 
 
+def following_constraints(
+    decisions: Sequence[Decision], wanted: ShardingChange, axes: Sequence[str], mesh: Mesh
+) -> Iterator[Change]:
+    """Arguments of a batch along more axes, with the constraints that split as they do now."""
+    [batch] = {parse_spec(spec, mesh) for spec in list(wanted.arguments.values())[:1]}
+    if batch is None:
+        return
+    more = [axis for axis in batch.used if axis.name in axes]
+    now = tuple([axis for axis in batch.dimensions[0] if axis not in more])
+    others = []
+    for one in decisions:
+        asked = parse_spec(one.specs[0], mesh) if one.kind == "constraint" else None
+        if asked is None or not now or asked.dimensions[:1] != (now,):
+            continue
+        for axis in more:
+            asked = asked if axis in asked.used else asked.with_axis(0, axis)
+        others.append(OtherDecision(decision=one, specs=(asked.spec(),)))
+    if others:
+        code = [f"{one.decision.specs[0]}: {one.specs[0]}" for one in others]
+        yield Change(
+            "shard",
+            "the batch and its constraints",
+            "",
+            LINK,
+            arguments=tuple(wanted.arguments.items()),
+            results=tuple(wanted.results.items()),
+            decisions=tuple(others),
+            code="\n".join(["constraints on what is computed from it:", *dict.fromkeys(code)]),
+        )
+
+
 def _told(group: Sequence[Decision], specs: Sequence[str]) -> str:
     """The code of a group's other constraints, with the line where it goes."""
     asked = "nothing" if group[0].kind == "dropped" else group[0].specs[0]

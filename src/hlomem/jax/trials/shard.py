@@ -35,6 +35,7 @@ from hlomem.jax.trials.constraint_source import (
 from hlomem.jax.trials.decided import (
     LINK,
     Search,
+    following_constraints,
     other_constraints,
     recomputed_loops,
     used_constraints,
@@ -59,6 +60,7 @@ from hlomem.report.data.sharding.values import WORTH
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from hlomem.hlo.sharding import Mesh
     from hlomem.jax.compile.messages import ArgumentLines, Facts
     from hlomem.jax.compile.parent import PlannedProgram
     from hlomem.jax.trials.source_edits import Edit
@@ -169,7 +171,7 @@ def shard_job(
         lambda doing: on_progress(f"tries {doing} {words}"),
     )
     tried = [
-        _tried(trials, finding, planned, lines) if number < _MAX_TRIED else finding
+        _tried(trials, finding, planned, lines, mesh) if number < _MAX_TRIED else finding
         for number, finding in enumerate(report.findings)
     ]
     helped = {one.source for one in tried if _is_helpful(one, report.size)}
@@ -361,24 +363,32 @@ def _keyword_line(jit_line: str, keyword: str, position: int | None = None) -> s
 
 
 def _tried(
-    trials: Trials, finding: ShardingFinding, planned: PlannedProgram, lines: Lines
+    trials: Trials,
+    finding: ShardingFinding,
+    planned: PlannedProgram,
+    lines: Lines,
+    mesh: Mesh | None,
 ) -> ShardingFinding:
     """A finding with what its change saved: by an edit of the source, or else without one."""
     best = _best(trials, finding, list(_changes(finding, planned)))
     if _is_helpful(best, trials.base.plan.size) and best.got is not None:
         return best
-    other = _best(trials, finding, list(_decided(finding, planned, lines)))
+    other = _best(trials, finding, list(_decided(finding, planned, lines, mesh)))
     is_better = other.got is not None and other.got > (best.got or 0)
     return other if is_better else best
 
 
-def _decided(finding: ShardingFinding, planned: PlannedProgram, lines: Lines) -> Iterator[Change]:
+def _decided(
+    finding: ShardingFinding, planned: PlannedProgram, lines: Lines, mesh: Mesh | None
+) -> Iterator[Change]:
     """The changes that are made while the program is traced."""
-    group = group_of(lines, finding)
-    if finding.change.is_assigned:
+    group, decisions = group_of(lines, finding), planned.facts.decisions
+    if finding.change.is_of_batch and mesh is not None:
+        yield from following_constraints(decisions, finding.change, finding.axes, mesh)
+    elif finding.change.is_assigned:
         yield from used_constraints(lines.through(finding.source or ""))
     elif finding.change.drops_gathered:
-        yield from recomputed_loops(planned.facts.decisions, group)
+        yield from recomputed_loops(decisions, group)
     elif group:
         yield from other_constraints(group, finding.change)
 

@@ -82,7 +82,7 @@ def find_in_arguments(subject: Subject) -> Iterator[ShardingFinding]:
         most = max(wish.saves for wish in wishes)
         large = [wish for wish in wishes if wish.saves >= _FEW * most]
         if sum(wish.saves for wish in large) >= WORTH * subject.space.size:
-            yield _finding(subject, kind, large, {wish.name: wish.saves for wish in wishes})
+            yield finding_on(subject, kind, large, {wish.name: wish.saves for wish in wishes})
 
 
 def _joined(
@@ -164,7 +164,7 @@ def _shared_end(one: str, other: str) -> int:
     return count
 
 
-def _finding(
+def finding_on(
     subject: Subject, kind: FindingKind, wishes: list[Wish], group: Mapping[str, float]
 ) -> ShardingFinding:
     """A finding on the large arguments of a group."""

@@ -76,6 +76,8 @@ class ShardingChange(Record, frozen=True, kw_only=True):
     """Whether the constraint at `place`, whose value is not used, is to be assigned to its name."""
     decisions: tuple[OtherDecision, ...] = ()
     """Acts of the program that were done otherwise, where no edit of the source says so."""
+    is_of_batch: bool = False
+    """Whether constraints that split the first dimension as the arguments do are to follow them."""
     has_mesh: bool = False
     """Whether its constraints are by P alone, for use under a mesh."""
     drops_gathered: bool = False

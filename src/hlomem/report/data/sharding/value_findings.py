@@ -94,7 +94,7 @@ def _told(subject: Subject, axis: Axis, held: Sequence[Held]) -> Iterator[Shardi
     if max(saved, largest / _LARGE) < WORTH * subject.space.size:
         return
     computed = [found for found in held if found.buffer.role != roles.COLLECTIVES]
-    alive = _at_peak(subject, computed)
+    alive = at_peak(subject, computed)
     stacks = [found for found in alive if found.buffer.role == roles.STACKED]
     is_stack = 2 * _size(stacks) >= _size(alive)
     first = max(stacks if is_stack else alive, key=lambda found: _precedence(found, is_stack))
@@ -183,7 +183,7 @@ def _with_pieces(subject: Subject, share: dict[ValueId, float]) -> dict[ValueId,
     return {**pieces, **share}
 
 
-def _at_peak(subject: Subject, held: Sequence[Held]) -> list[Held]:
+def at_peak(subject: Subject, held: Sequence[Held]) -> list[Held]:
     """Those that own bytes at the peak; all of them where no steps are known."""
     step = subject.memory.fullest_step(subject.space.color)
     if step is None:

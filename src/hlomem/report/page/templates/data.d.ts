@@ -422,6 +422,7 @@ export interface ShardingChange {
   may_be_left_out: boolean;
   is_assigned: boolean;
   decisions: OtherDecision[];
+  is_of_batch: boolean;
   has_mesh: boolean;
   drops_gathered: boolean;
 }

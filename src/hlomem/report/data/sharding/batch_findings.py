@@ -1,0 +1,97 @@
+"""Batches on every device: an axis that splits the model, and nothing that is computed with it.
+
+All devices along such an axis compute the same. Its batch is small next to what becomes of it, so
+that no rule by the size of arguments sees it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from hlomem.base.sizes import format_bytes
+from hlomem.report.data.sharding.argument_findings import Wish, finding_on
+from hlomem.report.data.sharding.value_findings import at_peak, input_axes
+from hlomem.report.data.sharding.values import values_along, weight_shapes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from hlomem.hlo.sharding import Axis
+    from hlomem.report.data.buffers import Buffer
+    from hlomem.report.data.sharding.finding import ShardingFinding
+    from hlomem.report.data.sharding.layouts import Layout
+    from hlomem.report.data.sharding.subject import Subject
+
+    Argument = tuple[str, Buffer, Layout]
+
+_MUCH = 0.2
+"""The share of the memory that values which are the same along the axis take, at least."""
+
+
+def find_whole_batches(subject: Subject) -> Iterator[ShardingFinding]:
+    """A batch that is whole along an axis, with all that is computed from it."""
+    batch = _batch(subject)
+    for axis in _model_axes(subject) if batch else ():
+        wishes = list(_wishes(batch, axis))
+        held = _held(subject, axis)
+        is_much = held >= _MUCH * subject.space.size
+        if wishes and is_much and not _splits_values(subject, axis):
+            sizes = {wish.name: wish.saves for wish in wishes}
+            found = finding_on(subject, "replicated", wishes, sizes)
+            yield replace(
+                found,
+                change=replace(found.change, is_of_batch=True),
+                title=f"{wishes[0].name} is whole along {axis.name}, which splits the model: values"
+                f" of {format_bytes(held)} are the same on {axis.size} devices",
+                size=held,
+            )
+
+
+def _held(subject: Subject, axis: Axis) -> int:
+    """The bytes at the peak of values that are the same along an axis."""
+    held = list(values_along(subject, axis))
+    return sum(found.buffer.size for found in at_peak(subject, held)) if held else 0
+
+
+def _batch(subject: Subject) -> list[Argument]:
+    """The inputs that have the length of most of them."""
+    data = [one for one in subject.arguments if subject.is_input(one[0], one[1]) and one[2].whole]
+    lengths = Counter([layout.whole[0] for _, _, layout in data])
+    [(length, _)] = lengths.most_common(1) or [(0, 0)]
+    return [one for one in data if one[2].whole[0] == length]
+
+
+def _model_axes(subject: Subject) -> list[Axis]:
+    """The axes that split arguments, and no input."""
+    taken = input_axes(subject)
+    used = [
+        axis
+        for _, _, layout in subject.arguments
+        if layout.sharding is not None
+        for axis in layout.sharding.used
+    ]
+    return [axis for axis in dict.fromkeys(used) if axis.size > 1 and axis not in taken]
+
+
+def _wishes(batch: Sequence[Argument], axis: Axis) -> Iterator[Wish]:
+    for name, buffer, layout in batch:
+        sharding = layout.sharding
+        if sharding is not None and sharding.shard(layout.whole)[0] % axis.size == 0:
+            yield Wish("replicated", name, buffer, layout, sharding.with_axis(0, axis))
+
+
+def _splits_values(subject: Subject, axis: Axis) -> bool:
+    """Whether an axis splits as much as it leaves whole, what has the model's own shapes aside."""
+    weights = weight_shapes(subject)
+    split, whole = 0, 0
+    for buffer, layout in subject.values:
+        if layout.sharding is None or tuple(sorted(layout.whole)) in weights:
+            continue
+        if axis in layout.sharding.used:
+            split += buffer.size * axis.size
+        else:
+            whole += buffer.size
+    return split >= whole
