@@ -57,6 +57,29 @@ class ConvolutionSpeeds(NamedTuple):
     than it makes, group by group."""
 
 
+class IndexingSpeeds(NamedTuple):
+    """What gathers and scatters take beyond their bytes (`indexing.py`)."""
+
+    sector: int
+    """Bytes that are moved together: what a row takes at least."""
+    cache: int
+    """Bytes of a table that the device's cache holds."""
+    cached: float
+    """What a byte takes that is read of such a table again, of one that is read of memory."""
+    uncached: float
+    """The same of larger tables."""
+    added: float
+    """How much longer a byte takes that a scatter adds to what is there by an instruction."""
+    swapped: float
+    """The same of what is compared and swapped until it worked."""
+    narrow_swapped: float
+    """The same of types of 16 bits, two to a word."""
+    addition: float
+    """Seconds of one addition after another to the same place."""
+    swap: float
+    """The same if it is compared and swapped."""
+
+
 class Speeds(NamedTuple):
     """A device; times in seconds."""
 
@@ -81,10 +104,7 @@ class Speeds(NamedTuple):
     product_start: float
     """Of a matrix product in addition to its work, until all of the device is busy."""
     convolutions: ConvolutionSpeeds
-    scatter_factor: int
-    """How much longer a byte takes that a scatter adds to what is there."""
-    narrow_scatter_factor: int
-    """The same of types of 16 bits, which are compared and swapped until it worked."""
+    indexing: IndexingSpeeds
     column: float
     """The least that a decomposition takes for each column of a matrix."""
     host_bandwidth: float
@@ -139,8 +159,17 @@ H200 = Speeds(
         group_share=80,
         slow_groups=8.0,
     ),
-    scatter_factor=2,  # rows of 16 and 64 numbers: 1.4; of 768: 2.5; scalars: 7; networks: 2 and 5
-    narrow_scatter_factor=11,  # rows of 128 numbers
+    indexing=IndexingSpeeds(
+        sector=32,  # CUDA's guide; a scalar that is added took as long as 28 bytes
+        cache=50 << 20,  # data sheet
+        cached=0.6,  # others' readings of the cache: 5.5e12 to 7e12
+        uncached=1.0,
+        added=2.0,  # rows of 16 and 64 numbers: 1.4; of 768: 2.5; networks: 2 and 5
+        swapped=5.5,  # half of the next, for one number to a word
+        narrow_swapped=11.0,  # rows of 128 numbers
+        addition=1e-9,  # one in two clocks of the cache; to be measured
+        swap=3.5e-7,  # a load and a swap, each there and back; to be measured
+    ),
     column=1e-6,  # 65 matrices of 128: by Cholesky 0.7, LU 1.8 for all; QR 0.9 for each
     host_bandwidth=5.3e10,  # 1 GiB, either way; hidden by matrix products without a loss
 )
@@ -175,6 +204,17 @@ _AS_PRODUCTS = ConvolutionSpeeds(
     group_share=1,
     slow_groups=1.0,
 )
+_AS_BYTES = IndexingSpeeds(
+    sector=0,
+    cache=0,
+    cached=0.0,
+    uncached=0.0,
+    added=1.0,
+    swapped=1.0,
+    narrow_swapped=1.0,
+    addition=0.0,
+    swap=0.0,
+)
 
 
 def _by_data_sheet(chip: Chip) -> Speeds:
@@ -191,8 +231,7 @@ def _by_data_sheet(chip: Chip) -> Speeds:
         half_product=0,
         product_start=0.0,
         convolutions=_AS_PRODUCTS,
-        scatter_factor=1,
-        narrow_scatter_factor=1,
+        indexing=_AS_BYTES,
         column=0.0,
         host_bandwidth=chip.bandwidth / HOST_FACTOR,
         is_measured=False,
