@@ -93,6 +93,8 @@ class Speeds(NamedTuple):
     """The least that a kernel of a loop takes: the host starts each, while others run."""
     loop_pass: float
     """Of one iteration in addition to its kernels."""
+    round_trip: float
+    """Until the host knows a number of the device that decides what runs next."""
     flops: Mapping[str, float]
     """Operations a second of matrix products, by the type of their operands."""
     exact_flops: float
@@ -128,6 +130,7 @@ H200 = Speeds(
     lone_launch=6e-6,  # residual networks and U-Nets of small kernels
     loop_launch=2.2e-6,  # an iteration of four small kernels: 10.2e-6
     loop_pass=2e-6,
+    round_trip=1e-5,  # copies of a few bytes to the host on GPUs of PCIe; to be measured
     flops={
         "f32": 3.6e14,  # TF32, 8192 cubed
         "bf16": 7.7e14,
@@ -225,6 +228,7 @@ def _by_data_sheet(chip: Chip) -> Speeds:
         lone_launch=0.0,
         loop_launch=0.0,
         loop_pass=0.0,
+        round_trip=0.0,
         flops={"f32": float(chip.flops)},
         exact_flops=chip.flops / 6,
         overlap=0.0,
