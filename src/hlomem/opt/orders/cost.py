@@ -159,7 +159,7 @@ class Times:
         return of_pass
 
     def _decided(self, caller: HloInstruction) -> int:
-        """What it takes the host to know which branch runs, or that another pass does."""
+        """The time until the host knows which branch runs, or that another pass does."""
         if self._speeds is None:
             return 0
         questions = 1 if caller.opcode == "conditional" else 0

@@ -1,4 +1,4 @@
-"""What gathers and scatters take beyond the bytes they need, in bytes.
+"""The time of gathers and scatters beyond the bytes they need, in bytes.
 
 A scatter adds row by row to places in the cache, a number at a time. What one takes depends on how
 its numbers come together: stored, where no two meet or the last wins; by an instruction of the
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 _NARROW = frozenset({"bf16", "f16"})
 _INSTRUCTIONS = frozenset({"add", "and", "maximum", "minimum", "or", "xor"})
-"""What the memory does itself (`transforms/lower_tensors.cc` of XLA's emitters)."""
+"""Combinations that the memory does itself (`transforms/lower_tensors.cc` of XLA's emitters)."""
 
 
 class Meeting(Enum):
-    """How a number comes to another in its place."""
+    """How a number comes to another of the same index."""
 
     STORED = "stored"
     ADDED = "added"
@@ -56,7 +56,7 @@ class Indexing:
         self._speeds = speeds
 
     def written(self, scatter: HloInstruction) -> int:
-        """What a scatter takes to write its updates."""
+        """The bytes that writing its updates takes as long as."""
         count = (len(scatter.operands) - 1) // 2
         updates = [operand.shape for operand in scatter.operands[count + 1 :]]
         if self._speeds is None:
@@ -72,17 +72,17 @@ class Indexing:
         return max(round(size * _factor(shape, how, speeds)), rows * speeds.indexing.sector)
 
     def _one_by_one(self, scatter: HloInstruction, how: Meeting, speeds: Speeds) -> int:
-        """Of what is added to one place."""
+        """Of the updates of one target, one after another."""
         if how is Meeting.STORED:
             return 0
         places = max(prod(scatter.operands[0].shape.dimensions), 1)
-        each = prod(scatter.operands[-1].shape.dimensions) / places
+        depth = prod(scatter.operands[-1].shape.dimensions) / places
         is_swapped = how is Meeting.SWAPPED
         seconds = speeds.indexing.swap if is_swapped else speeds.indexing.addition
-        return speeds.in_bytes(each * seconds)
+        return speeds.in_bytes(depth * seconds)
 
     def read_again(self, gather: HloInstruction, count: int, counted: int) -> int:
-        """What it takes to read so many elements of a gather, beyond the bytes that are counted."""
+        """The bytes of so many elements of a gather, beyond those that are counted."""
         speeds = self._speeds
         if speeds is None:
             return 0

@@ -58,14 +58,14 @@ class ConvolutionSpeeds(NamedTuple):
 
 
 class IndexingSpeeds(NamedTuple):
-    """What gathers and scatters take beyond their bytes (`indexing.py`)."""
+    """The time of gathers and scatters beyond their bytes (`indexing.py`)."""
 
     sector: int
     """Bytes that are moved together: what a row takes at least."""
     cache: int
     """Bytes of a table that the device's cache holds."""
     cached: float
-    """What a byte takes that is read of such a table again, of one that is read of memory."""
+    """The time of a byte read of such a table again, of that of one read of memory."""
     uncached: float
     """The same of larger tables."""
     added: float
@@ -75,7 +75,7 @@ class IndexingSpeeds(NamedTuple):
     narrow_swapped: float
     """The same of types of 16 bits, two to a word."""
     addition: float
-    """Seconds of one addition after another to the same place."""
+    """Seconds of one addition after another to the same target."""
     swap: float
     """The same if it is compared and swapped."""
 

@@ -61,14 +61,14 @@ class Traffic:
         return read + again + self._written(body.root) + sorted_again
 
     def _padded(self, instruction: HloInstruction) -> int:
-        """What a gather by itself reads around its rows."""
+        """The bytes that a gather by itself reads around its rows."""
         if instruction.opcode != "gather":
             return 0
         counted = self.bytes_of(instruction)
         return self._indexing.read_again(instruction, _elements(instruction.shape), counted)
 
     def _read_again(self, part: HloInstruction, needed: Mapping[HloInstruction, int]) -> int:
-        """What a gather in a fusion reads more than once, of what its results need of it."""
+        """The bytes that a gather in a fusion reads more than once, as its results need it."""
         if part.opcode != "gather":
             return 0
         count = _elements(part.shape) if part.is_root else needed.get(part, 0)
