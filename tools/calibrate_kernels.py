@@ -46,24 +46,34 @@ class Op(NamedTuple):
     shapes: tuple[tuple[int, ...], ...]
     """Of its arguments."""
     dtypes: tuple[str, ...]
-    """Of its arguments; of integers, below what they lie."""
+    """Of its arguments; of integers, as in `int:N`, below what they lie."""
     differentiated: tuple[int, ...] = ()
     """The arguments by which its gradient is computed as well."""
 
 
-def _filled(shape: tuple[int, ...], dtype: str) -> Any:
-    """Numbers without an order; of `int:N`, those below N."""
+def filled(shape: tuple[int, ...], dtype: str) -> Any:
+    """Numbers without an order; of `int:N`, those below N.
+
+    Those of `sorted:N` are in order, half of those of `hot:N` in a thousandth of the places.
+    """
     size = 1
     for side in shape:
         size *= side
     places = jnp.arange(size, dtype="uint32")
-    if dtype.startswith("int"):
-        below = int(dtype.partition(":")[2])
-        return ((places * jnp.uint32(2654435761) >> 7) % below).astype("int32").reshape(shape)
+    kind, _, most = dtype.partition(":")
+    if most:
+        below, spread = int(most), places * jnp.uint32(2654435761) >> 7
+        if kind == "sorted":
+            found = (places.astype("float32") * (below / size)).astype("uint32")
+        elif kind == "hot":
+            found = jnp.where(places % 2 == 0, spread % max(below // 1000, 1), spread % below)
+        else:
+            found = spread % below
+        return found.astype("int32").reshape(shape)
     return jnp.sin(places.astype("float32") * 1.7).astype(dtype).reshape(shape)
 
 
-def _run(op: Op, arguments: Sequence[Any]) -> Any:
+def run_op(op: Op, arguments: Sequence[Any]) -> Any:
     """What an operation gives, and its gradients by a sum with weights that are not all one."""
     if not op.differentiated:
         return op.call(*arguments)
@@ -84,12 +94,12 @@ def measured(kind: str, ops: Sequence[Op], *, apart: bool = True) -> Row:
 
     def fill() -> Any:
         return [
-            [_filled(shape, dtype) for shape, dtype in zip(op.shapes, op.dtypes, strict=True)]
+            [filled(shape, dtype) for shape, dtype in zip(op.shapes, op.dtypes, strict=True)]
             for op in ops
         ]
 
     def program(arguments: Any) -> Any:
-        return [_run(op, some) for op, some in zip(ops, arguments, strict=True)]
+        return [run_op(op, some) for op, some in zip(ops, arguments, strict=True)]
 
     arguments = jax.block_until_ready(jax.jit(fill)())
     options = APART if apart else None

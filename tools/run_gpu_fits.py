@@ -48,7 +48,8 @@ _MAX_WORD = 64
 """Below which integers lie that index nothing."""
 _CHOSEN = 1_000_003
 """Random numbers: a prime, so that few rows of an array are alike."""
-_MARK = "@@"
+MARK = "@@"
+"""Before a line that a child says to its parent."""
 _SQUARES = frozenset({"acc", "nu", "sq", "v", "var"})
 """Names of states that hold squares."""
 _GRADIENT = "transpose(jvp"
@@ -278,7 +279,7 @@ def work(given: argparse.Namespace) -> None:
     ready: list[tuple[str, Callable[[], Row]]] = []
 
     def say(row: Row) -> None:
-        print(f"{_MARK}{json.dumps(row, default=str)}", flush=True)
+        print(f"{MARK}{json.dumps(row, default=str)}", flush=True)
 
     def attempt(name: str, step: Callable[[], Any]) -> Any:
         say({"begun": name})
@@ -327,8 +328,8 @@ class Child:
     def _read(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            if line.startswith(_MARK):
-                self._lines.put(line.removeprefix(_MARK))
+            if line.startswith(MARK):
+                self._lines.put(line.removeprefix(MARK))
         self._lines.put(None)
 
     def next(self, seconds: float) -> Row | None:
@@ -340,10 +341,10 @@ class Child:
         found: Row | None = None if line is None else json.loads(line)
         return found
 
-    def go_on(self) -> None:
-        """Say that it may run what it compiled."""
+    def tell(self, line: str = "") -> None:
+        """Say that it may go on, or with what."""
         assert self._process.stdin is not None
-        self._process.stdin.write("\n")
+        self._process.stdin.write(f"{line}\n")
         self._process.stdin.flush()
 
     def end(self) -> None:
@@ -360,7 +361,8 @@ class Compiling:
         self._left = list(names)
         self._start = start
         self._until = until
-        self._child: Child | None = None
+        self.child: Child | None = None
+        """Set once it is ready."""
         self.rows: list[Row] = []
         """Of those that failed or were passed over."""
 
@@ -374,7 +376,7 @@ class Compiling:
                     if "name" in row:
                         self._drop(row)
                     if "ready" in row:
-                        self._child = child
+                        self.child = child
                         return
             except TimeoutError:
                 pass
@@ -389,10 +391,10 @@ class Compiling:
 
     def run(self) -> Iterator[Row]:
         """Rows of what was compiled, each or its failure."""
-        child = self._child
+        child = self.child
         if child is None:
             return
-        child.go_on()
+        child.tell()
         try:
             while (row := child.next(MAX_SECONDS)) is not None:
                 if "name" in row:

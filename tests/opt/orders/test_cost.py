@@ -195,8 +195,16 @@ def test_a_loop_takes_the_time_of_its_body_as_often_as_it_is_known_to_run() -> N
     assert _entry_time(LOOP.replace(", CONFIG", "")) == once
 
 
-def test_of_branches_the_longest_counts() -> None:
-    text = """HloModule m, is_scheduled=true
+def test_a_loop_that_the_host_asks_about_takes_longer_than_one_it_counts() -> None:
+    def time_of(config: str) -> int:
+        return Times(H200).of(hlo.parse(LOOP.replace(", CONFIG", config)).entry.root)
+
+    once = time_of(', backend_config={"known_trip_count":{"n":"1"}}')
+    assert time_of("") > once
+    assert time_of(', backend_config={"known_trip_count":{"n":"100"}}') == 100 * once
+
+
+BRANCHES = """HloModule m, is_scheduled=true
 
 %short {
   ROOT %a = f32[1024] parameter(0)
@@ -213,7 +221,16 @@ ENTRY %e {
   ROOT %c = f32[1024] conditional(%i, %p, %p), branch_computations={%short, %long}
 }
 """
-    assert _entry_time(text) == 2 * 4096
+
+
+def test_of_branches_the_longest_counts() -> None:
+    assert _entry_time(BRANCHES) == 2 * 4096
+
+
+def test_a_branch_waits_for_what_decides_it() -> None:
+    conditional = hlo.parse(BRANCHES).entry.root
+    _, long = conditional.called_computations
+    assert Times(H200).of(conditional) > 3 * Times(H200).of(long.root)
 
 
 def test_a_sort_goes_over_its_rows_as_often_as_they_halve() -> None:

@@ -21,7 +21,7 @@ from hlomem.opt.orders.library_calls import columns_decomposed, convolved
 from hlomem.opt.orders.products import Work, product_flops, work_in, work_of
 from hlomem.opt.orders.speeds import speeds_of
 from hlomem.opt.orders.traffic import Traffic
-from hlomem.opt.orders.trips import trip_count
+from hlomem.opt.orders.trips import is_counted, trip_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -118,7 +118,8 @@ class Times:
         if not takes_time(instruction) or is_start(instruction) or opcode.endswith("-done"):
             return 0
         if opcode in RUN_IN_PLACE:
-            return time_inside(instruction, self._of_pass(instruction.opcode))
+            inside = time_inside(instruction, self._of_pass(instruction.opcode))
+            return inside + self._decided(instruction)
         if opcode == "fusion":
             [body] = instruction.called_computations
             return max(self._of_fusion(body), self._least_in(instruction.parent))
@@ -156,6 +157,15 @@ class Times:
             return max(self._of_body(body), started) + speeds.in_bytes(speeds.loop_pass) // 2
 
         return of_pass
+
+    def _decided(self, caller: HloInstruction) -> int:
+        """The time until the host knows which branch runs, or that another pass does."""
+        if self._speeds is None:
+            return 0
+        questions = 1 if caller.opcode == "conditional" else 0
+        if caller.opcode == "while" and not is_counted(caller):
+            questions = trip_count(caller) + 1
+        return questions * self._speeds.in_bytes(self._speeds.round_trip)
 
     def _of_body(self, body: HloComputation) -> int:
         if body not in self._bodies:

@@ -57,6 +57,29 @@ class ConvolutionSpeeds(NamedTuple):
     than it makes, group by group."""
 
 
+class IndexingSpeeds(NamedTuple):
+    """The time of gathers and scatters beyond their bytes (`indexing.py`)."""
+
+    sector: int
+    """Bytes that are moved together: what a row takes at least."""
+    cache: int
+    """Bytes of a table that the device's cache holds."""
+    cached: float
+    """The time of a byte read of such a table again, of that of one read of memory."""
+    uncached: float
+    """The same of larger tables."""
+    added: float
+    """How much longer a byte takes that a scatter adds to what is there by an instruction."""
+    swapped: float
+    """The same of what is compared and swapped until it worked."""
+    narrow_swapped: float
+    """The same of types of 16 bits, two to a word."""
+    addition: float
+    """Seconds of one addition after another to the same target."""
+    swap: float
+    """The same if it is compared and swapped."""
+
+
 class Speeds(NamedTuple):
     """A device; times in seconds."""
 
@@ -70,6 +93,8 @@ class Speeds(NamedTuple):
     """The least that a kernel of a loop takes: the host starts each, while others run."""
     loop_pass: float
     """Of one iteration in addition to its kernels."""
+    round_trip: float
+    """Until the host knows a number of the device that decides what runs next."""
     flops: Mapping[str, float]
     """Operations a second of matrix products, by the type of their operands."""
     exact_flops: float
@@ -81,10 +106,7 @@ class Speeds(NamedTuple):
     product_start: float
     """Of a matrix product in addition to its work, until all of the device is busy."""
     convolutions: ConvolutionSpeeds
-    scatter_factor: int
-    """How much longer a byte takes that a scatter adds to what is there."""
-    narrow_scatter_factor: int
-    """The same of types of 16 bits, which are compared and swapped until it worked."""
+    indexing: IndexingSpeeds
     column: float
     """The least that a decomposition takes for each column of a matrix."""
     host_bandwidth: float
@@ -108,6 +130,7 @@ H200 = Speeds(
     lone_launch=6e-6,  # residual networks and U-Nets of small kernels
     loop_launch=2.2e-6,  # an iteration of four small kernels: 10.2e-6
     loop_pass=2e-6,
+    round_trip=1e-5,  # copies of a few bytes to the host on GPUs of PCIe; to be measured
     flops={
         "f32": 3.6e14,  # TF32, 8192 cubed
         "bf16": 7.7e14,
@@ -139,8 +162,17 @@ H200 = Speeds(
         group_share=80,
         slow_groups=8.0,
     ),
-    scatter_factor=2,  # rows of 16 and 64 numbers: 1.4; of 768: 2.5; scalars: 7; networks: 2 and 5
-    narrow_scatter_factor=11,  # rows of 128 numbers
+    indexing=IndexingSpeeds(
+        sector=32,  # CUDA's guide; a scalar that is added took as long as 28 bytes
+        cache=50 << 20,  # data sheet
+        cached=0.6,  # others' readings of the cache: 5.5e12 to 7e12
+        uncached=1.0,
+        added=2.0,  # rows of 16 and 64 numbers: 1.4; of 768: 2.5; networks: 2 and 5
+        swapped=5.5,  # half of the next, for one number to a word
+        narrow_swapped=11.0,  # rows of 128 numbers
+        addition=1e-9,  # one in two clocks of the cache; to be measured
+        swap=3.5e-7,  # a load and a swap, each there and back; to be measured
+    ),
     column=1e-6,  # 65 matrices of 128: by Cholesky 0.7, LU 1.8 for all; QR 0.9 for each
     host_bandwidth=5.3e10,  # 1 GiB, either way; hidden by matrix products without a loss
 )
@@ -175,6 +207,17 @@ _AS_PRODUCTS = ConvolutionSpeeds(
     group_share=1,
     slow_groups=1.0,
 )
+_AS_BYTES = IndexingSpeeds(
+    sector=0,
+    cache=0,
+    cached=0.0,
+    uncached=0.0,
+    added=1.0,
+    swapped=1.0,
+    narrow_swapped=1.0,
+    addition=0.0,
+    swap=0.0,
+)
 
 
 def _by_data_sheet(chip: Chip) -> Speeds:
@@ -185,14 +228,14 @@ def _by_data_sheet(chip: Chip) -> Speeds:
         lone_launch=0.0,
         loop_launch=0.0,
         loop_pass=0.0,
+        round_trip=0.0,
         flops={"f32": float(chip.flops)},
         exact_flops=chip.flops / 6,
         overlap=0.0,
         half_product=0,
         product_start=0.0,
         convolutions=_AS_PRODUCTS,
-        scatter_factor=1,
-        narrow_scatter_factor=1,
+        indexing=_AS_BYTES,
         column=0.0,
         host_bandwidth=chip.bandwidth / HOST_FACTOR,
         is_measured=False,

@@ -5,10 +5,11 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
+from hlomem.opt.orders.indexing import Indexing
 from hlomem.opt.orders.library_calls import is_library_call
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from hlomem.hlo.ir import HloComputation, HloInstruction
     from hlomem.hlo.shape import Shape
@@ -20,7 +21,6 @@ _WRITES_PART = frozenset({"dynamic-update-slice", "scatter"})
 """Opcodes that write into the memory of their first operand."""
 
 
-_NARROW = frozenset({"bf16", "f16"})
 _SORTS_BY_DIGITS = "xla.gpu.ext.cub_sort"
 _PASSES_BY_DIGITS = 8
 """Four digits of keys of 32 bits, each counted and moved: 7 to 13 passes by what they took."""
@@ -29,8 +29,7 @@ _PASSES_BY_DIGITS = 8
 class Traffic:
     def __init__(self, size_of: Callable[[Shape], int], speeds: Speeds | None = None) -> None:
         self._size_of = size_of
-        self._scatter_factor = 1 if speeds is None else speeds.scatter_factor
-        self._narrow_factor = 1 if speeds is None else speeds.narrow_scatter_factor
+        self._indexing = Indexing(size_of, speeds)
         self._known: dict[HloComputation, dict[HloInstruction, int]] = {}
         """By body of a fusion: what its results need of its values."""
 
@@ -39,7 +38,7 @@ class Traffic:
         first, *rest = instruction.operands or (None,)
         others = sum(map(self.bytes_of, rest))
         if instruction.opcode in _READS_PART:
-            return 2 * self.bytes_of(instruction) + others
+            return 2 * self.bytes_of(instruction) + others + self._padded(instruction)
         if instruction.opcode in _WRITES_PART:
             return others + self._part(instruction)
         others += self._sorted(instruction)
@@ -57,7 +56,25 @@ class Traffic:
             for parameter in body.parameters
             if needed.get(parameter)
         )
-        return read + self._written(body.root) + sum(map(self._sorted, body.instructions))
+        again = sum(self._read_again(part, needed) for part in body.instructions)
+        sorted_again = sum(map(self._sorted, body.instructions))
+        return read + again + self._written(body.root) + sorted_again
+
+    def _padded(self, instruction: HloInstruction) -> int:
+        """The bytes that a gather by itself reads around its rows."""
+        if instruction.opcode != "gather":
+            return 0
+        counted = self.bytes_of(instruction)
+        return self._indexing.read_again(instruction, _elements(instruction.shape), counted)
+
+    def _read_again(self, part: HloInstruction, needed: Mapping[HloInstruction, int]) -> int:
+        """The bytes that a gather in a fusion reads more than once, as its results need it."""
+        if part.opcode != "gather":
+            return 0
+        count = _elements(part.shape) if part.is_root else needed.get(part, 0)
+        table = part.operands[0].shape
+        counted = self._size_of(table) * min(count, _elements(table)) // _elements(table)
+        return self._indexing.read_again(part, count, counted)
 
     def _sorted(self, instruction: HloInstruction) -> int:
         """Bytes that a sort or a Fourier transform reads and writes again.
@@ -122,16 +139,10 @@ class Traffic:
             return self._written(root.called_computations[0].root)
         return self._part(root) if root.opcode in _WRITES_PART else self.bytes_of(root)
 
-    def _added(self, values: HloInstruction) -> int:
-        """Bytes of values that are added to what is there, by how much longer they take."""
-        is_narrow = values.shape.element_type.text in _NARROW
-        return self.bytes_of(values) * (self._narrow_factor if is_narrow else self._scatter_factor)
-
     def _part(self, writer: HloInstruction) -> int:
         """Bytes of what is written into another value: one operand, or as many as there are."""
         if writer.opcode == "scatter":
-            count = (len(writer.operands) - 1) // 2
-            return sum(map(self._added, writer.operands[count + 1 :]))
+            return self._indexing.written(writer)
         return self.bytes_of(writer.operands[1])
 
 

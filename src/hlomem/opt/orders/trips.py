@@ -123,8 +123,18 @@ _TRIP_COUNT = lazy_pattern(r'"known_trip_count":\{"n":"(\d{1,9})"\}')
 
 def trip_count(loop: HloInstruction) -> int:
     """The passes of a loop; one where they are not known."""
+    written = _written_count(loop)
+    return count_trips(loop) or 1 if written is None else written
+
+
+def is_counted(loop: HloInstruction) -> bool:
+    """Whether XLA wrote how often a loop runs, so that no host asks before each pass."""
+    return _written_count(loop) is not None
+
+
+def _written_count(loop: HloInstruction) -> int | None:
     found = _TRIP_COUNT.search(loop.attribute_text)
-    return int(found[1]) if found else count_trips(loop) or 1
+    return int(found[1]) if found else None
 
 
 def count_trips(instruction: HloInstruction) -> int | None:
