@@ -74,7 +74,11 @@ made = make_program(found, {}, devices, reshard=reshard)
 compiled = made.lowered.compile()
 shapes = {}
 if made.function is not None:
-    shardings = jax.tree.leaves(compiled.input_shardings, is_leaf=lambda one: one is None)
+    is_none = lambda one: one is None
+    given = jax.tree.leaves((made.arguments, made.keywords), is_leaf=is_none)
+    shardings = jax.tree.leaves(compiled.input_shardings, is_leaf=is_none)
+    if len(given) == len(shardings):  # fields of modules may be None, as arguments not used are
+        shardings = [its for its, one in zip(shardings, given) if one is not None]
     leaves = named_leaves(made.function, made.arguments, made.keywords)
     for (name, leaf), sharding in zip(leaves, shardings):
         if sharding is None:  # it is not used, and not handed over
