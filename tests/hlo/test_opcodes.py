@@ -70,9 +70,11 @@ OWN_TABLES = {
     Path("opt/checks/offload.py"): "judges what is moved, and must not rest on what it judges",
     Path("opt/loops/fusion_edit.py"): "the products that make a fusion one of its kind",
     Path("opt/loops/change.py"): "what goes when nobody reads it",
-    Path(
-        "opt/checks/equivalence.py"
-    ): "judges what loops stack, and must not rest on what it judges",
+    Path("opt/checks/arithmetic.py"): "judges loops, and must not rest on what it judges",
+    Path("opt/checks/effects.py"): "judges loops, and must not rest on what it judges",
+    Path("opt/checks/equivalence.py"): "judges loops, and must not rest on what it judges",
+    Path("opt/checks/execution.py"): "judges loops, and must not rest on what it judges",
+    Path("opt/checks/stacks.py"): "judges loops, and must not rest on what it judges",
     Path("opt/orders/trips.py"): "the arithmetic of counters that is worked out",
     Path("opt/loops/stacks.py"): "how slices of stacks are written and read",
     Path("opt/remat/state.py"): "what is free to do again, and what is never done again",
