@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
-from hlomem.opt.orders.library_calls import is_library_call
+from hlomem.hlo.library_calls import is_library_call
 
 if TYPE_CHECKING:
     from collections.abc import Callable
