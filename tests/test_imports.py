@@ -77,8 +77,6 @@ MAY_IMPORT = {
     "job.instant": {"dump", "job.bfc", "job.owner_rows"},
     "job": {"base", "hlo", "dump", "proto", "report"},  # neither JAX nor the command line
     "report.oom.verdict": {"base", "dump", "job.instant", "job.owner_rows"},
-    # by which dimensions of its operands an instruction goes
-    "report.data.sharding.sources": {"hlo", "opt.pieces", "report"},
     "report.data.kernels": {"dump", "kernels", "report"},
     "report.exports": {"proto", "job", "report"},
     "report.page.job_page": {"dump", "job", "report"},
@@ -283,6 +281,12 @@ def test_imports_follow_the_table(path: Path) -> None:
         return
     allowed = MAY_IMPORT[home] | {home}
     assert not [name for name in _imported(path) if not _is_allowed(name, allowed)]
+
+
+def test_the_judges_of_edits_have_tables_of_their_own() -> None:
+    of_editors = {"hlo.counting_indices", "hlo.dimension_links", "hlo.library_calls"}
+    for path in (PACKAGE / "opt" / "checks").glob("*.py"):
+        assert of_editors.isdisjoint(_names_in(ast.walk(ast.parse(path.read_text()))))
 
 
 def test_nobody_imports_the_command_line() -> None:

@@ -331,13 +331,14 @@ class Caught:
 
 def _ways(platform: str, limit: Callable[[], int]) -> Iterator[tuple[str, Any]]:
     """What is done to a program: nothing, an order and what is cheap, a budget."""
+    limits_of: Any = import_module("hlomem.jax.pass_.limits")
     transform: Any = import_module("hlomem.jax.pass_.transform")
     register: Any = import_module("hlomem.jax.pass_.register")
     goal: Any = import_module("hlomem.opt.goal")
     yield "plain", lambda _: None
     options = register.compiler_options(platform, "h200" if platform == "cuda" else "")
     rules = goal.Rules("default", may_reorder_collectives=True, recompute=0.02)
-    limits = transform.Limits(1 << 16, 50_000)
+    limits = limits_of.Limits(1 << 16, 50_000)
     yield "optimize", transform.Transform(platform, options, rules, limits)
     limits = limits._replace(fit=limit(), offload=False)
     yield "half", transform.Transform(platform, options, rules._replace(effort="low"), limits)

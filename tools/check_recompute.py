@@ -27,8 +27,8 @@ import hlomem.jax
 from hlomem import hlo
 from hlomem.base.errors import HlomemError
 from hlomem.jax.pass_ import log, transform
+from hlomem.jax.pass_.compiler import write_candidate
 from hlomem.jax.pass_.register import compiler_options
-from hlomem.jax.pass_.transform import write_candidate
 from hlomem.opt.checks.edit import find_edit_problems
 from hlomem.opt.checks.equivalence import find_meaning_problems
 from hlomem.opt.search import new_findings

@@ -31,8 +31,9 @@ from hlomem.jax.compile.messages import Job
 from hlomem.jax.compile.parent import plan_in_child
 from hlomem.jax.compile.placeholder import planned_bytes, temporaries_of
 from hlomem.jax.compile.scheduled_module import capture
+from hlomem.jax.pass_.limits import Limits
 from hlomem.jax.pass_.register import compiler_options
-from hlomem.jax.pass_.transform import Limits, Transform
+from hlomem.jax.pass_.transform import Transform
 from hlomem.jax.target_kinds import parse_target
 from hlomem.machines.budget import NO_BUDGET, MemoryBudget
 from hlomem.opt.constants import RECOMPUTE

@@ -22,7 +22,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hlomem.jax.pass_.transform import Limits, Transform
+from hlomem.jax.pass_.limits import Limits
+from hlomem.jax.pass_.transform import Transform
 from hlomem.machines.budget import NO_BUDGET, MemoryBudget
 from hlomem.machines.options import options_for
 from hlomem.machines.registry import find_machine

@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import hlomem.jax
 from hlomem.jax.pass_ import log
+from hlomem.jax.pass_.limits import Limits
 from hlomem.jax.pass_.register import compiler_options
-from hlomem.jax.pass_.transform import Limits, Transform
+from hlomem.jax.pass_.transform import Transform
 from hlomem.opt.constants import RECOMPUTE
 from hlomem.opt.goal import Rules
 from tools.programs.carried import carry

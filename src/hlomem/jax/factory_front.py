@@ -24,8 +24,8 @@ from hlomem.jax.compile.messages import Job
 from hlomem.jax.compile.placeholder import planned_bytes, temporaries_of
 from hlomem.jax.compile.scheduled_module import PLACES, Place, Places, capture, capture_into
 from hlomem.jax.fitting import spec_of
+from hlomem.jax.pass_.compiler import compiler_of
 from hlomem.jax.pass_.register import compiler_options
-from hlomem.jax.pass_.transform import compiler_of
 from hlomem.machines.budget import parse_budget
 from hlomem.opt.candidate import Program, start_text
 from hlomem.opt.goal import Effort, Rules

@@ -11,9 +11,10 @@ import pytest
 from hlomem.hlo.text.printer import format_module
 from hlomem.jax.pass_ import answer_cache, log
 from hlomem.jax.pass_.answer_cache import FOLDER, Answer, AnswerStore
+from hlomem.jax.pass_.limits import Limits
 from hlomem.jax.pass_.log import Outcome
 from hlomem.jax.pass_.register import compiler_options
-from hlomem.jax.pass_.transform import Limits, Transform
+from hlomem.jax.pass_.transform import Transform
 from hlomem.opt.goal import Rules
 from hlomem.proto.edit import with_number
 from hlomem.proto.module import read_module

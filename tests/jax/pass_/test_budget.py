@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hlomem.base.errors import CommandError
 from hlomem.jax import optimize
-from hlomem.jax.pass_ import log, transform
+from hlomem.jax.pass_ import compiler, log
 from hlomem.opt.candidate import Candidate
 from hlomem.opt.remat.edit import apply_edit
 from hlomem.proto.edit import write_module
@@ -138,8 +138,8 @@ def test_an_edit_that_is_written_wrongly_never_reaches_xla(
         edit = candidate.edit._replace(operands={})
         return write_module(apply_edit(candidate.base, edit))
 
-    write = transform.write_candidate
-    monkeypatch.setattr(transform, "write_candidate", write_wrongly)
+    write = compiler.write_candidate
+    monkeypatch.setattr(compiler, "write_candidate", write_wrongly)
     with optimize(fit=_limit(plain, 0.5), platforms="cpu"):
         fitted = _compile(step, arguments, ())
     [outcome] = [one for one in log.report().outcomes if one.program == "jit_step"]

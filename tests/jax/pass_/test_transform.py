@@ -11,9 +11,10 @@ from hlomem.base.errors import HlomemError
 from hlomem.hlo.barriers import without_barriers
 from hlomem.hlo.text.parser import parse
 from hlomem.hlo.text.printer import format_module
-from hlomem.jax.pass_ import log, transform
+from hlomem.jax.pass_ import answer_search, answers, log
+from hlomem.jax.pass_.limits import Limits
 from hlomem.jax.pass_.register import compiler_options
-from hlomem.jax.pass_.transform import Limits, Transform
+from hlomem.jax.pass_.transform import Transform
 from hlomem.machines.budget import MemoryBudget
 from hlomem.opt import search, strategies
 from hlomem.opt.candidate import Candidate, start_text
@@ -333,9 +334,9 @@ def test_moves_of_an_order_that_checkers_reject_are_those_of_xlas(
     make = Transform("cuda", stages.options, Rules(), limits, _compiler(stages))
     assert make(_proto(format_module(stages.module))) is not None
     assert log.report().outcomes[-1].ordered < before
-    monkeypatch.setattr(transform, "find_order_problems", lambda _: ["it is wrong"])
+    monkeypatch.setattr(answers, "find_order_problems", lambda _: ["it is wrong"])
     nothing = Tried(None, before, before, 0)
-    monkeypatch.setattr(transform, "try_fits", lambda *_: nothing)
+    monkeypatch.setattr(answer_search, "try_fits", lambda *_: nothing)
     make = Transform("cuda", stages.options, Rules(), limits, _compiler(stages))
     answer = make(_proto(format_module(stages.module)))
     assert answer is not None

@@ -23,8 +23,9 @@ from hlomem.jax.compile.programs import cache_off
 from hlomem.jax.pass_ import cache_guard
 from hlomem.jax.pass_.answer_cache import AnswerStore
 from hlomem.jax.pass_.hook import clear_pass, put_pass
+from hlomem.jax.pass_.limits import Limits
 from hlomem.jax.pass_.log import Report, logger, recorded, report_since
-from hlomem.jax.pass_.transform import Limits, Transform
+from hlomem.jax.pass_.transform import Transform
 from hlomem.jax.target_kinds import Target, parse_target, version_of
 from hlomem.machines.budget import parse_budget
 from hlomem.machines.options import Options, options_for

@@ -12,12 +12,12 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
+from hlomem.hlo.library_calls import columns_decomposed, convolved
 from hlomem.hlo.opcodes import RUN_IN_PLACE
 from hlomem.opt.constants import HOST_FACTOR, TRANSFER_FACTOR
 from hlomem.opt.once import once
 from hlomem.opt.orders.convolutions import convolution_time
 from hlomem.opt.orders.effects import find_end, is_start, takes_time
-from hlomem.opt.orders.library_calls import columns_decomposed, convolved
 from hlomem.opt.orders.products import Work, product_flops, work_in, work_of
 from hlomem.opt.orders.speeds import speeds_of
 from hlomem.opt.orders.traffic import Traffic

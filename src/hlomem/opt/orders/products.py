@@ -7,7 +7,7 @@ from enum import Enum
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
-from hlomem.opt.orders.library_calls import Convolved, contracted, convolved
+from hlomem.hlo.library_calls import Convolved, contracted, convolved
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

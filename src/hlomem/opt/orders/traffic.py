@@ -5,8 +5,8 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
+from hlomem.hlo.library_calls import is_library_call
 from hlomem.opt.orders.indexing import Indexing
-from hlomem.opt.orders.library_calls import is_library_call
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

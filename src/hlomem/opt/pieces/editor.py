@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from hlomem.base.errors import EditError
 from hlomem.hlo.body_draft import relink
+from hlomem.hlo.dimension_links import SLICED, Share, identity_of
 from hlomem.hlo.shape import ElementType, Shape, default_layout, tuple_shape
 from hlomem.opt.loops.fusion_edit import LoopDraft
 from hlomem.opt.pieces.fused import FusedPieces
-from hlomem.opt.pieces.links import SLICED, Share, identity_of
 from hlomem.opt.pieces.shapes import braced, piece_attributes, piece_of, summed_in
 
 if TYPE_CHECKING:

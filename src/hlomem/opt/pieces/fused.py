@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from hlomem.base.errors import EditError
 from hlomem.hlo.body_draft import relink
+from hlomem.hlo.dimension_links import SLICED
 from hlomem.hlo.shape import ElementType, Shape, default_layout, tuple_shape
-from hlomem.opt.pieces.links import SLICED
 from hlomem.opt.pieces.shapes import braced, piece_attributes, piece_of
 
 if TYPE_CHECKING:

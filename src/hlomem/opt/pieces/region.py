@@ -11,11 +11,11 @@ from collections import defaultdict
 from math import gcd
 from typing import TYPE_CHECKING
 
+from hlomem.hlo.counting_indices import Scope
+from hlomem.hlo.dimension_links import SLICED, Cut, Share
 from hlomem.opt.constants import MAX_PIECES
 from hlomem.opt.goal import ALL_SCOPES
 from hlomem.opt.orders.bound import reachable
-from hlomem.opt.pieces.indices import Scope
-from hlomem.opt.pieces.links import SLICED, Cut, Share
 from hlomem.opt.pieces.solve import Solved, solve
 from hlomem.opt.pieces.tiles import most_pieces
 

@@ -8,15 +8,15 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from hlomem.base.errors import EditError
+from hlomem.hlo.dimension_links import Share, gemm_config
 from hlomem.hlo.shape import ElementType, Shape
 from hlomem.hlo.shape_edits import with_element_type
-from hlomem.opt.pieces.links import Share, gemm_config
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from hlomem.hlo.dimension_links import Cut, Link
     from hlomem.hlo.ir import HloInstruction
-    from hlomem.opt.pieces.links import Cut, Link
 
 _RANGE = re.compile(r"\[(\d+):(\d+)(?::(\d+))?\]")
 _CONFIG = "backend_config"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from hlomem.opt.pieces.indices import Scope
-from hlomem.opt.pieces.links import Cut, Link, Share, links_of
+from hlomem.hlo.counting_indices import Scope
+from hlomem.hlo.dimension_links import Cut, Link, Share, links_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

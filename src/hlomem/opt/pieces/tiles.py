@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from hlomem.hlo.dimension_links import contraction_of
 from hlomem.opt.constants import LEAST_ROWS, MAX_PIECES
-from hlomem.opt.pieces.links import contraction_of
 
 if TYPE_CHECKING:
+    from hlomem.hlo.dimension_links import Link
     from hlomem.hlo.ir import HloInstruction
-    from hlomem.opt.pieces.links import Link
     from hlomem.opt.pieces.solve import Solved
 
 

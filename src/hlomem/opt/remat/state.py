@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
+from hlomem.hlo.library_calls import is_library_call
 from hlomem.hlo.opcodes import COLLECTIVES, KNOWN_OPCODES, RUN_IN_PLACE, TRAITS
 from hlomem.opt.goal import ALL_SCOPES, Scopes
 from hlomem.opt.once import once
 from hlomem.opt.orders.edges import AT_START
 from hlomem.opt.orders.effects import Effects
 from hlomem.opt.orders.flow import Flow, FlowBuilder, flows_of
-from hlomem.opt.orders.library_calls import is_library_call
 from hlomem.opt.orders.model import levels_of
 from hlomem.opt.remat.edit import SUFFIX, Clone, Edit
 

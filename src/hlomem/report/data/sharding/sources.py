@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hlomem.opt.pieces.indices import Scope
-from hlomem.opt.pieces.links import links_of
+from hlomem.hlo.counting_indices import Scope
+from hlomem.hlo.dimension_links import links_of
 from hlomem.report.data.sharding.whole_program import carried, is_constraint
 
 if TYPE_CHECKING:

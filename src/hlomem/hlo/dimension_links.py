@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from hlomem.opt.orders.library_calls import is_library_call
-from hlomem.opt.pieces.indices import counts_along
+from hlomem.hlo.counting_indices import counts_along
+from hlomem.hlo.library_calls import is_library_call
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from hlomem.hlo.counting_indices import Scope
     from hlomem.hlo.ir import HloComputation, HloInstruction
     from hlomem.hlo.opcodes import Opcode
     from hlomem.hlo.shape import Shape
-    from hlomem.opt.pieces.indices import Scope
 
 
 class Share(NamedTuple):
