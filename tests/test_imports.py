@@ -203,7 +203,7 @@ MAY_IMPORT = {
     "jax.fit_ranks": {"jax", "report"},
     "jax.verdicts": {"base", "api.explain", "jax"},
     "jax.probes.instrument": {"jax.compile.frames"},
-    "jax.probes": {"hlo", "jax", "report"},
+    "jax.probes": {"advice", "hlo", "jax", "report"},
     "jax.trials.source_edits": {"base", "report"},
     "jax.trials": {"advice", "api.advise", "base", "hlo", "jax", "machines.capacity", "report"},
     "libtpu.plans": PROGRAM | DUMPS | {"assign.footprint", "check", "libtpu", "proto"},

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _MAX_DECISIONS = 4000
 _PLACING = frozenset(
     {"sharding_constraint", "reshard", "all_gather", "all_gather_invariant", "copy", "device_put",
-     "convert_element_type", "jit", "pjit", "stop_gradient"}
+     "convert_element_type", "jit", "pjit", "pvary", "pcast", "stop_gradient"}
 )  # fmt: skip
 """Operations of functions that only place what they are given."""
 
@@ -308,9 +308,12 @@ def decision_names(decisions: Iterable[Decision]) -> dict[Decision, str]:
 
 
 def placing_functions(jaxpr: Any) -> tuple[str, ...]:
-    """`file:line` where functions of the user begin that compute nothing, but place and convert."""
+    """`file:line` where functions of the user begin that compute nothing, but place and convert.
+
+    What JAX computes of a function's gradient is not written in it.
+    """
     computes: dict[str, bool] = {}
-    for equation in equations_of(getattr(jaxpr, "jaxpr", jaxpr)):
+    for equation in equations_of(getattr(jaxpr, "jaxpr", jaxpr), is_written):
         is_computed = equation.primitive.name not in _PLACING
         trace = getattr(equation.source_info, "traceback", None)
         for frame in getattr(trace, "frames", ()):
@@ -320,12 +323,19 @@ def placing_functions(jaxpr: Any) -> tuple[str, ...]:
     return tuple([name for name, is_computed in computes.items() if not is_computed])
 
 
-def equations_of(jaxpr: Any) -> Iterator[Any]:
-    """The equations of a jaxpr, and of those in it."""
+def is_written(equation: Any) -> bool:
+    """Whether an equation is no gradient's, which JAX derives, as a scatter of a gather."""
+    return "transpose(" not in str(equation.source_info.name_stack)
+
+
+def equations_of(jaxpr: Any, is_meant: Callable[[Any], bool] = lambda _: True) -> Iterator[Any]:
+    """The equations of a jaxpr, and of those in it; without some, and what is in these."""
     for equation in jaxpr.eqns:
+        if not is_meant(equation):
+            continue
         yield equation
         for parameter in equation.params.values():
             for part in parameter if isinstance(parameter, tuple | list) else (parameter,):
                 inner = getattr(part, "jaxpr", part)
                 if hasattr(inner, "eqns"):
-                    yield from equations_of(inner)
+                    yield from equations_of(inner, is_meant)
