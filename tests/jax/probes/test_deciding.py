@@ -97,6 +97,22 @@ def make_odd(devices):
     return jax.jit(jnp.sin), (array(mesh, (size, 64), spec),)
 
 
+def make_regathered(devices):
+    mesh = meshed(devices)
+    policy = jax.checkpoint_policies.everything_saveable
+
+    def body(x, w):
+        return jnp.tanh(x @ jax.lax.all_gather(w, "x", tiled=True)), None
+
+    def layers(ws, x):
+        return jax.lax.scan(jax.checkpoint(body, policy=policy), x, ws)[0]
+
+    specs = (P(None, "x"), P("x"))
+    mapped = jax.shard_map(layers, mesh=mesh, in_specs=specs, out_specs=P("x"))
+    return jax.jit(jax.grad(lambda ws, x: mapped(ws, x).sum())), (
+        array(mesh, (4, 64, 64), specs[0]), array(mesh, (8, 64), specs[1]))
+
+
 def make_kept(devices):
     mesh = meshed(devices)
     saved = ["out", "weights"]
@@ -177,6 +193,13 @@ def test_a_name_that_a_policy_keeps_is_told(model: Path) -> None:
     found = _decided(model, "make_kept", Fault({}, {}, is_kept=True))
     assert found is not None
     assert found.key.line == _line("    saved = ")
+
+
+def test_a_policy_that_keeps_what_is_gathered_is_told(model: Path) -> None:
+    found = _decided(model, "make_regathered", Fault({}, {}, is_kept=True))
+    assert found is not None
+    assert found.key.line == _line("    policy = jax.checkpoint_policies.everything")
+    assert found.change == "regather:"
 
 
 def test_a_spec_that_others_have_too_decides_nothing_alone(model: Path) -> None:

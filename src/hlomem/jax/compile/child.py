@@ -26,6 +26,7 @@ from hlomem.jax.compile.call_counts import counted_calls
 from hlomem.jax.compile.changed_sources import install
 from hlomem.jax.compile.dead_constraints import dead_constraints
 from hlomem.jax.compile.decisions import Decisions, placing_functions
+from hlomem.jax.compile.exchanges import find_exchanges
 from hlomem.jax.compile.factories import find_factory, make_program
 from hlomem.jax.compile.messages import (
     DUMP,
@@ -214,6 +215,7 @@ def _places(notes: Notes, program: FactoryProgram) -> dict[str, Any]:
         "jit_line": "" if noted is None else noted.line,
         "dead_constraints": () if program.jaxpr is None else dead_constraints(program.jaxpr),
         "placing": () if program.jaxpr is None else placing_functions(program.jaxpr),
+        "exchanges": () if program.jaxpr is None else find_exchanges(program.jaxpr),
     }
 
 

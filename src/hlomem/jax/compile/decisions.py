@@ -15,94 +15,22 @@ from importlib import import_module
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from hlomem.jax.compile.exchanged import exchanged
 from hlomem.jax.compile.frames import is_users, users_frames
 from hlomem.report.data.sharding.decision import Decision
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from hlomem.jax.compile.origins import Origins
     from hlomem.report.data.sharding.decision import Frame, OtherDecision
 
 _MAX_DECISIONS = 4000
 _PLACING = frozenset(
     {"sharding_constraint", "reshard", "all_gather", "all_gather_invariant", "copy", "device_put",
-     "convert_element_type", "jit", "pjit", "stop_gradient"}
+     "convert_element_type", "jit", "pjit", "pvary", "pcast", "stop_gradient"}
 )  # fmt: skip
 """Operations of functions that only place what they are given."""
-
-
-class Origins:
-    """The frames that wrote specs and made shardings."""
-
-    def __init__(self) -> None:
-        self._made: dict[int, tuple[Any, tuple[Frame, ...]]] = {}
-        self._spec_of: dict[int, Any] = {}
-        self._written: dict[int, tuple[Any, tuple[Frame, ...]]] = {}
-        self.meshes: list[Any] = []
-        """Those of shardings, in the order in which these were made."""
-
-    def install(self) -> None:
-        """From now on, note where the user's code writes a PartitionSpec."""
-        partition: Any = import_module("jax").sharding.PartitionSpec
-        _make_apart(partition)
-        original = partition.__init__
-
-        def noting(made: Any, *parts: Any, **options: Any) -> None:
-            if original is not object.__init__:  # older releases have their own
-                original(made, *parts, **options)
-            caller = sys._getframe(1).f_code.co_filename
-            if is_users(caller):
-                self._written[id(made)] = (made, users_frames())
-
-        partition.__init__ = noting
-
-    def note(self, made: Any, frames: tuple[Frame, ...], spec: Any = None) -> None:
-        """Keep where a sharding was made, and where its spec was written."""
-        self._made[id(made)] = (made, frames)
-        self.meshes.append(made.mesh)
-        if spec is not None:
-            self._spec_of[id(made)] = self._writers(spec)
-
-    def made(self, one: Any) -> tuple[Frame, ...]:
-        """The frames that made a sharding."""
-        found = self._made.get(id(one))
-        return () if found is None else found[1]
-
-    def written(self, sharding: Any) -> tuple[Frame, ...]:
-        """The frames that wrote the spec of a sharding, or a spec itself."""
-        found: tuple[Frame, ...] | None = self._spec_of.get(id(sharding))
-        return self._writers(sharding) if found is None else found
-
-    def _writers(self, spec: Any) -> tuple[Frame, ...]:
-        found = self._written.get(id(spec))
-        return () if found is None else found[1]
-
-
-def _make_apart(partition: Any) -> None:
-    """Have every PartitionSpec be an object of its own, equal to those with the same parts.
-
-    Releases that keep one object for all equal ones leave no trace of who wrote it.
-    """
-    if not hasattr(partition, "_create"):
-        return
-    parts = [name for name in partition.__slots__ if not name.startswith("__")]
-    original = partition._create
-
-    def create(*values: Any) -> Any:
-        one, made = original(*values), object.__new__(partition)
-        for name in parts:
-            object.__setattr__(made, name, getattr(one, name))
-        return made
-
-    def key(one: Any) -> tuple[Any, ...]:
-        return tuple([getattr(one, name) for name in parts])
-
-    def equal(one: Any, other: Any) -> Any:
-        return key(one) == key(other) if isinstance(other, partition) else NotImplemented
-
-    partition._create = staticmethod(create)
-    partition.__eq__ = equal
-    partition.__hash__ = lambda one: hash(key(one))
 
 
 class Decisions:
@@ -112,6 +40,11 @@ class Decisions:
         self.origins = origins
         self.noted: dict[Decision, None] = {}
         self._others = {one.key: one for one in others}
+        self._exchanged = {
+            one.decision.applied[0].line
+            for one in others
+            if one.decision.kind == "gather" and one.decision.applied
+        }
         self._constrained: dict[int, tuple[Any, str]] = {}
         """The values of constraints, which are kept so that no other has their `id`."""
 
@@ -225,7 +158,7 @@ class Decisions:
                 )
                 other = self._note(decision)
                 given = options if other is None else _with_axes(jax, options, other.specs)
-                return original(function, **given)(*arguments)
+                return original(self._with_exchanges(function), **given)(*arguments)
 
             return called
 
@@ -264,9 +197,13 @@ class Decisions:
             if other is not None:
                 jax = import_module("jax")
                 f = jax.checkpoint(f, prevent_cse=False, policy=_policy(other.dropped))
-            return original(f, *arguments, **options)
+            return original(self._with_exchanges(f), *arguments, **options)
 
         return scan
+
+    def _with_exchanges(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """A function with all-to-alls instead of the gathers that are to be done otherwise."""
+        return exchanged(function, self._exchanged) if self._exchanged else function
 
 
 def _twin(value: Any) -> Any:
@@ -371,9 +308,12 @@ def decision_names(decisions: Iterable[Decision]) -> dict[Decision, str]:
 
 
 def placing_functions(jaxpr: Any) -> tuple[str, ...]:
-    """`file:line` where functions of the user begin that compute nothing, but place and convert."""
+    """`file:line` where functions of the user begin that compute nothing, but place and convert.
+
+    What JAX computes of a function's gradient is not written in it.
+    """
     computes: dict[str, bool] = {}
-    for equation in equations_of(getattr(jaxpr, "jaxpr", jaxpr)):
+    for equation in equations_of(getattr(jaxpr, "jaxpr", jaxpr), is_written):
         is_computed = equation.primitive.name not in _PLACING
         trace = getattr(equation.source_info, "traceback", None)
         for frame in getattr(trace, "frames", ()):
@@ -383,12 +323,19 @@ def placing_functions(jaxpr: Any) -> tuple[str, ...]:
     return tuple([name for name, is_computed in computes.items() if not is_computed])
 
 
-def equations_of(jaxpr: Any) -> Iterator[Any]:
-    """The equations of a jaxpr, and of those in it."""
+def is_written(equation: Any) -> bool:
+    """Whether an equation is no gradient's, which JAX derives, as a scatter of a gather."""
+    return "transpose(" not in str(equation.source_info.name_stack)
+
+
+def equations_of(jaxpr: Any, is_meant: Callable[[Any], bool] = lambda _: True) -> Iterator[Any]:
+    """The equations of a jaxpr, and of those in it; without some, and what is in these."""
     for equation in jaxpr.eqns:
+        if not is_meant(equation):
+            continue
         yield equation
         for parameter in equation.params.values():
             for part in parameter if isinstance(parameter, tuple | list) else (parameter,):
                 inner = getattr(part, "jaxpr", part)
                 if hasattr(inner, "eqns"):
-                    yield from equations_of(inner)
+                    yield from equations_of(inner, is_meant)

@@ -13,6 +13,7 @@ from msgspec import Struct, field
 
 from hlomem.report.data.sharding.decision import (  # noqa: TC001 - msgspec reads them
     Decision,
+    Exchange,
     OtherDecision,
 )
 
@@ -160,6 +161,8 @@ class Facts(Struct, frozen=True, kw_only=True):
     """The acts by which it says how arrays are split."""
     placing: tuple[str, ...] = ()
     """Functions of the user that only place what they are given, `file::name`."""
+    exchanges: tuple[Exchange, ...] = ()
+    """The all-to-alls that it writes as a gather and a slice."""
 
 
 class Outcome(Struct, frozen=True, kw_only=True):

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hlomem.base.errors import CommandError
 from hlomem.base.source import visible
-from hlomem.jax.compile.decisions import Origins, read_spec
+from hlomem.jax.compile.decisions import read_spec
 from hlomem.jax.compile.frames import users_frames
 from hlomem.jax.compile.messages import ArgumentLines
+from hlomem.jax.compile.origins import Origins
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

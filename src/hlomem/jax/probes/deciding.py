@@ -246,6 +246,8 @@ class _Tries:
         items = seen.text.split("\n")
         if seen.kind == "flag":
             yield "flip:"
+        elif seen.kind == "policy" and self._is_kept:
+            yield "regather:"
         elif seen.kind == "text":
             yield from self._texts(seen)
         elif seen.kind == "names":

@@ -20,6 +20,7 @@ _MIN_NUMBER = 9
 """Smaller ones are rarely the size of a dimension."""
 _MAX_TEXT = 200
 _SKIPPED_FIELDS = frozenset({"annotation", "returns", "type_params", "pattern", "format_spec"})
+_POLICIES = "checkpoint_policies"
 _NAMED = (ast.Name, ast.Attribute, ast.Subscript)
 _DISPLAYS = (ast.Tuple, ast.List, ast.Set, ast.Dict)
 
@@ -95,7 +96,7 @@ class _Wrapper(ast.NodeTransformer):
         if isinstance(node, ast.Call):
             return "call" if not node.keywords and all(map(self._is_literal, node.args)) else ""
         if isinstance(node, _NAMED) and isinstance(node.ctx, ast.Load):
-            is_named = _last_name(node) in self._wholes
+            is_named = _last_name(node) in self._wholes or _is_of_policies(node)
             return "name" if is_named and _is_value(parent, field) else ""
         if isinstance(node, _DISPLAYS) and isinstance(getattr(node, "ctx", ast.Load()), ast.Load):
             return "display"
@@ -192,6 +193,11 @@ def _is_whole(value: ast.expr | None) -> bool:
 
 def _is_none(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value is None
+
+
+def _is_of_policies(node: ast.expr) -> bool:
+    """Whether an expression is one of `jax.checkpoint_policies`."""
+    return isinstance(node, ast.Attribute) and _last_name(node.value) == _POLICIES
 
 
 def _is_value(parent: ast.AST, field: str) -> bool:

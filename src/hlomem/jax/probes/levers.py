@@ -2,7 +2,7 @@
 
 `Levers` is called in place of each (`instrument.py`). A change is a word and, after a colon, what
 it is about: `spec:P('x')`, `axis:x`, `none:`, `text:name`, `add:name`, `drop:name`, `flip:`,
-`number:1024`.
+`number:1024`, `regather:`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from msgspec import Struct
 
+from hlomem.advice.code import DROPPED_PRIMITIVES
 from hlomem.jax.compile.decisions import read_spec, spec_text
 from hlomem.jax.compile.frames import is_users
 from hlomem.jax.probes.instrument import LEVER
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
 ValueKind: TypeAlias = Literal[
-    "spec", "sharding", "text", "none", "flag", "number", "names", "rules"
+    "spec", "sharding", "text", "none", "flag", "number", "names", "rules", "policy"
 ]
 _MAX_ITEMS = 64
 _MAX_SITES = 8
@@ -101,6 +102,8 @@ class Levers:
                 return _with_item(value, self._about)
             case "drop":
                 return _without_item(value, self._about)
+            case "regather":
+                return _without_gathered(value)
             case _:
                 return value
 
@@ -134,6 +137,8 @@ def _described(value: Any) -> tuple[ValueKind | None, str]:
         return "spec", spec_text(value)
     if _is_sharding(value):
         return "sharding", spec_text(value)
+    if _is_policy(value):
+        return "policy", ""
     return _described_items(value)
 
 
@@ -179,6 +184,23 @@ def _is_spec(value: Any) -> bool:
 
 def _is_sharding(value: Any) -> bool:
     return isinstance(value, import_module("jax").sharding.NamedSharding)
+
+
+def _is_policy(value: Any) -> bool:
+    """Whether a value is a policy of `jax.checkpoint`, and not a function that makes one."""
+    policies = import_module("jax").checkpoint_policies
+    is_made = "<locals>" in getattr(value, "__qualname__", "")
+    is_of_jax = getattr(value, "__module__", "") == policies.nothing_saveable.__module__
+    return callable(value) and is_of_jax and (is_made or value.__name__.endswith("_saveable"))
+
+
+def _without_gathered(policy: Any) -> Any:
+    """A policy that keeps what another keeps, but nothing that is gathered."""
+
+    def keeps(primitive: Any, *given: Any, **options: Any) -> Any:
+        return primitive.name not in DROPPED_PRIMITIVES and policy(primitive, *given, **options)
+
+    return keeps
 
 
 def _with_spec(value: Any, text: str) -> Any:

@@ -79,7 +79,7 @@ def _is_named_for(found: Decided, source: str | None) -> bool:
 def _fault(finding: ShardingFinding, facts: Facts, lines: Lines, subject: Subject) -> Fault:
     """The arrays that a finding is about, as a trace knows them."""
     change = finding.change
-    if change.is_assigned:
+    if change.is_assigned or change.exchanges:
         return Fault({}, {})
     if finding.kind == "gathered":
         return Fault({}, {}, is_kept=True)

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from hlomem.advice.code import DROPPING_POLICY, DROPS_GATHERED
 from hlomem.base.errors import CommandError
 from hlomem.base.sizes import format_bytes
 from hlomem.jax.compile.messages import Job
@@ -25,24 +24,20 @@ from hlomem.jax.known_plans import KnownPlans, default_cache
 from hlomem.jax.target_kinds import parse_target
 from hlomem.jax.trials.called_function import FACTORY, kept_arguments
 from hlomem.jax.trials.causes import at_deciding_lines
-from hlomem.jax.trials.changes import Change, Policy, other_policies, wrap_layers_by
-from hlomem.jax.trials.constraint_source import (
-    asks_what_divides,
-    is_asked_by_caller,
-    unused_constraints,
-    use_constraints,
-)
+from hlomem.jax.trials.constraint_source import unused_constraints
 from hlomem.jax.trials.decided import (
-    LINK,
     Search,
     following_constraints,
     other_constraints,
     recomputed_loops,
     used_constraints,
 )
+from hlomem.jax.trials.exchanges import exchanges_instead, with_exchanges
+from hlomem.jax.trials.finding_changes import changes_of
 from hlomem.jax.trials.givers import Givers
 from hlomem.jax.trials.lines import Lines, chain_of_argument, group_of
 from hlomem.jax.trials.source_edits import SourceFile
+from hlomem.jax.trials.subjects import subject_of
 from hlomem.jax.trials.trying import Trials
 from hlomem.report.data.shard import ShardReport, report_on
 from hlomem.report.data.sharding.argument_findings import code_of
@@ -53,8 +48,6 @@ from hlomem.report.data.sharding.finding import (
     ShardingChange,
     ShardingFinding,
 )
-from hlomem.report.data.sharding.gather_findings import partitioner_warnings
-from hlomem.report.data.sharding.subject import Subject, WrittenAt
 from hlomem.report.data.sharding.values import WORTH
 
 if TYPE_CHECKING:
@@ -63,7 +56,7 @@ if TYPE_CHECKING:
     from hlomem.hlo.sharding import Mesh
     from hlomem.jax.compile.messages import ArgumentLines, Facts
     from hlomem.jax.compile.parent import PlannedProgram
-    from hlomem.jax.trials.source_edits import Edit
+    from hlomem.jax.trials.changes import Change
     from hlomem.report.data.sharding.finding import FindingKind
 
 MAX_SECONDS = 1800.0
@@ -157,7 +150,8 @@ def shard_job(
     givers = Givers(_executed(facts), {axis.name for axis in mesh.axes} if mesh else set())
     made = facts.argument_lines
     placed = [_at_its_line(lines, givers, made, one) for one in report.findings]
-    report = replace(report, findings=tuple(_with_unused(placed, dead)))
+    found = with_exchanges(list(_with_unused(placed, dead)), subject, facts, lines)
+    report = replace(report, findings=tuple(found))
     search = Search(subject, planned.facts.decisions, lines)
     doubts = list(search.findings()) if is_tried else []
     if not is_tried or not (report.findings or doubts):
@@ -305,63 +299,6 @@ def _is_near(one: ShardingFinding, first: ShardingFinding) -> bool:
     return one.got >= (_SURE if one.kind in ("dropped", "padding") else _NEAR) * first.got
 
 
-def subject_of(planned: PlannedProgram, log: str = "") -> Subject:
-    """A compiled program, and where its shardings are written."""
-    explained, facts = planned.memory, planned.facts
-    return Subject(
-        explained.memory,
-        explained.space,
-        {name: _written_at(at, facts.jit_line) for name, at in facts.argument_lines.items()},
-        partitioner_warnings(f"{log}\n{planned.output}"),
-        _keyword_line(facts.jit_line, "out_shardings") or None,
-        facts.donated,
-        is_asked_by_caller,
-        _result_lines(facts.jit_line),
-        asks_what_divides,
-        [WrittenAt((), at.sharding, written=at.written) for at in facts.result_lines],
-    )
-
-
-def _written_at(at: ArgumentLines, jit_line: str) -> WrittenAt:
-    """The lines of an argument; where only jax.jit says its sharding, that line first."""
-    if at.position < 0:
-        return WrittenAt(at.made, at.sharding, at.is_mapped, at.written)
-    given = _in_shardings_line(jit_line, at.position)
-    return WrittenAt((given,) if given else at.made, at.sharding, written=at.written)
-
-
-def _in_shardings_line(jit_line: str, position: int) -> str:
-    """The line that makes an argument's part of `in_shardings`, else the one that gives it."""
-    name, _, number = jit_line.rpartition(":")
-    try:
-        line = SourceFile(name).assigned_line(int(number), "in_shardings", position)
-    except (CommandError, ValueError):
-        line = None
-    return _keyword_line(jit_line, "in_shardings", position) if line is None else f"{name}:{line}"
-
-
-def _result_lines(jit_line: str) -> list[str]:
-    """The lines of the parts of `out_shardings`, where they are written out."""
-    name, _, number = jit_line.rpartition(":")
-    try:
-        lines = SourceFile(name).keyword_parts(int(number), "out_shardings") if name else []
-    except CommandError:
-        return []
-    return [f"{name}:{line}" for line in lines]
-
-
-def _keyword_line(jit_line: str, keyword: str, position: int | None = None) -> str:
-    """The line of a keyword in a call of jax.jit, or of a part of it; or else that of the call."""
-    name, _, number = jit_line.rpartition(":")
-    try:
-        file = SourceFile(name) if name else None
-    except CommandError:
-        file = None
-    if file is None:
-        return jit_line
-    return f"{name}:{file.keyword_line(int(number), keyword, position)}"
-
-
 def _tried(
     trials: Trials,
     finding: ShardingFinding,
@@ -370,7 +307,7 @@ def _tried(
     mesh: Mesh | None,
 ) -> ShardingFinding:
     """A finding with what its change saved: by an edit of the source, or else without one."""
-    best = _best(trials, finding, list(_changes(finding, planned)))
+    best = _best(trials, finding, list(changes_of(finding, planned)))
     if _is_helpful(best, trials.base.plan.size) and best.got is not None:
         return best
     other = _best(trials, finding, list(_decided(finding, planned, lines, mesh)))
@@ -387,6 +324,8 @@ def _decided(
         yield from following_constraints(decisions, finding.change, finding.axes, mesh)
     elif finding.change.is_assigned:
         yield from used_constraints(lines.through(finding.source or ""))
+    elif finding.change.exchanges:
+        yield from exchanges_instead(finding)
     elif finding.change.drops_gathered:
         yield from recomputed_loops(decisions, group)
     elif group:
@@ -416,94 +355,3 @@ def _best(trials: Trials, finding: ShardingFinding, changes: Sequence[Change]) -
         best.how() if best.edits or chosen.code else "",
     ]
     return replace(finding, got=got, how="\n".join([part for part in how if part]), change=change)
-
-
-def _changes(finding: ShardingFinding, planned: PlannedProgram) -> Iterator[Change]:
-    wanted = finding.change
-    title = f"the shardings of {finding.names[0] if finding.names else finding.kind}"
-    for arguments in (wanted.arguments, wanted.other_arguments):
-        if arguments or (wanted.results and arguments is wanted.arguments):
-            change = Change("shard", title, "", LINK, arguments=tuple(arguments.items()))
-            yield change._replace(results=tuple(_results(wanted, arguments).items()))
-            if pinned := _unpinned(wanted, next(iter(arguments.values()), "")):
-                results = tuple(_results(wanted, arguments).items())
-                yield change._replace(results=results, edits=tuple(pinned))
-    for specs in ((wanted.constraint,), wanted.through, *[(one,) for one in wanted.alternatives]):
-        is_before = specs is wanted.through
-        edits, has_mesh = _constrained(wanted.place, specs, is_before=is_before)
-        if edits:
-            change = Change("shard", title, "", LINK, edits=tuple(edits), has_mesh=has_mesh)
-            yield change
-            if not is_before and (more := _unpinned(wanted, specs[0], has_mesh=has_mesh)):
-                yield change._replace(edits=tuple(dict.fromkeys([*edits, *more])))
-    for edits in _left_out(wanted) if wanted.may_be_left_out else ():
-        yield Change("shard", title, "", LINK, edits=tuple(edits))
-    if wanted.is_assigned and wanted.place is not None:
-        edits = use_constraints(SourceFile(wanted.place.file), wanted.place.line)
-        yield Change("shard", title, "", LINK, edits=tuple(edits))
-    if wanted.drops_gathered:
-        policy = Policy(DROPS_GATHERED, DROPPING_POLICY)
-        yield from wrap_layers_by(planned.memory.memory, planned.facts, policy)
-        yield from other_policies(_file_of(finding))
-
-
-def _left_out(wanted: ShardingChange) -> Iterator[list[Edit]]:
-    """The edits that leave out the constraint at a place; then with those that ask for the same."""
-    places = [place for place in (wanted.place, *wanted.pins) if place is not None]
-    edits = []
-    for place in places:
-        try:
-            edit = SourceFile(place.file).leave_out(place)
-        except CommandError:
-            continue
-        edits += [edit] if edit is not None else []
-    yield from [edits[:1]] if edits else []
-    yield from [edits] if len(edits) > 1 else []
-
-
-def _file_of(finding: ShardingFinding) -> list[SourceFile]:
-    try:
-        return [SourceFile((finding.source or "").rpartition(":")[0])]
-    except CommandError:
-        return []
-
-
-def _results(wanted: ShardingChange, arguments: Mapping[str, str]) -> dict[str, str]:
-    """The shardings of results, which follow their arguments into other ones."""
-    moved = {spec: arguments[name] for name, spec in wanted.arguments.items() if name in arguments}
-    return {name: moved.get(spec, spec) for name, spec in wanted.results.items()}
-
-
-def _unpinned(wanted: ShardingChange, spec: str, *, has_mesh: bool = False) -> list[Edit]:
-    """The edits that bring constraints on the same values into their new sharding."""
-    edits = [_constrained(place, (spec,)) for place in wanted.pins if spec]
-    return list(dict.fromkeys([one for some, needs in edits if needs == has_mesh for one in some]))
-
-
-def _constrained(
-    place: Place | None, specs: Sequence[str], *, is_before: bool = False
-) -> tuple[list[Edit], bool]:
-    """The edits that put constraints on the value at a place, and whether a mesh is set for them.
-
-    Where no mesh is known by name at the line, a constraint is by P alone, under jax.set_mesh.
-    With `is_before` the value is given these shardings before the one it has.
-    """
-    if place is None or not any(specs):
-        return [], False
-    try:
-        file = SourceFile(place.file)
-    except CommandError:
-        return [], False
-    mesh = file.mesh_at(place.line)
-    name, imports = file.name_of("jax.sharding.PartitionSpec")
-    shardings = [f"{name}{spec.removeprefix('P')}" for spec in specs]
-    if mesh:
-        named, more = file.name_of("jax.sharding.NamedSharding")
-        shardings = [f"{named}({mesh}, {one})" for one in shardings]
-        imports = [*imports, *more]
-    edit = (
-        file.constrain_before(place, shardings)
-        if is_before
-        else file.constrain(place, shardings[0])
-    )
-    return ([], False) if edit is None else ([*file.name_of("jax")[1], *imports, edit], not mesh)

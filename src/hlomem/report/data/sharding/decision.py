@@ -62,7 +62,7 @@ class OtherDecision(Record, frozen=True, kw_only=True):
     """The constraints to put instead, one after another; none leaves it out.
 
     Of a `shard_map` the specs to exchange, `P('a') -> P('a', 'b')`. The body of a loop is
-    recomputed.
+    recomputed. A gather and the slices of it become an all-to-all.
     """
     dropped: tuple[str, ...] = ()
     """The operations whose results are not kept by a loop's body, where others are."""
@@ -72,3 +72,26 @@ class OtherDecision(Record, frozen=True, kw_only=True):
     @property
     def key(self) -> DecisionKey:
         return self.decision.key
+
+
+class Exchange(Record, frozen=True, kw_only=True):
+    """A gather over axes of which each device takes the part with its own number: an all-to-all."""
+
+    gathered: str
+    """`file:line` of the gather, the innermost of the user's."""
+    taken: str
+    """The same of what takes the part."""
+    axes: tuple[str, ...]
+    shape: tuple[int, ...]
+    """Dimensions of what a device hands to the gather."""
+    split: int
+    """The dimension of what is gathered that a device keeps one part of."""
+    concat: int
+    """The dimension that is gathered."""
+    is_tiled: bool
+    """Whether that is one of `shape`; else it is a new one."""
+    is_moved: bool
+    """Whether dimensions change their places or sizes between both."""
+    size: int
+    """Bytes of what is gathered."""
+    devices: int

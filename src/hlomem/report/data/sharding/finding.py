@@ -82,6 +82,8 @@ class ShardingChange(Record, frozen=True, kw_only=True):
     """Whether its constraints are by P alone, for use under a mesh."""
     drops_gathered: bool = False
     """Whether layers are to be recomputed by a policy that drops gathered weights."""
+    exchanges: tuple[OtherDecision, ...] = ()
+    """The gathers that are to be all-to-alls, with the slices of them."""
 
 
 class ShardingFinding(Record, frozen=True, kw_only=True):
