@@ -67,6 +67,8 @@ _LEAST = 0.06
 _SMALLEST = 1 << 16
 """The share of the memory, and the bytes, that a change saves, so that it is told: choices of
 programs without a fault (tools/sharded/fifth) were seen to save up to 5 %."""
+_MORE = 2
+"""How often what is gathered may be saved by a policy that drops it, with what is made of it."""
 _UNTRIED = 0.25
 """The same by the plan, for a change that could not be compiled."""
 _MAX_UNUSED = 2
@@ -275,7 +277,10 @@ def _note(finding: ShardingFinding) -> str:
 def _is_helpful(finding: ShardingFinding, size: int) -> bool:
     if finding.got is None:
         return finding.promised >= _UNTRIED * size
-    return finding.got >= max(_LEAST * size, finding.least * size, _SMALLEST)
+    saved = finding.got
+    if finding.change.drops_gathered:  # what else a policy drops is another matter
+        saved = min(saved, _MORE * finding.size)
+    return saved >= max(_LEAST * size, finding.least * size, _SMALLEST)
 
 
 def _ranked(findings: Sequence[ShardingFinding]) -> list[ShardingFinding]:
