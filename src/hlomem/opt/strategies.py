@@ -21,7 +21,7 @@ from hlomem.opt.loops.relaid import relay_stacks
 from hlomem.opt.loops.segments import segment_loops
 from hlomem.opt.once import once
 from hlomem.opt.orders.planned_orders import in_orders
-from hlomem.opt.orders.search import improve
+from hlomem.opt.orders.search import find_orders, improve
 from hlomem.opt.pieces.choice import in_pieces
 from hlomem.opt.remat.budget_search import find_single
 from hlomem.opt.remat.cheap import TRIED_WAYS, USUAL_WAY, find_cheap
@@ -129,10 +129,10 @@ def _reordered(candidate: Candidate, effort: Effort) -> Candidate:
     clock = candidate.given.clock
     clock.spend(count_instructions(stages))
     rules = candidate.given.rules._replace(effort=effort)
-    found = improve(stages, rules, clock.order_work(effort))
-    if not found.orders:
+    orders = find_orders(stages, rules, clock.order_work(effort))
+    if not orders:
         return candidate
-    ordered = planned(candidate.given, in_orders(stages, found.orders))
+    ordered = planned(candidate.given, in_orders(stages, orders))
     return replace(
         candidate,
         temporaries=ordered.temporaries,

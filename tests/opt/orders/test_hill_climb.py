@@ -17,7 +17,7 @@ def test_no_more_plans_are_made_than_allowed_and_none_below_the_floor() -> None:
 
     assert climb(order, plan, plans=10).plans == len(made) <= 10
     made.clear()
-    climbed = climb(order, plan, plans=10, floor=len(order))
+    climbed = climb(order, plan, plans=10, is_enough=lambda cost: cost <= len(order))
     assert (climbed.order, len(made)) == (order, 1)
 
 

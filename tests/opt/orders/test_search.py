@@ -10,7 +10,7 @@ from hlomem.hlo.schedule import Schedule
 from hlomem.opt.checks.order import Allowed, check_orders
 from hlomem.opt.goal import EFFORTS, Effort, Rules
 from hlomem.opt.orders.planned_orders import temporary_bytes
-from hlomem.opt.orders.search import Improvement, improve
+from hlomem.opt.orders.search import Improvement, find_orders, improve
 from tests.opt.orders.programs import CPU, GPU, HOMES, name_of, stages_of
 
 
@@ -39,6 +39,13 @@ def test_the_same_program_gets_the_same_order(effort: Effort) -> None:
     for home in (CPU / "g_cholesky_solve", CPU / "m_overlap", GPU / "tf_scan_layers"):
         stages = stages_of(home)
         assert _names(improve(stages, Rules(effort))) == _names(improve(stages, Rules(effort)))
+
+
+@pytest.mark.parametrize("home", HOMES[::5], ids=name_of)
+def test_orders_of_which_nothing_is_told_are_the_same(home: Path) -> None:
+    stages = stages_of(home)
+    for effort in EFFORTS[:2]:
+        assert find_orders(stages, Rules(effort)) == improve(stages, Rules(effort)).orders
 
 
 def test_more_effort_never_finds_less() -> None:

@@ -64,18 +64,19 @@ def improve_order(
     flow: Flow, order: Sequence[int], budget: MovesLeft, floor: int = 0
 ) -> list[list[int]]:
     """Orders moved away from the peak until `floor` or the budget: equal ones, then the best."""
+    if budget.left <= 0:
+        return [list(order)]
     return _LocalSearch(flow, order, budget, floor).run()
 
 
 class _LocalSearch:
     def __init__(self, flow: Flow, order: Sequence[int], budget: MovesLeft, floor: int) -> None:
         self._chance = random.Random(_SEED)  # noqa: S311 - not for secrets
-        self._flow = flow
         self._budget = budget
         self._floor = floor
         self._line = Timeline(flow, order)
         self._score = _score(self._line.levels)
-        self._best = list(order)
+        self._best = self._line.copy()
         self._best_score = self._score
         self._met: list[list[int]] = []
 
@@ -85,7 +86,8 @@ class _LocalSearch:
             self._remember()
             if not self._kick():
                 break
-        return [*(order for order in self._met if order != self._best), self._best]
+        best = self._best.order
+        return [*(order for order in self._met if order != best), best]
 
     def _remember(self) -> None:
         """Keep an order that is as good as the best; the latest few."""
@@ -110,8 +112,8 @@ class _LocalSearch:
         for move in iter_moves(self._line, self._chance):
             if not self._budget.spend(MOVE_COST + 2 * len(move.stretch)):
                 return None
-            levels = self._line.levels_with(*move)
-            if max(levels) > self._score[0]:
+            levels = self._line.levels_with(*move, most=self._score[0])
+            if levels[-1] > self._score[0]:
                 continue
             score = self._score_with(move, levels)
             if found is None or score < found[0]:
@@ -131,14 +133,14 @@ class _LocalSearch:
         if score[0] < self._best_score[0]:
             self._met.clear()
         if score < self._best_score:
-            self._best, self._best_score = self._line.order.copy(), score
+            self._best, self._best_score = self._line.copy(), score
 
     def _kick(self) -> bool:
         """Make some moves from the best order, whatever they cost; whether there were any."""
-        self._line = Timeline(self._flow, self._best)
+        self._line = self._best.copy()
         for _ in range(self._chance.randint(1, MAX_KICK)):
             move = next(iter_moves(self._line, self._chance), None)
-            if move is None or not self._budget.spend(len(self._best)):
+            if move is None or not self._budget.spend(len(self._best.order)):
                 return False
             self._line.put(*move, self._line.levels_with(*move))
         self._score = _score(self._line.levels)
@@ -234,9 +236,12 @@ class Climbed(NamedTuple):
 
 
 def climb(
-    order: list[int], plan: Callable[[list[int]], Planned], plans: int, floor: int = 0
+    order: list[int],
+    plan: Callable[[list[int]], Planned],
+    plans: int,
+    is_enough: Callable[[int], bool] = lambda cost: not cost,
 ) -> Climbed:
-    """The cheapest order found with that many plans; `order` at worst, at `floor` the best."""
+    """The cheapest order found with that many plans; `order` at worst, at best enough."""
     chance = random.Random(_CLIMB_SEED)  # noqa: S311 - not for secrets
     best, best_plan = order, plan(order)
     current, current_plan = best, best_plan
@@ -244,7 +249,7 @@ def climb(
     moves = _shuffled_moves(current_plan.flow, current, chance)
     spent, last_gain, idle = 1, 1, 0
     patience = max(MIN_PATIENCE, plans // 2)
-    while spent < min(plans, last_gain + patience) and best_plan.cost > floor:
+    while spent < min(plans, last_gain + patience) and not is_enough(best_plan.cost):
         tried = next((move for move in moves if tuple(move) not in seen), None)
         if tried is None:
             if current is best or idle:

@@ -6,6 +6,8 @@ what a node calls counts while it runs. Memory borrowed from results is not coun
 
 from __future__ import annotations
 
+from copy import copy
+from math import inf
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -85,20 +87,40 @@ class Timeline:
         for place, node in enumerate(self.order):
             self.place_of[node] = place
         self._members = _Members(flow)
+        self._rests: dict[int, int] = {}
+        """By position: bytes alive there that the nodes of no stretch touch."""
+
+    def copy(self) -> Timeline:
+        """The same, to be changed on its own."""
+        other = copy(self)
+        other.order, other.levels = self.order.copy(), self.levels.copy()
+        other.place_of, other._rests = self.place_of.copy(), {}
+        return other
 
     @property
     def peak(self) -> int:
         """The most bytes alive at once."""
         return max(self.levels, default=0)
 
-    def levels_with(self, first: int, stretch: Sequence[int]) -> list[int]:
-        """The bytes alive while each node of a stretch runs, if it stood from `first` on."""
-        [now] = _Stretch(self, self._members, first).levels(self.order[first : first + 1])
-        rest = self.levels[first] - now
-        return [rest + level for level in _Stretch(self, self._members, first).levels(stretch)]
+    def levels_with(self, first: int, stretch: Sequence[int], most: float = inf) -> list[int]:
+        """The bytes alive while each node of a stretch runs, if it stood from `first` on.
+
+        The last is the first above `most`, if any is.
+        """
+        rest = self._rest(first)
+        run = _Stretch(self, self._members, first)
+        return [rest + level for level in run.levels(stretch, most - rest)]
+
+    def _rest(self, first: int) -> int:
+        known = self._rests.get(first)
+        if known is None:
+            now = _Stretch(self, self._members, first).levels(self.order[first : first + 1])
+            known = self._rests[first] = self.levels[first] - now[0]
+        return known
 
     def put(self, first: int, stretch: Sequence[int], levels: Sequence[int]) -> None:
         """Take over a stretch of the same nodes in another order, with its levels."""
+        self._rests.clear()
         self.order[first : first + len(stretch)] = stretch
         self.levels[first : first + len(stretch)] = levels
         for place, node in enumerate(stretch, first):
@@ -128,8 +150,11 @@ class _Stretch:
         self._unread: dict[int, int] = {}
         self._alive: dict[int, int] = {}
 
-    def levels(self, stretch: Sequence[int]) -> list[int]:
-        """The bytes alive while each node runs, less what is alive throughout and untouched."""
+    def levels(self, stretch: Sequence[int], most: float = inf) -> list[int]:
+        """The bytes alive while each node runs, less what is alive throughout and untouched.
+
+        Up to the first that is above `most`.
+        """
         flow, unread, is_alone = self._flow, self._unread, self._members.is_alone
         sizes, values, shares, inner = flow.sizes, flow.values, flow.shares, flow.inner
         made_by, read_by = flow.made_by, flow.read_by
@@ -142,7 +167,10 @@ class _Stretch:
                 buffer, _, readers, lives_on = values[value]
                 unread[value] = len(readers) + lives_on
                 level += sizes[buffer] if is_alone[buffer] else self._occupy(buffer)
-            levels.append(level - saved + (self._inside(node) if node in inner else 0))
+            here = level - saved + (self._inside(node) if node in inner else 0)
+            levels.append(here)
+            if here > most:
+                break
             for value in read_by[node]:
                 left = (unread[value] if value in unread else self._unread_of(value)) - 1
                 unread[value] = left

@@ -40,8 +40,12 @@ def iter_constructions(
         **others,
     }
     yield from bases.items()
+    made: dict[tuple[int, ...], list[int]] = {}
     for name, base in {"xla": given, **bases}.items():
-        yield f"eager, {name}", eager(flow, base)
+        key = tuple(base)  # several are the same, as a rule
+        if key not in made:
+            made[key] = eager(flow, base)
+        yield f"eager, {name}", made[key]
 
 
 class _Progress:
@@ -217,8 +221,10 @@ class Searched(NamedTuple):
 class OrderFinder:
     """Looks for orders of the computations of a program."""
 
-    def __init__(self, limits: OrderWork) -> None:
+    def __init__(self, limits: OrderWork, *, is_told: bool = True) -> None:
+        """Where nothing is told, and no order is looked for by a bound, there is none."""
         self._limits = limits
+        self._is_bounded = is_told or limits.moves_per_node > 0 or limits.steps_per_node > 0
         self._budget = MovesLeft(limits.moved_nodes)
         self._known: dict[Hashable, Searched] = {}
 
@@ -243,6 +249,8 @@ class OrderFinder:
         self, flow: Flow, others: Mapping[str, list[int]], allows: Allows, *, proves: bool
     ) -> Searched:
         made = construct(flow, others, allows)
+        if not self._is_bounded:
+            return Searched(made, is_proven=False)
         floor = lower_bound(flow, may_borrow=False) or 0
         is_proven = made[0].peak <= floor
         if not is_proven and proves:

@@ -25,7 +25,7 @@ from hlomem.opt.orders.local_search import Planned, climb
 from hlomem.opt.orders.one_computation import Constructed, OrderFinder, construct
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from hlomem.assign.allocation import BufferAllocation
     from hlomem.hlo.ir import HloComputation, HloInstruction
@@ -61,15 +61,17 @@ class OrderPlanner:
         flows: Sequence[Flow],
         chosen: dict[HloComputation, list[int]],
         plans: int,
-        floor: int,
+        is_enough: Callable[[int], bool],
     ) -> None:
-        """`plans` may be made; a plan of `floor` bytes or less ends the search."""
+        """`plans` may be made; a plan of bytes that are enough ends the search."""
         self._stages = stages
         self._flows = flows
         self._entry = flows[-1]
         self.chosen = chosen
         self._plans = max(plans, MIN_FINALISTS)
-        self._floor = floor
+        self._is_enough = is_enough
+        self._known: dict[tuple[object, ...], Planned] = {}
+        """By what was chosen; orders are met again."""
 
     def choose(self, candidates: Sequence[Constructed]) -> list[Trial]:
         """Plan the most promising orders of the entry, and the given one; the best first."""
@@ -94,7 +96,7 @@ class OrderPlanner:
         current = start
         for _ in range(MAX_BORROWING_ROUNDS):
             flow = current.planned.flow
-            if current.cost <= self._floor or self._plans <= 0 or flow.sizes == self._entry.sizes:
+            if self._plans <= 0 or flow.sizes == self._entry.sizes or self._is_enough(current.cost):
                 return
             tried = [(f"{start.name}, moved", finder.move(flow, current.order))]
             made = construct(flow, {}, lambda _: True)[:MAX_CONSTRUCTED]
@@ -118,10 +120,10 @@ class OrderPlanner:
         share = self._plans // (len(starts) + len(inner))
         entry = [(self._entry, start) for start in starts]
         for flow, start in [*entry, *((flow, None) for flow in inner)]:
-            if share <= 1 or best.cost <= self._floor:
+            if share <= 1 or self._is_enough(best.cost):
                 break
             order = self.chosen[flow.computation] if start is None else start.order
-            climbed = climb(order, partial(self.plan, flow), share, self._floor)
+            climbed = climb(order, partial(self.plan, flow), share, self._is_enough)
             if start is None or climbed.cost < best.cost:
                 self.chosen[flow.computation] = climbed.order
             if climbed.cost < best.cost:
@@ -155,7 +157,13 @@ class OrderPlanner:
             for computation, order in (self.orders() | _named(flow, order)).items()
             if order != self._stages.schedule.sequence(computation)
         }
-        stages = self._stages.rescheduled(Schedule(orders)) if orders else self._stages
+        key = flow, *((computation, *order) for computation, order in orders.items())
+        if key not in self._known:
+            self._known[key] = self._make(flow, orders)
+        return self._known[key]
+
+    def _make(self, flow: Flow, orders: Orders) -> Planned:
+        stages = in_orders(self._stages, orders)
         placed = {
             value
             for allocation in _temporaries(stages)

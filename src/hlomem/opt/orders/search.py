@@ -6,6 +6,7 @@ entry are planned exactly. XLA's own is among them: the result is never worse.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
@@ -74,24 +75,23 @@ def improve(
     Or by less.
     """
     with collector_off():
-        may_reorder = rules.may_reorder_collectives
-        if rules.max_slowdown <= 1:
-            builder = flows_of(stages, may_reorder_collectives=may_reorder)
-        else:
-            builder = FlowBuilder(stages, may_reorder_collectives=may_reorder, keeps_overlap=False)
-        limits = work or ORDER_WORK[rules.effort]
-        return _Search(stages, builder, limits, rules.max_slowdown - 1).run()
+        return _Search(stages, rules, work or ORDER_WORK[rules.effort], is_told=True).run()
+
+
+def find_orders(stages: Stages, rules: Rules, work: OrderWork | None = None) -> Orders:
+    """The orders of the same search, of which nobody is told how good they are known to be."""
+    with collector_off():
+        return _Search(stages, rules, work or ORDER_WORK[rules.effort], is_told=False).run().orders
 
 
 class _Search:
-    def __init__(
-        self, stages: Stages, builder: FlowBuilder, limits: OrderWork, exposed: float
-    ) -> None:
+    def __init__(self, stages: Stages, rules: Rules, limits: OrderWork, *, is_told: bool) -> None:
         self._stages = stages
-        self._builder = builder
+        self._builder = _builder_of(stages, rules)
         self._limits = limits
-        self._exposed = exposed
-        self._finder = OrderFinder(limits)
+        self._exposed = rules.max_slowdown - 1
+        self._is_told = is_told
+        self._finder = OrderFinder(limits, is_told=is_told)
         self._lists = Lists(stages)
         self._depth_first: dict[HloComputation, list[int]] = {}
         self._peaks: dict[HloComputation, int] = {}
@@ -107,7 +107,6 @@ class _Search:
             searched = self._finder.find(flow, self._others(flow), self._allows(flow))
             best = searched.candidates[0]
             self._flows.append(flow)
-            self._bounds[computation] = self._bound_of(flow)
             self._peaks[computation] = best.peak
             self._chosen[computation] = best.order
             given = peak_of(flow, range(len(flow.nodes)))
@@ -124,6 +123,17 @@ class _Search:
                 return {}
         self._depth_first[flow.computation] = order
         return {_DEPTH_FIRST: order}
+
+    @cached_property
+    def _bound(self) -> int | None:
+        """The bound of the entry; looked for where somebody asks."""
+        for flow in self._flows:
+            self._bounds[flow.computation] = moment = self._bound_of(flow)
+        return None if moment is None else moment.size
+
+    def _is_enough(self, cost: int) -> bool:
+        """Whether no order needs much less than so many bytes."""
+        return cost <= round((self._bound or 0) * NEAR_BOUND)
 
     def _bound_of(self, flow: Flow) -> Moment | None:
         """The bound of a computation, with those of what it calls."""
@@ -148,10 +158,8 @@ class _Search:
     def _judge(self, searched: Searched) -> Improvement:
         """The order whose plan is the smallest, if it is smaller than that of the given one."""
         before = temporary_bytes(self._stages)
-        moment = self._bounds[self._flows[-1].computation]
-        bound = None if moment is None else moment.size
-        floor = round((bound or 0) * NEAR_BOUND)
-        planner = OrderPlanner(self._stages, self._flows, self._chosen, self._count_plans(), floor)
+        plans = self._count_plans()
+        planner = OrderPlanner(self._stages, self._flows, self._chosen, plans, self._is_enough)
         tried = planner.choose(searched.candidates)
         best = Best(tried[0].cost, tried[0].name)
         if not self._exposed:
@@ -159,6 +167,7 @@ class _Search:
             if len(self._depth_first) == len(self._flows):
                 cost = planner.take_if_less(self._depth_first, best.cost)
                 best = Best(cost, _DEPTH_FIRST) if cost is not None else best
+        bound = self._bound if self._is_told else None
         if best.cost >= before:
             return Improvement({}, before, before, bound, _GIVEN, self._report({}))
         orders = planner.orders()
@@ -181,3 +190,10 @@ class _Search:
             is_proven = found.is_proven and peak <= found.peak
             report.append(found._replace(peak=peak, method=method, is_proven=is_proven))
         return tuple(report)
+
+
+def _builder_of(stages: Stages, rules: Rules) -> FlowBuilder:
+    may_reorder = rules.may_reorder_collectives
+    if rules.max_slowdown <= 1:
+        return flows_of(stages, may_reorder_collectives=may_reorder)
+    return FlowBuilder(stages, may_reorder_collectives=may_reorder, keeps_overlap=False)

@@ -22,7 +22,7 @@ from hlomem.opt.orders.flow import flows_of
 from hlomem.opt.orders.model import levels_of
 from hlomem.opt.orders.one_computation import construct
 from hlomem.opt.orders.planned_orders import in_orders, temporary_bytes
-from hlomem.opt.orders.search import improve
+from hlomem.opt.orders.search import find_orders
 from hlomem.opt.remat.clones import relax, settle
 from hlomem.opt.remat.cut import cut_at_peak
 from hlomem.opt.remat.edit import Edit, apply_edit, orders_by_name
@@ -201,10 +201,10 @@ class _Search:
         """The program in a better order, if one is found without much work."""
         state, stages = planned
         self._budget.take_order(count_instructions(stages))
-        found = improve(stages, self._rules._replace(effort="low"))
-        if not found.orders:
+        orders = find_orders(stages, self._rules._replace(effort="low"))
+        if not orders:
             return planned
-        ordered = in_orders(stages, found.orders)
+        ordered = in_orders(stages, orders)
         self._orders = orders_by_name(ordered)
         state = anchor(state, ordered)
         self._note(state, state.edit(self._orders), ordered)

@@ -27,7 +27,7 @@ from hlomem.opt.loops.change import change_loops
 from hlomem.opt.loops.pairs import find_pairs
 from hlomem.opt.orders.cost import Times, costs_of, module_time
 from hlomem.opt.orders.planned_orders import in_orders, temporary_bytes
-from hlomem.opt.orders.search import improve
+from hlomem.opt.orders.search import find_orders
 from hlomem.opt.remat.budget_search import plan_edit
 from hlomem.opt.remat.cut import cut, cut_inside
 from hlomem.opt.remat.edit import Edit, orders_by_name
@@ -125,7 +125,7 @@ class _Search:
     def _reordered(self, stages: Stages) -> Stages:
         """The program in a better order, if one is found at little cost."""
         self._given.clock.spend(count_instructions(stages))
-        return in_orders(stages, improve(stages, self._rules).orders)
+        return in_orders(stages, find_orders(stages, self._rules))
 
     # Values at the peak.
 
