@@ -46,6 +46,7 @@ def test_every_program_as_users_compile_it_is_advised_on(folder: Path) -> None:
         assert not [note for note in report.notes if "bug" in note or "could not" in note]
         for each in report.advice:
             assert each.how
+            assert "XLA_FLAGS" not in each.how  # no flag of a scheduler is advised
             if each.least is None:
                 assert (each.method, each.most, each.got) == ("possible", None, None)
             else:
@@ -137,13 +138,6 @@ def test_only_a_plan_that_differs_by_more_than_a_thousandth_makes_advice_less_su
     [donation] = [each for each in report.advice if each.rule == "donate"]
     assert donation.confidence == confidence
     assert any("savings may differ" in note for note in report.notes) == (confidence == "low")
-
-
-def test_no_flag_of_a_scheduler_is_advised() -> None:
-    for folder in FOLDERS:
-        for path in assignments(folder):
-            report = advise(load(path), module=find_program(str(path)))
-            assert not [each for each in report.advice if "XLA_FLAGS" in each.how]
 
 
 @pytest.mark.parametrize("name", ["cpu/gpt", "tpu/gpt", "tpu/conv", "tpu/fsdp"])
