@@ -204,6 +204,23 @@ def test_a_loop_that_the_host_asks_about_takes_longer_than_one_it_counts() -> No
     assert time_of(', backend_config={"known_trip_count":{"n":"100"}}') == 100 * once
 
 
+def _pass(kernels: int) -> int:
+    """The time of a pass of so many small kernels."""
+    steps = "\n".join(
+        f"  %y.{place} = f32[1024] negate(%{'x' if not place else f'y.{place - 1}'})"
+        for place in range(kernels)
+    )
+    text = LOOP.replace("  %y = f32[1024] negate(%x)", steps).replace("%y)", f"%y.{kernels - 1})")
+    config = ', backend_config={"known_trip_count":{"n":"100"}}'
+    return Times(H200).of(hlo.parse(text.replace(", CONFIG", config)).entry.root) // 100
+
+
+def test_kernels_of_a_loop_are_started_one_by_one_where_they_are_too_few_for_a_graph() -> None:
+    assert _pass(4) == 4 * _pass(1)
+    assert _pass(5) < 0.6 * _pass(4)
+    assert _pass(10) == 2 * _pass(5)
+
+
 BRANCHES = """HloModule m, is_scheduled=true
 
 %short {

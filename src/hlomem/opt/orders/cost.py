@@ -9,6 +9,7 @@ and end; one between devices takes `TRANSFER_FACTOR` times its result.
 
 from __future__ import annotations
 
+from itertools import groupby
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -35,6 +36,10 @@ if TYPE_CHECKING:
 
 _KERNELS = frozenset({"bitcast", "copy", "custom-call", "dynamic-slice", "dynamic-update-slice"})
 """Opcodes that XLA lets run while others do on a GPU (`stream_attribute_async_wrapper.cc`)."""
+
+
+GRAPH_LEAST = 5
+"""Kernels next to each other that XLA starts as one graph (`xla_gpu_graph_min_graph_size`)."""
 
 
 class _Transfer(NamedTuple):
@@ -86,6 +91,11 @@ def _transfer_time(
     return TRANSFER_FACTOR * traffic.bytes_of(end)
 
 
+def _stands_alone(part: HloInstruction) -> bool:
+    """Whether it is no part of a graph."""
+    return part.opcode in ("conditional", "while") or convolved(part) is not None
+
+
 def _is_kernel(start: HloInstruction) -> bool:
     """Whether what is begun is work of this device alone."""
     return all(
@@ -118,7 +128,7 @@ class Times:
         if not takes_time(instruction) or is_start(instruction) or opcode.endswith("-done"):
             return 0
         if opcode in RUN_IN_PLACE:
-            inside = time_inside(instruction, self._of_pass(instruction.opcode))
+            inside = time_inside(instruction, self._of_pass(instruction))
             return inside + self._decided(instruction)
         if opcode == "fusion":
             [body] = instruction.called_computations
@@ -146,17 +156,27 @@ class Times:
         [body] = start.called_computations
         return self._of_body(body)
 
-    def _of_pass(self, opcode: str) -> Callable[[HloComputation], int]:
-        """The time of a body that an opcode runs: in a loop the host starts every kernel."""
+    def _of_pass(self, caller: HloInstruction) -> Callable[[HloComputation], int]:
+        """The time of a body that an instruction runs: in a loop the host starts its kernels."""
         speeds = self._speeds
-        if speeds is None or opcode != "while":
+        if speeds is None or not speeds.loop_launch or caller.opcode != "while":
             return self._of_body
+        started = speeds.in_bytes(speeds.loop_launch)
+        unasked = caller.called_computations[1] if is_counted(caller) else None
 
         def of_pass(body: HloComputation) -> int:
-            started = speeds.in_bytes(speeds.loop_launch) * len(list(filter(None, self._all(body))))
-            return max(self._of_body(body), started) + speeds.in_bytes(speeds.loop_pass) // 2
+            return 0 if body is unasked else sum(self._of_runs(body, started))
 
         return of_pass
+
+    def _of_runs(self, body: HloComputation, started: int) -> Iterator[int]:
+        """The times of kernels after another: as a graph, or apart where they are few."""
+        for stands_alone, run in groupby(body.instructions, _stands_alone):
+            parts = list(run)
+            times = [time for time in map(self.of, parts) if time]
+            asynchronous = sum(is_start(part) or part.opcode.endswith("-done") for part in parts)
+            is_graph = not stands_alone and len(times) + asynchronous >= GRAPH_LEAST
+            yield sum(times) if is_graph else max(sum(times), started * len(times))
 
     def _decided(self, caller: HloInstruction) -> int:
         """The time until the host knows which branch runs, or that another pass does."""

@@ -90,9 +90,7 @@ class Speeds(NamedTuple):
     lone_launch: float
     """The least that a kernel takes in a program that calls cuDNN, which is no such graph."""
     loop_launch: float
-    """The least that a kernel of a loop takes: the host starts each, while others run."""
-    loop_pass: float
-    """Of one iteration in addition to its kernels."""
+    """The least that a kernel of a loop takes that is no part of a graph: the host starts each."""
     round_trip: float
     """Until the host knows a number of the device that decides what runs next."""
     flops: Mapping[str, float]
@@ -126,11 +124,10 @@ class Speeds(NamedTuple):
 
 H200 = Speeds(
     bandwidth=3.6e12,  # x + 1 of 512 MiB: 3.68e12; sums of rows 3.73e12; additions in steps 3.5e12
-    launch=1.2e-6,  # 400 small kernels after another against 100
+    launch=1.1e-6,  # 300 small kernels as a graph: 0.9 to 1.2
     lone_launch=6e-6,  # residual networks and U-Nets of small kernels
-    loop_launch=2.2e-6,  # an iteration of four small kernels: 10.2e-6
-    loop_pass=2e-6,
-    round_trip=1e-5,  # copies of a few bytes to the host on GPUs of PCIe; to be measured
+    loop_launch=3.1e-6,  # passes of 3, 9 and 33 small kernels apart: 3.1, 3.1, 3.0
+    round_trip=1.3e-5,  # loops asked 100 times: 8 to 10; branches: 13 to 16
     flops={
         "f32": 3.6e14,  # TF32, 8192 cubed
         "bf16": 7.7e14,
@@ -227,7 +224,6 @@ def _by_data_sheet(chip: Chip) -> Speeds:
         launch=0.0,
         lone_launch=0.0,
         loop_launch=0.0,
-        loop_pass=0.0,
         round_trip=0.0,
         flops={"f32": float(chip.flops)},
         exact_flops=chip.flops / 6,
