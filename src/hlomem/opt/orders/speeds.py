@@ -63,13 +63,15 @@ class IndexingSpeeds(NamedTuple):
     sector: int
     """Bytes that are moved together: what a row takes at least."""
     cache: int
-    """Bytes of a table that the device's cache holds."""
-    cached: float
-    """The time of a byte read of such a table again, of that of one read of memory."""
-    uncached: float
-    """The same of larger tables."""
+    """Bytes that the device's cache holds."""
+    lookup: float
+    """Seconds until an index is there, which has to be read before what it names."""
+    fetched: float
+    """What an update takes longer by, in its bytes, if its place is not in the cache."""
     added: float
     """How much longer a byte takes that a scatter adds to what is there by an instruction."""
+    ordered: float
+    """The same of the larger or lesser of two floats."""
     swapped: float
     """The same of what is compared and swapped until it worked."""
     narrow_swapped: float
@@ -78,6 +80,8 @@ class IndexingSpeeds(NamedTuple):
     """Seconds of one addition after another to the same target."""
     swap: float
     """The same if it is compared and swapped."""
+    crowd: int
+    """Of a target's swaps, those above which each is tried again for others' sake."""
 
 
 class Speeds(NamedTuple):
@@ -161,14 +165,16 @@ H200 = Speeds(
     ),
     indexing=IndexingSpeeds(
         sector=32,  # CUDA's guide; a scalar that is added took as long as 28 bytes
-        cache=50 << 20,  # data sheet
-        cached=0.6,  # others' readings of the cache: 5.5e12 to 7e12
-        uncached=1.0,
-        added=2.0,  # rows of 16 and 64 numbers: 1.4; of 768: 2.5; networks: 2 and 5
-        swapped=5.5,  # half of the next, for one number to a word
-        narrow_swapped=11.0,  # rows of 128 numbers
-        addition=1e-9,  # one in two clocks of the cache; to be measured
-        swap=3.5e-7,  # a load and a swap, each there and back; to be measured
+        cache=50 << 20,  # data sheet; tables of 6 MB: 0.1 of what is read again, of 25 MB 0.5
+        lookup=1.5e-6,  # 400,000 rows of one number: 4e-6 in all
+        fetched=1.8,  # to tables of 256 MB: 2.25 in all
+        added=0.75,  # rows of 64 to 256 numbers: 0.7 to 0.9
+        ordered=4.6,  # 64 numbers
+        swapped=13.0,  # products of rows of 64 numbers
+        narrow_swapped=13.5,  # rows of 64 to 256 numbers: 13.4 to 14.7
+        addition=1e-8,  # 3125 for each place: 8e-9; 25000: 1e-8; of a histogram 1.5e-8
+        swap=5e-6,  # 8 for each place: 4.5e-6, 195: 5.2e-6
+        crowd=200,  # 3125 for each place: 2.1e-5, 25000: 4.1e-5
     ),
     column=1e-6,  # 65 matrices of 128: by Cholesky 0.7, LU 1.8 for all; QR 0.9 for each
     host_bandwidth=5.3e10,  # 1 GiB, either way; hidden by matrix products without a loss
@@ -207,13 +213,15 @@ _AS_PRODUCTS = ConvolutionSpeeds(
 _AS_BYTES = IndexingSpeeds(
     sector=0,
     cache=0,
-    cached=0.0,
-    uncached=0.0,
+    lookup=0.0,
+    fetched=0.0,
     added=1.0,
+    ordered=1.0,
     swapped=1.0,
     narrow_swapped=1.0,
     addition=0.0,
     swap=0.0,
+    crowd=0,
 )
 
 
