@@ -84,6 +84,17 @@ class IndexingSpeeds(NamedTuple):
     """Of a target's swaps, those above which each is tried again for others' sake."""
 
 
+class SortSpeeds(NamedTuple):
+    """What sorts take beyond the bytes of their passes (`sorting.py`)."""
+
+    start: float
+    """Seconds of a library's sort of one row, however short."""
+    element: float
+    """Seconds of an element of one of several rows, each of which a block of threads sorts."""
+    step: float
+    """Seconds of one step of a sorting network after another."""
+
+
 class Speeds(NamedTuple):
     """A device; times in seconds."""
 
@@ -109,6 +120,7 @@ class Speeds(NamedTuple):
     """Of a matrix product in addition to its work, until all of the device is busy."""
     convolutions: ConvolutionSpeeds
     indexing: IndexingSpeeds
+    sorts: SortSpeeds
     column: float
     """The least that a decomposition takes for each column of a matrix."""
     host_bandwidth: float
@@ -176,6 +188,11 @@ H200 = Speeds(
         swap=5e-6,  # 8 for each place: 4.5e-6, 195: 5.2e-6
         crowd=200,  # 3125 for each place: 2.1e-5, 25000: 4.1e-5
     ),
+    sorts=SortSpeeds(
+        start=4e-5,  # 65536 and 200,000 elements: 4.4e-5; a million: 7.8e-5
+        element=7.2e-9,  # 64 rows of 16384: 7.0e-9, of 50304: 7.4e-9
+        step=4.5e-7,  # one row of 4096, 78 steps: 3.5e-5
+    ),
     column=1e-6,  # 65 matrices of 128: by Cholesky 0.7, LU 1.8 for all; QR 0.9 for each
     host_bandwidth=5.3e10,  # 1 GiB, either way; hidden by matrix products without a loss
 )
@@ -225,6 +242,9 @@ _AS_BYTES = IndexingSpeeds(
 )
 
 
+_AS_PASSES = SortSpeeds(start=0.0, element=0.0, step=0.0)
+
+
 def _by_data_sheet(chip: Chip) -> Speeds:
     """A TPU: float32 is multiplied in bfloat16, once, or six times where it is to be exact."""
     return Speeds(
@@ -240,6 +260,7 @@ def _by_data_sheet(chip: Chip) -> Speeds:
         product_start=0.0,
         convolutions=_AS_PRODUCTS,
         indexing=_AS_BYTES,
+        sorts=_AS_PASSES,
         column=0.0,
         host_bandwidth=chip.bandwidth / HOST_FACTOR,
         is_measured=False,
