@@ -321,10 +321,21 @@ ENTRY %e {{
     assert time_of("bf16", H200) > 1.5 * time_of("f32", H200)
 
 
-def test_a_decomposition_goes_from_column_to_column() -> None:
-    def time_of(target: str) -> int:
-        lines = "  %p = f32[8,128,128]{2,1,0} parameter(0)\n  ROOT %r = f32[8,128,128]{2,1,0}"
-        return _of(f'{lines} custom-call(%p), custom_call_target="{target}"', H200)
+def _decomposed(target: str, shape: str = "f32[8,120,120]{2,1,0}") -> int:
+    lines = f"  %p = {shape} parameter(0)\n  ROOT %r = {shape}"
+    return _of(f'{lines} custom-call(%p), custom_call_target="{target}"', H200)
 
-    assert time_of("cusolver_potrf_ffi") > 50 * time_of("other")
-    assert time_of("cusolver_geqrf_ffi") == 8 * time_of("cusolver_potrf_ffi")
+
+def test_a_decomposition_goes_from_column_to_column() -> None:
+    assert _decomposed("cusolver_potrf_ffi") > 20 * _decomposed("other")
+    assert _decomposed("cusolver_gesvdj_ffi") > 10 * _decomposed("cusolver_potrf_ffi")
+    few = _decomposed("cusolver_potrf_ffi", "f32[120,120]{1,0}")
+    assert few == _decomposed("cusolver_potrf_ffi")
+
+
+def test_of_many_matrices_a_block_of_threads_decomposes_each() -> None:
+    one = _decomposed("cusolver_geqrf_ffi", "f32[120,120]{1,0}")
+    assert _decomposed("cusolver_geqrf_ffi") > 10 * one
+    assert _decomposed("cusolver_geqrf_ffi") == _decomposed(
+        "cusolver_geqrf_ffi", "f32[64,120,120]{2,1,0}"
+    )

@@ -121,8 +121,8 @@ class Speeds(NamedTuple):
     convolutions: ConvolutionSpeeds
     indexing: IndexingSpeeds
     sorts: SortSpeeds
-    column: float
-    """The least that a decomposition takes for each column of a matrix."""
+    columns: Mapping[str, float]
+    """The least that a decomposition takes for each column of a matrix, by what is called."""
     host_bandwidth: float
     """Bytes a second to the host's pinned memory, and from it; each way has its own."""
     is_measured: bool = True
@@ -193,7 +193,16 @@ H200 = Speeds(
         element=7.2e-9,  # 64 rows of 16384: 7.0e-9, of 50304: 7.4e-9
         step=4.5e-7,  # one row of 4096, 78 steps: 3.5e-5
     ),
-    column=1e-6,  # 65 matrices of 128: by Cholesky 0.7, LU 1.8 for all; QR 0.9 for each
+    columns={  # one of 32, 256 and 1024 columns; of many about the same
+        "cusolver_potrf_ffi": 4e-7,  # 6e-7, 3e-7, 3e-7
+        "__cublas$triangularSolve": 2.5e-7,  # 2e-7, 2e-7, 2e-7; many: 5e-7
+        "cusolver_getrf_ffi": 1.5e-6,  # 1.5e-6, 1.4e-6, 1.8e-6
+        "cu_lu_pivots_to_permutation": 1.5e-7,  # 1e-7 each; many: 4e-7
+        "cusolver_geqrf_ffi": 2.5e-6,  # 1.6e-6, 2.3e-6, 3.6e-6
+        "cusolver_orgqr_ffi": 6e-7,  # 9e-7, 4e-7, 5e-7
+        "cusolver_syevd_ffi": 5e-6,  # 3.6e-6, 6.2e-6, 8.8e-6; many: 3e-6 to 5e-6
+        "cusolver_gesvdj_ffi": 1.6e-5,  # 1e-5, 1.5e-5, 3e-5
+    },
     host_bandwidth=5.3e10,  # 1 GiB, either way; hidden by matrix products without a loss
 )
 H100 = H200._replace(bandwidth=H200.bandwidth * 3.35 / 4.8)
@@ -261,7 +270,7 @@ def _by_data_sheet(chip: Chip) -> Speeds:
         convolutions=_AS_PRODUCTS,
         indexing=_AS_BYTES,
         sorts=_AS_PASSES,
-        column=0.0,
+        columns={},
         host_bandwidth=chip.bandwidth / HOST_FACTOR,
         is_measured=False,
     )
