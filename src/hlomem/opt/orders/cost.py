@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from hlomem.hlo.opcodes import RUN_IN_PLACE
 from hlomem.opt.constants import HOST_FACTOR, TRANSFER_FACTOR
 from hlomem.opt.once import once
+from hlomem.opt.orders.arithmetic import computing_time
 from hlomem.opt.orders.convolutions import convolution_time
 from hlomem.opt.orders.effects import find_end, is_start, takes_time
 from hlomem.opt.orders.library_calls import columns_decomposed, convolved
@@ -202,17 +203,26 @@ class Times:
             known = self._bodies[body] = self._kernel(*self._work_of_fusion(body))
         return known
 
-    def _work_of_fusion(self, body: HloComputation) -> tuple[int, Work]:
-        """The bytes that a fusion moves, and its products: once for all copies of a module."""
+    def _work_of_fusion(self, body: HloComputation) -> tuple[int, Work, int]:
+        """The bytes that a fusion moves, its products and what it computes besides.
 
-        def find() -> tuple[int, Work]:
-            return self._traffic.of_fusion(body), work_in(body)
+        Once for all copies of a module.
+        """
+
+        def find() -> tuple[int, Work, int]:
+            return self._traffic.of_fusion(body), work_in(body), self._computing(body)
 
         # A TPU's fusions have others inside, which a copy may have changed.
         return find() if self._has_nested else body.ask_once(("work", self._machine), find)
 
-    def _kernel(self, moved: int, work: Work) -> int:
-        """The time of one kernel, which moves bytes and multiplies."""
+    def _computing(self, body: HloComputation) -> int:
+        speeds = self._speeds
+        if speeds is None or not speeds.is_measured:
+            return 0
+        return speeds.in_bytes(computing_time(body, self._traffic.needed(body), speeds))
+
+    def _kernel(self, moved: int, work: Work, computing: int = 0) -> int:
+        """The time of one kernel, which moves bytes, multiplies, and computes something else."""
         speeds = self._speeds
         if speeds is None:
             return max(moved, work.flops // self._flops_per_byte)
@@ -220,11 +230,12 @@ class Times:
             seconds = moved / speeds.bandwidth
             took = convolution_time(work, work.convolution, seconds, speeds) + speeds.launch
             return speeds.in_bytes(took)
+        moving = max(moved, computing)
         rate = speeds.exact_flops if work.is_exact else speeds.flops.get(work.type, 0.0)
         work_time = speeds.bandwidth * work.flops / (rate or speeds.flops["f32"])
         if work.least and not work.is_exact:
             work_time *= 1 + speeds.half_product / work.least
-        took = max(work_time, moved) + speeds.overlap * min(work_time, moved)
+        took = max(work_time, moving) + speeds.overlap * min(work_time, moving)
         start = speeds.launch + (speeds.product_start if work.flops else 0.0)
         return round(took) + speeds.in_bytes(start)
 

@@ -9,6 +9,7 @@ not do many more operations. Without speeds time is counted in bytes alone.
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.opt.constants import HOST_FACTOR
@@ -95,6 +96,17 @@ class SortSpeeds(NamedTuple):
     """Seconds of one step of a sorting network after another."""
 
 
+class ArithmeticSpeeds(NamedTuple):
+    """What computing takes where it is more than moving the bytes (`arithmetic.py`)."""
+
+    operations: float
+    """Operations of single numbers in a second."""
+    results: float
+    """Results in a second, however narrow."""
+    term: float
+    """Seconds of one term after another of a sum along columns."""
+
+
 class Speeds(NamedTuple):
     """A device; times in seconds."""
 
@@ -121,6 +133,7 @@ class Speeds(NamedTuple):
     convolutions: ConvolutionSpeeds
     indexing: IndexingSpeeds
     sorts: SortSpeeds
+    arithmetic: ArithmeticSpeeds
     columns: Mapping[str, float]
     """The least that a decomposition takes for each column of a matrix, by what is called."""
     host_bandwidth: float
@@ -193,6 +206,11 @@ H200 = Speeds(
         element=7.2e-9,  # 64 rows of 16384: 7.0e-9, of 50304: 7.4e-9
         step=4.5e-7,  # one row of 4096, 78 steps: 3.5e-5
     ),
+    arithmetic=ArithmeticSpeeds(
+        operations=3.3e13,  # data sheet; threefry, normal numbers: 2.9e13 to 4e13
+        results=8.5e11,  # zeros of 16 bits
+        term=1.6e-9,  # 4096 terms of 768 sums: 2e-9 and 4e-9; 2048 of 64: 1e-9
+    ),
     columns={  # one of 32, 256 and 1024 columns; of many about the same
         "cusolver_potrf_ffi": 4e-7,  # 6e-7, 3e-7, 3e-7
         "__cublas$triangularSolve": 2.5e-7,  # 2e-7, 2e-7, 2e-7; many: 5e-7
@@ -252,6 +270,7 @@ _AS_BYTES = IndexingSpeeds(
 
 
 _AS_PASSES = SortSpeeds(start=0.0, element=0.0, step=0.0)
+_AT_ONCE = ArithmeticSpeeds(operations=inf, results=inf, term=0.0)
 
 
 def _by_data_sheet(chip: Chip) -> Speeds:
@@ -270,6 +289,7 @@ def _by_data_sheet(chip: Chip) -> Speeds:
         convolutions=_AS_PRODUCTS,
         indexing=_AS_BYTES,
         sorts=_AS_PASSES,
+        arithmetic=_AT_ONCE,
         columns={},
         host_bandwidth=chip.bandwidth / HOST_FACTOR,
         is_measured=False,

@@ -47,7 +47,7 @@ class Traffic:
 
     def of_fusion(self, body: HloComputation) -> int:
         """Bytes that a fusion reads and writes, of parameters the elements that it needs."""
-        needed = self._needed(body)
+        needed = self.needed(body)
         read = sum(
             self._size_of(parameter.shape) * needed[parameter] // _elements(parameter.shape)
             for parameter in body.parameters
@@ -85,7 +85,7 @@ class Traffic:
         shape = call.shape
         return self._size_of(shape.elements[0]) if shape.is_tuple else self.bytes_of(call)
 
-    def _needed(self, body: HloComputation) -> dict[HloInstruction, int]:
+    def needed(self, body: HloComputation) -> dict[HloInstruction, int]:
         """By value of a fusion the elements that its results need of it."""
         if body in self._known:
             return self._known[body]
@@ -111,7 +111,7 @@ class Traffic:
         if value.opcode != "fusion":
             return _elements_of(value, number, count)
         [body] = value.called_computations
-        return self._needed(body).get(body.parameters[number], 0)
+        return self.needed(body).get(body.parameters[number], 0)
 
     def _written(self, root: HloInstruction) -> int:
         if root.opcode == "tuple":
