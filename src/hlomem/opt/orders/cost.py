@@ -20,7 +20,7 @@ from hlomem.opt.orders.arithmetic import computing_time
 from hlomem.opt.orders.convolutions import convolution_time
 from hlomem.opt.orders.effects import find_end, is_start, takes_time
 from hlomem.opt.orders.library_calls import columns_decomposed, convolved
-from hlomem.opt.orders.products import Work, product_flops, work_in, work_of
+from hlomem.opt.orders.products import Work, product_flops, product_time, work_in, work_of
 from hlomem.opt.orders.speeds import speeds_of
 from hlomem.opt.orders.traffic import Traffic
 from hlomem.opt.orders.trips import is_counted, trip_count
@@ -231,11 +231,8 @@ class Times:
             took = convolution_time(work, work.convolution, seconds, speeds) + speeds.launch
             return speeds.in_bytes(took)
         moving = max(moved, computing)
-        rate = speeds.exact_flops if work.is_exact else speeds.flops.get(work.type, 0.0)
-        work_time = speeds.bandwidth * work.flops / (rate or speeds.flops["f32"])
-        if work.least and not work.is_exact:
-            work_time *= 1 + speeds.half_product / work.least
-        took = max(work_time, moving) + speeds.overlap * min(work_time, moving)
+        multiplying = speeds.bandwidth * product_time(work, speeds)
+        took = max(multiplying, moving) + speeds.overlap * min(multiplying, moving)
         start = speeds.launch + (speeds.product_start if work.flops else 0.0)
         return round(took) + speeds.in_bytes(start)
 

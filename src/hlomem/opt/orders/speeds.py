@@ -131,6 +131,10 @@ class Speeds(NamedTuple):
     product_start: float
     """Of a matrix product in addition to its work, until all of the device is busy."""
     convolutions: ConvolutionSpeeds
+    matrix: float
+    """Of each of many products that a library computes in one call."""
+    blocks: int
+    """Tiles of a product that are computed at the same time."""
     indexing: IndexingSpeeds
     sorts: SortSpeeds
     arithmetic: ArithmeticSpeeds
@@ -169,7 +173,7 @@ H200 = Speeds(
     exact_flops=5.1e13,  # 8192 cubed
     overlap=0.25,  # 64 products of 512 cubed, 65536 x 256 x 256: 0.2 to 0.3
     half_product=64,  # 8192 x 768 x 3072: 1.1 times as long as at 8192 cubed
-    product_start=2e-6,  # 1024 cubed, 4096 x 256 x 256
+    product_start=1.6e-6,  # 1024 cubed, 4096 x 256 x 256: 2e-6; 100 of 128 cubed, batches: 1e-6
     convolutions=ConvolutionSpeeds(  # together, to 211 kernels: 1.5 times off in the mean
         start=4e-6,
         overlap=0.75,
@@ -188,6 +192,8 @@ H200 = Speeds(
         group_share=80,
         slow_groups=8.0,
     ),
+    matrix=3.1e-9,  # 16384 and 65536 products of 8 by 8
+    blocks=132,  # data sheet
     indexing=IndexingSpeeds(
         sector=32,  # CUDA's guide; a scalar that is added took as long as 28 bytes
         cache=50 << 20,  # data sheet; tables of 6 MB: 0.1 of what is read again, of 25 MB 0.5
@@ -287,6 +293,8 @@ def _by_data_sheet(chip: Chip) -> Speeds:
         half_product=0,
         product_start=0.0,
         convolutions=_AS_PRODUCTS,
+        matrix=0.0,
+        blocks=0,
         indexing=_AS_BYTES,
         sorts=_AS_PASSES,
         arithmetic=_AT_ONCE,
