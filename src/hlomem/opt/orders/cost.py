@@ -1,7 +1,8 @@
 """The time a program takes, and waits for transfers, in bytes moved within a device: a model.
 
 An instruction takes as long as moving the bytes it reads and writes (`traffic.py`), or as its
-products (`products.py`), by the speeds of its machine (`speeds.py`). Without speeds a product takes
+products (`products.py`), or what else it computes (`arithmetic.py`), by the speeds of its machine
+(`speeds.py`). Without speeds a product takes
 its operations divided by `Machine.flops_per_byte`, within a factor of two. Loops count as often as
 they are known to run, of branches the longest. A transfer is hidden by what runs between its start
 and end; one between devices takes `TRANSFER_FACTOR` times its result.

@@ -1,10 +1,10 @@
 """How fast devices are, for the model of time; the only place of these numbers.
 
-Those of the H200 were fitted to measurements on one (`tools/calibrate_clock.py` and
-`calibrate_kernels.py`, jax 0.11.2), which docs/measurements.md lists: what each number is taken
-from stands next to it. Those of the H100 are the same with the bandwidth of its data sheet. Those
-of a TPU are its data sheet's, and nothing was run on one: what takes less time by them may still
-not do many more operations. Without speeds time is counted in bytes alone.
+Those of the H200 were fitted to measurements on one (`tools/calibrate_clock.py`,
+`calibrate_kernels.py` and `calibrate_families.py`, jax 0.11.2), which docs/measurements.md lists:
+what each number is taken from stands next to it. Those of the H100 are the same with the bandwidth
+of its data sheet. Those of a TPU are its data sheet's, and nothing was run on one: what takes less
+time by them may still not do many more operations. Without speeds time is counted in bytes alone.
 """
 
 from __future__ import annotations
