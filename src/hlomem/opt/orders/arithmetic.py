@@ -1,4 +1,4 @@
-"""What the instructions of a fusion take to compute, where that is more than moving its bytes.
+"""The time of computing what a fusion does, where that is more than moving its bytes.
 
 Random numbers take a hundred operations each. Narrow results take as long as wide ones. A place of
 a window takes an address, a test of its bounds and a reading of the cache. Sums along columns that

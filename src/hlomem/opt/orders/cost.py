@@ -142,8 +142,8 @@ class Times:
         """The least that a decomposition takes."""
         if self._speeds is None or call.opcode != "custom-call":
             return 0
-        each = self._speeds.columns.get(call.custom_call_target or "")
-        return self._speeds.in_bytes(each * columns_decomposed(call)) if each else 0
+        column = self._speeds.columns.get(call.custom_call_target or "")
+        return self._speeds.in_bytes(column * columns_decomposed(call)) if column else 0
 
     def _least_in(self, parent: HloComputation) -> int:
         """The least that a kernel takes among those it runs with."""

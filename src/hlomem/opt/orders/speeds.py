@@ -68,7 +68,7 @@ class IndexingSpeeds(NamedTuple):
     lookup: float
     """Seconds until an index is there, which has to be read before what it names."""
     fetched: float
-    """What an update takes longer by, in its bytes, if its place is not in the cache."""
+    """The bytes, as a share of its own, that an update takes longer by outside of the cache."""
     added: float
     """How much longer a byte takes that a scatter adds to what is there by an instruction."""
     ordered: float
@@ -86,7 +86,7 @@ class IndexingSpeeds(NamedTuple):
 
 
 class SortSpeeds(NamedTuple):
-    """What sorts take beyond the bytes of their passes (`sorting.py`)."""
+    """The time of sorts beyond the bytes of their passes (`sorting.py`)."""
 
     start: float
     """Seconds of a library's sort of one row, however short."""
@@ -97,7 +97,7 @@ class SortSpeeds(NamedTuple):
 
 
 class ArithmeticSpeeds(NamedTuple):
-    """What computing takes where it is more than moving the bytes (`arithmetic.py`)."""
+    """The time of computing where it is more than moving the bytes (`arithmetic.py`)."""
 
     operations: float
     """Operations of single numbers in a second."""
