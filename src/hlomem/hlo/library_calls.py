@@ -39,8 +39,9 @@ _OTHERS = frozenset({"__cudnn$norm", "__gpu$xla.gpu.triton"})
 _PURE = _MATMULS | _OTHERS | _CONVOLUTIONS.keys()
 
 
-_BY_COLUMNS = ("cusolver_", "__cublas$triangularSolve")
-_ONE_BY_ONE = frozenset({"cusolver_geqrf_ffi", "cusolver_orgqr_ffi", "cusolver_syevd_ffi"})
+_ONE_BY_ONE = frozenset({"cusolver_geqrf_ffi", "cusolver_orgqr_ffi"})
+_SHARED_ROWS = 6
+"""Rows at which a matrix among many takes as long as one by itself, in its own block of threads."""
 
 
 class Convolved(NamedTuple):
@@ -70,15 +71,15 @@ def contracted(call: HloInstruction) -> tuple[int, ...] | None:
 
 
 def columns_decomposed(call: HloInstruction) -> int:
-    """Columns that a decomposition or solution goes through one after another; 0 for other calls.
+    """Columns that a decomposition or solution goes through one after another.
 
-    Those of all matrices where a library computes one after another (jaxlib/gpu/solver_kernels).
+    Of many matrices at once, unless each is left to one block of threads: these take a column as
+    much longer as it has rows (jaxlib/gpu/solver_kernels_ffi.cc).
     """
-    target = call.custom_call_target or ""
-    if not target.startswith(_BY_COLUMNS):
-        return 0
-    *batch, _, columns = (1, 1, *call.operands[0].shape.dimensions)
-    return columns * (prod(batch) if target in _ONE_BY_ONE else 1)
+    *batch, rows, columns = (1, 1, *call.operands[0].shape.dimensions)
+    if call.custom_call_target in _ONE_BY_ONE and prod(batch) > 1:
+        return columns * max(rows // _SHARED_ROWS, 1)
+    return columns
 
 
 def convolved(call: HloInstruction) -> Convolved | None:

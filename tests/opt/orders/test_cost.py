@@ -204,6 +204,23 @@ def test_a_loop_that_the_host_asks_about_takes_longer_than_one_it_counts() -> No
     assert time_of(', backend_config={"known_trip_count":{"n":"100"}}') == 100 * once
 
 
+def _pass(kernels: int) -> int:
+    """The time of a pass of so many small kernels."""
+    steps = "\n".join(
+        f"  %y.{place} = f32[1024] negate(%{'x' if not place else f'y.{place - 1}'})"
+        for place in range(kernels)
+    )
+    text = LOOP.replace("  %y = f32[1024] negate(%x)", steps).replace("%y)", f"%y.{kernels - 1})")
+    config = ', backend_config={"known_trip_count":{"n":"100"}}'
+    return Times(H200).of(hlo.parse(text.replace(", CONFIG", config)).entry.root) // 100
+
+
+def test_kernels_of_a_loop_are_started_one_by_one_where_they_are_too_few_for_a_graph() -> None:
+    assert _pass(4) == 4 * _pass(1)
+    assert _pass(5) < 0.6 * _pass(4)
+    assert _pass(10) == 2 * _pass(5)
+
+
 BRANCHES = """HloModule m, is_scheduled=true
 
 %short {
@@ -304,10 +321,21 @@ ENTRY %e {{
     assert time_of("bf16", H200) > 1.5 * time_of("f32", H200)
 
 
-def test_a_decomposition_goes_from_column_to_column() -> None:
-    def time_of(target: str) -> int:
-        lines = "  %p = f32[8,128,128]{2,1,0} parameter(0)\n  ROOT %r = f32[8,128,128]{2,1,0}"
-        return _of(f'{lines} custom-call(%p), custom_call_target="{target}"', H200)
+def _decomposed(target: str, shape: str = "f32[8,120,120]{2,1,0}") -> int:
+    lines = f"  %p = {shape} parameter(0)\n  ROOT %r = {shape}"
+    return _of(f'{lines} custom-call(%p), custom_call_target="{target}"', H200)
 
-    assert time_of("cusolver_potrf_ffi") > 50 * time_of("other")
-    assert time_of("cusolver_geqrf_ffi") == 8 * time_of("cusolver_potrf_ffi")
+
+def test_a_decomposition_goes_from_column_to_column() -> None:
+    assert _decomposed("cusolver_potrf_ffi") > 20 * _decomposed("other")
+    assert _decomposed("cusolver_gesvdj_ffi") > 10 * _decomposed("cusolver_potrf_ffi")
+    few = _decomposed("cusolver_potrf_ffi", "f32[120,120]{1,0}")
+    assert few == _decomposed("cusolver_potrf_ffi")
+
+
+def test_of_many_matrices_a_block_of_threads_decomposes_each() -> None:
+    one = _decomposed("cusolver_geqrf_ffi", "f32[120,120]{1,0}")
+    assert _decomposed("cusolver_geqrf_ffi") > 10 * one
+    assert _decomposed("cusolver_geqrf_ffi") == _decomposed(
+        "cusolver_geqrf_ffi", "f32[64,120,120]{2,1,0}"
+    )

@@ -63,17 +63,53 @@ def test_short_rows_take_as_long_as_what_is_moved_together() -> None:
 
 def test_numbers_that_are_swapped_take_longer_than_those_that_the_memory_adds() -> None:
     added = _scatter()
-    assert _scatter(how="maximum(%a, %b)") == added
     assert _scatter(how="multiply(%a, %b)") > 1.5 * added
     assert _scatter(kind="bf16") > added
     assert _scatter(kind="bf16", machine=TPU) < _scatter(machine=TPU)
 
 
+def test_of_floats_the_larger_is_found_by_its_sign_before_the_memory_compares() -> None:
+    larger = _scatter(how="maximum(%a, %b)")
+    assert _scatter() < larger < _scatter(how="multiply(%a, %b)")
+    assert _scatter(kind="s32", how="maximum(%a, %b)") == _scatter(kind="s32")
+
+
+def test_the_more_swap_at_once_the_longer_each_takes() -> None:
+    some, many = _scatter(targets=1000, kind="bf16"), _scatter(targets=8, kind="bf16")
+    assert many > 2 * 125 * some
+
+
 def test_numbers_that_meet_no_others_are_stored() -> None:
-    stored = _scatter(said=", unique_indices=true")
-    assert stored < _scatter()
-    assert _scatter(how="copy(%b)") == stored
-    assert _scatter(kind="bf16", said=", unique_indices=true") < stored
+    stored = _scatter(targets=8, said=", unique_indices=true")
+    assert stored < _scatter(targets=8)
+    assert _scatter(targets=8, said=", indices_are_sorted=true") == stored
+    assert _scatter(targets=8, how="copy(%b)") == stored
+    assert _scatter(kind="bf16", said=", unique_indices=true") < _scatter(said="")
+
+
+def test_adding_to_a_table_outside_of_the_cache_takes_longer() -> None:
+    assert _scatter(targets=1_000_000) > 1.5 * _scatter()
+
+
+def test_numbers_apart_from_each_other_are_moved_one_by_one() -> None:
+    """Columns of a table, whose numbers lie in other rows."""
+    text = """HloModule m, is_scheduled=true
+
+%add (a: f32[], b: f32[]) -> f32[] {
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %c = f32[] add(%a, %b)
+}
+
+ENTRY %e {
+  %t = f32[64,24000]{1,0} parameter(0)
+  %i = s32[200000,1]{1,0} parameter(1)
+  %u = f32[200000,64,1]{2,1,0} parameter(2)
+  ROOT %r = f32[64,24000]{1,0} scatter(%t, %i, %u), update_window_dims={1,2}, \
+inserted_window_dims={}, scatter_dims_to_operand_dims={1}, index_vector_dim=1, to_apply=%add
+}
+"""
+    assert Times(H200).of(hlo.parse(text).entry.root) > 3 * _scatter()
 
 
 def _gather(rows: int = 200_000, width: int = 64, table: int = 24_000, m: Machine = H200) -> int:
@@ -105,14 +141,14 @@ ENTRY %e {{
 
 
 def test_rows_that_are_read_again_take_longer_than_a_table_read_once() -> None:
-    assert _gather(rows=400_000) > 1.6 * _gather()
-    assert _gather() > 2 * _gather(rows=24_000)
+    assert _gather(rows=400_000, table=200_000) > 1.6 * _gather(table=200_000)
+    assert _gather() > 1.2 * _gather(rows=24_000)
     assert _gather(rows=400_000, m=TPU) < 1.5 * _gather(m=TPU)
 
 
-def test_rows_read_again_of_a_table_in_the_cache_take_less_than_of_a_larger_one() -> None:
-    cached, uncached = _gather(rows=2_000_000, table=180_000), _gather(2_000_000, table=220_000)
-    assert uncached > 1.3 * cached
+def test_of_a_larger_table_less_is_found_in_the_cache() -> None:
+    times = [_gather(2_000_000, table=size) for size in (24_000, 96_000, 220_000)]
+    assert 1.4 * times[0] < times[1] < times[2] / 1.4
 
 
 def test_single_numbers_are_read_with_those_around_them() -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from hlomem import hlo
-from hlomem.opt.orders.products import Convolution, Part, Work, work_of
+from hlomem.opt.orders.products import Convolution, Matrices, Part, Work, product_time, work_of
+from hlomem.opt.orders.speeds import H200
 
 IMAGE, KERNEL, OUT = (
     "f32[8,32,32,16]{3,2,1,0}",
@@ -84,7 +85,27 @@ def test_the_least_size_of_a_product_is_that_of_one_of_many(
     batch = "lhs_batch_dims={0}, rhs_batch_dims={0}, " if left.startswith("[8,") else ""
     rhs = "{1}" if batch else "{0}"
     call = f"dot(%p, %q), {batch}lhs_contracting_dims={summed}, rhs_contracting_dims={rhs}"
-    assert _work(f"f32{result}", (f"f32{left}", f"f32{right}"), call).least == least
+    matrices = _work(f"f32{result}", (f"f32{left}", f"f32{right}"), call).matrices
+    assert matrices is not None
+    assert matrices.least == least
+
+
+def _time(rows: int, columns: int, terms: int) -> float:
+    """Seconds of each operation of a product."""
+    matrices = Matrices(1, rows, columns, terms, is_called=True)
+    flops = 2 * rows * columns * terms
+    return product_time(Work(flops, "f32", matrices=matrices), H200) / flops
+
+
+def test_a_product_of_few_tiles_leaves_blocks_idle() -> None:
+    assert _time(768, 768, 8192) > 1.5 * _time(8192, 768, 768)
+    assert _time(1536, 1536, 4096) > 1.2 * _time(1408, 1536, 4096)
+
+
+def test_a_library_takes_some_time_for_each_of_many_products() -> None:
+    tiny = Work(2 * 512 * 65536, "bf16", matrices=Matrices(65536, 8, 8, 8, is_called=True))
+    ours = tiny._replace(matrices=Matrices(65536, 8, 8, 8, is_called=False))
+    assert product_time(tiny, H200) > 10 * product_time(ours, H200)
 
 
 @pytest.mark.parametrize("precision", ["DEFAULT", "HIGHEST"])
@@ -95,7 +116,8 @@ def test_a_call_of_cublas_has_the_products_of_its_dot(precision: str) -> None:
     )
     call = f'custom-call(%p, %q), custom_call_target="__cublas$gemm", backend_config={config}'
     work = _work("(f32[64,32]{1,0}, s8[8]{0})", ("f32[64,128]{1,0}", "f32[128,32]{1,0}"), call)
-    assert work == Work(2 * 64 * 32 * 128, "f32", precision == "HIGHEST", least=32)
+    matrices = Matrices(1, 64, 32, 128, is_called=True)
+    assert work == Work(2 * 64 * 32 * 128, "f32", precision == "HIGHEST", None, matrices)
 
 
 def test_other_calls_have_none() -> None:

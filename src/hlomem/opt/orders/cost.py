@@ -1,7 +1,8 @@
 """The time a program takes, and waits for transfers, in bytes moved within a device: a model.
 
 An instruction takes as long as moving the bytes it reads and writes (`traffic.py`), or as its
-products (`products.py`), by the speeds of its machine (`speeds.py`). Without speeds a product takes
+products (`products.py`), or what else it computes (`arithmetic.py`), by the speeds of its machine
+(`speeds.py`). Without speeds a product takes
 its operations divided by `Machine.flops_per_byte`, within a factor of two. Loops count as often as
 they are known to run, of branches the longest. A transfer is hidden by what runs between its start
 and end; one between devices takes `TRANSFER_FACTOR` times its result.
@@ -9,6 +10,7 @@ and end; one between devices takes `TRANSFER_FACTOR` times its result.
 
 from __future__ import annotations
 
+from itertools import groupby
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,9 +18,10 @@ from hlomem.hlo.library_calls import columns_decomposed, convolved
 from hlomem.hlo.opcodes import RUN_IN_PLACE
 from hlomem.opt.constants import HOST_FACTOR, TRANSFER_FACTOR
 from hlomem.opt.once import once
+from hlomem.opt.orders.arithmetic import computing_time
 from hlomem.opt.orders.convolutions import convolution_time
 from hlomem.opt.orders.effects import find_end, is_start, takes_time
-from hlomem.opt.orders.products import Work, product_flops, work_in, work_of
+from hlomem.opt.orders.products import Work, product_flops, product_time, work_in, work_of
 from hlomem.opt.orders.speeds import speeds_of
 from hlomem.opt.orders.traffic import Traffic
 from hlomem.opt.orders.trips import is_counted, trip_count
@@ -35,6 +38,10 @@ if TYPE_CHECKING:
 
 _KERNELS = frozenset({"bitcast", "copy", "custom-call", "dynamic-slice", "dynamic-update-slice"})
 """Opcodes that XLA lets run while others do on a GPU (`stream_attribute_async_wrapper.cc`)."""
+
+
+GRAPH_LEAST = 5
+"""Kernels next to each other that XLA starts as one graph (`xla_gpu_graph_min_graph_size`)."""
 
 
 class _Transfer(NamedTuple):
@@ -86,6 +93,11 @@ def _transfer_time(
     return TRANSFER_FACTOR * traffic.bytes_of(end)
 
 
+def _stands_alone(part: HloInstruction) -> bool:
+    """Whether it is no part of a graph."""
+    return part.opcode in ("conditional", "while") or convolved(part) is not None
+
+
 def _is_kernel(start: HloInstruction) -> bool:
     """Whether what is begun is work of this device alone."""
     return all(
@@ -118,7 +130,7 @@ class Times:
         if not takes_time(instruction) or is_start(instruction) or opcode.endswith("-done"):
             return 0
         if opcode in RUN_IN_PLACE:
-            inside = time_inside(instruction, self._of_pass(instruction.opcode))
+            inside = time_inside(instruction, self._of_pass(instruction))
             return inside + self._decided(instruction)
         if opcode == "fusion":
             [body] = instruction.called_computations
@@ -130,7 +142,8 @@ class Times:
         """The least that a decomposition takes."""
         if self._speeds is None or call.opcode != "custom-call":
             return 0
-        return self._speeds.in_bytes(self._speeds.column * columns_decomposed(call))
+        column = self._speeds.columns.get(call.custom_call_target or "")
+        return self._speeds.in_bytes(column * columns_decomposed(call)) if column else 0
 
     def _least_in(self, parent: HloComputation) -> int:
         """The least that a kernel takes among those it runs with."""
@@ -146,17 +159,27 @@ class Times:
         [body] = start.called_computations
         return self._of_body(body)
 
-    def _of_pass(self, opcode: str) -> Callable[[HloComputation], int]:
-        """The time of a body that an opcode runs: in a loop the host starts every kernel."""
+    def _of_pass(self, caller: HloInstruction) -> Callable[[HloComputation], int]:
+        """The time of a body that an instruction runs: in a loop the host starts its kernels."""
         speeds = self._speeds
-        if speeds is None or opcode != "while":
+        if speeds is None or not speeds.loop_launch or caller.opcode != "while":
             return self._of_body
+        started = speeds.in_bytes(speeds.loop_launch)
+        unasked = caller.called_computations[1] if is_counted(caller) else None
 
         def of_pass(body: HloComputation) -> int:
-            started = speeds.in_bytes(speeds.loop_launch) * len(list(filter(None, self._all(body))))
-            return max(self._of_body(body), started) + speeds.in_bytes(speeds.loop_pass) // 2
+            return 0 if body is unasked else sum(self._of_runs(body, started))
 
         return of_pass
+
+    def _of_runs(self, body: HloComputation, started: int) -> Iterator[int]:
+        """The times of kernels after another: as a graph, or apart where they are few."""
+        for stands_alone, run in groupby(body.instructions, _stands_alone):
+            parts = list(run)
+            times = [time for time in map(self.of, parts) if time]
+            asynchronous = sum(is_start(part) or part.opcode.endswith("-done") for part in parts)
+            is_graph = not stands_alone and len(times) + asynchronous >= GRAPH_LEAST
+            yield sum(times) if is_graph else max(sum(times), started * len(times))
 
     def _decided(self, caller: HloInstruction) -> int:
         """The time until the host knows which branch runs, or that another pass does."""
@@ -181,17 +204,26 @@ class Times:
             known = self._bodies[body] = self._kernel(*self._work_of_fusion(body))
         return known
 
-    def _work_of_fusion(self, body: HloComputation) -> tuple[int, Work]:
-        """The bytes that a fusion moves, and its products: once for all copies of a module."""
+    def _work_of_fusion(self, body: HloComputation) -> tuple[int, Work, int]:
+        """The bytes that a fusion moves, its products and what it computes besides.
 
-        def find() -> tuple[int, Work]:
-            return self._traffic.of_fusion(body), work_in(body)
+        Once for all copies of a module.
+        """
+
+        def find() -> tuple[int, Work, int]:
+            return self._traffic.of_fusion(body), work_in(body), self._computing(body)
 
         # A TPU's fusions have others inside, which a copy may have changed.
         return find() if self._has_nested else body.ask_once(("work", self._machine), find)
 
-    def _kernel(self, moved: int, work: Work) -> int:
-        """The time of one kernel, which moves bytes and multiplies."""
+    def _computing(self, body: HloComputation) -> int:
+        speeds = self._speeds
+        if speeds is None or not speeds.is_measured:
+            return 0
+        return speeds.in_bytes(computing_time(body, self._traffic.needed(body), speeds))
+
+    def _kernel(self, moved: int, work: Work, computing: int = 0) -> int:
+        """The time of one kernel, which moves bytes, multiplies, and computes something else."""
         speeds = self._speeds
         if speeds is None:
             return max(moved, work.flops // self._flops_per_byte)
@@ -199,11 +231,9 @@ class Times:
             seconds = moved / speeds.bandwidth
             took = convolution_time(work, work.convolution, seconds, speeds) + speeds.launch
             return speeds.in_bytes(took)
-        rate = speeds.exact_flops if work.is_exact else speeds.flops.get(work.type, 0.0)
-        work_time = speeds.bandwidth * work.flops / (rate or speeds.flops["f32"])
-        if work.least and not work.is_exact:
-            work_time *= 1 + speeds.half_product / work.least
-        took = max(work_time, moved) + speeds.overlap * min(work_time, moved)
+        moving = max(moved, computing)
+        multiplying = speeds.bandwidth * product_time(work, speeds)
+        took = max(multiplying, moving) + speeds.overlap * min(multiplying, moving)
         start = speeds.launch + (speeds.product_start if work.flops else 0.0)
         return round(took) + speeds.in_bytes(start)
 

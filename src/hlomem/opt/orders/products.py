@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from enum import Enum
-from math import prod
+from math import prod, sqrt
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.hlo.library_calls import Convolved, contracted, convolved
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from hlomem.hlo.ir import HloComputation, HloInstruction
     from hlomem.hlo.shape import Shape
+    from hlomem.opt.orders.speeds import Speeds
 
 _LABELS = re.compile(r"(?P<left>\w+)_(?P<kernel>\w+)->(?P<out>\w+)")
 _EXACT = re.compile(r'operand_precision=\{highest|"operand_precision":\["HIGHEST"')
@@ -47,6 +48,29 @@ class Convolution(NamedTuple):
     """Whether these are apart."""
 
 
+class Matrices(NamedTuple):
+    """A matrix product, or many at once, by the sizes of each."""
+
+    number: int
+    rows: int
+    columns: int
+    terms: int
+    is_called: bool
+    """Whether a library computes it."""
+
+    @property
+    def least(self) -> int:
+        return max(min(self.rows, self.columns, self.terms), 1)
+
+    @property
+    def tiles(self) -> int:
+        return self.number * -(-self.rows // TILE) * -(-self.columns // TILE)
+
+
+TILE = 128
+"""Rows and columns of a product that one block of threads computes."""
+
+
 class Work(NamedTuple):
     """The multiplications and additions of a kernel."""
 
@@ -57,8 +81,8 @@ class Work(NamedTuple):
     """Whether float32 is multiplied as such."""
     convolution: Convolution | None = None
     """Set if it is one."""
-    least: int = 0
-    """The least of rows, columns and terms, if it is a matrix product."""
+    matrices: Matrices | None = None
+    """Set if it is a matrix product."""
 
 
 def work_of(instruction: HloInstruction) -> Work:
@@ -71,7 +95,7 @@ def work_of(instruction: HloInstruction) -> Work:
     shape = instruction.shape.elements[0] if instruction.shape.is_tuple else instruction.shape
     if instruction.opcode == "convolution" or "conv" in (instruction.custom_call_target or ""):
         return Work(flops, kind, is_exact, _convolution(instruction, shape))
-    return Work(flops, kind, is_exact, least=_least_size(flops, instruction, shape))
+    return Work(flops, kind, is_exact, matrices=_matrices(flops, instruction, shape))
 
 
 def _convolution(instruction: HloInstruction, shape: Shape) -> Convolution:
@@ -97,16 +121,34 @@ def _convolution(instruction: HloInstruction, shape: Shape) -> Convolution:
     )
 
 
-def _least_size(flops: int, product: HloInstruction, shape: Shape) -> int:
-    """The least of rows, columns and terms of a product; of many at once, of each."""
+def _matrices(flops: int, product: HloInstruction, shape: Shape) -> Matrices | None:
     left, right = (prod(operand.shape.dimensions) for operand in product.operands[:2])
     out = prod(shape.dimensions)
     terms = flops // (2 * out)
     if not terms or not left or not right:
-        return 0
+        return None
     # With b products of m x k by k x n: left = bmk, right = bkn, out = bmn.
     count = max(round(left * right / (out * terms * terms)), 1)
-    return max(min(terms, left // (count * terms), right // (count * terms)), 1)
+    rows, columns = left // (count * terms), right // (count * terms)
+    return Matrices(count, rows, columns, terms, product.opcode == "custom-call")
+
+
+def product_time(work: Work, speeds: Speeds) -> float:
+    """Seconds of the operations of a matrix product."""
+    rate = speeds.exact_flops if work.is_exact else speeds.flops.get(work.type, 0.0)
+    took = work.flops / (rate or speeds.flops["f32"])
+    matrices = work.matrices
+    if matrices is None:
+        return took
+    if not work.is_exact:
+        took *= 1 + speeds.half_product / matrices.least
+    took *= sqrt(_idle(matrices.tiles, speeds.blocks))
+    return max(took, matrices.number * speeds.matrix if matrices.is_called else 0.0)
+
+
+def _idle(tiles: int, blocks: int) -> float:
+    """How many blocks there are for each that has a tile to compute."""
+    return -(-tiles // blocks) * blocks / tiles if blocks and tiles else 1.0
 
 
 def work_in(body: HloComputation) -> Work:

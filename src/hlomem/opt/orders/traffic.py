@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from hlomem.hlo.library_calls import is_library_call
 from hlomem.opt.orders.indexing import Indexing
+from hlomem.opt.orders.sorting import passed_again
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -21,14 +22,10 @@ _WRITES_PART = frozenset({"dynamic-update-slice", "scatter"})
 """Opcodes that write into the memory of their first operand."""
 
 
-_SORTS_BY_DIGITS = "xla.gpu.ext.cub_sort"
-_PASSES_BY_DIGITS = 8
-"""Four digits of keys of 32 bits, each counted and moved: 7 to 13 passes by what they took."""
-
-
 class Traffic:
     def __init__(self, size_of: Callable[[Shape], int], speeds: Speeds | None = None) -> None:
         self._size_of = size_of
+        self._speeds = speeds
         self._indexing = Indexing(size_of, speeds)
         self._known: dict[HloComputation, dict[HloInstruction, int]] = {}
         """By body of a fusion: what its results need of its values."""
@@ -50,7 +47,7 @@ class Traffic:
 
     def of_fusion(self, body: HloComputation) -> int:
         """Bytes that a fusion reads and writes, of parameters the elements that it needs."""
-        needed = self._needed(body)
+        needed = self.needed(body)
         read = sum(
             self._size_of(parameter.shape) * needed[parameter] // _elements(parameter.shape)
             for parameter in body.parameters
@@ -77,23 +74,9 @@ class Traffic:
         return self._indexing.read_again(part, count, counted)
 
     def _sorted(self, instruction: HloInstruction) -> int:
-        """Bytes that a sort or a Fourier transform reads and writes again.
-
-        A sort goes over all as often as rows halve, CUB's by digits of keys, a transform once for
-        every dimension.
-        """
-        target = instruction.custom_call_target or ""
-        if target.startswith(_SORTS_BY_DIGITS):
-            return 2 * (_PASSES_BY_DIGITS - 1) * sum(map(self.bytes_of, instruction.operands))
-        if instruction.opcode == "fft":
-            moved = self.bytes_of(instruction) + self.bytes_of(instruction.operands[0])
-            return (len(instruction.integers("fft_length")) - 1) * moved
-        if instruction.opcode != "sort":
-            return 0
-        [dimension] = instruction.integers("dimensions")
-        length = instruction.operands[0].shape.dimensions[dimension]
-        passes = max(length - 1, 1).bit_length()
-        return 2 * (passes - 1) * self.bytes_of(instruction)
+        """Bytes that a sort or a Fourier transform reads and writes again."""
+        given = sum(map(self.bytes_of, instruction.operands))
+        return passed_again(instruction, given, self.bytes_of(instruction), self._speeds)
 
     def bytes_of(self, instruction: HloInstruction) -> int:
         return sum(self._size_of(leaf) for _, leaf in instruction.shape.leaves())
@@ -102,7 +85,7 @@ class Traffic:
         shape = call.shape
         return self._size_of(shape.elements[0]) if shape.is_tuple else self.bytes_of(call)
 
-    def _needed(self, body: HloComputation) -> dict[HloInstruction, int]:
+    def needed(self, body: HloComputation) -> dict[HloInstruction, int]:
         """By value of a fusion the elements that its results need of it."""
         if body in self._known:
             return self._known[body]
@@ -128,7 +111,7 @@ class Traffic:
         if value.opcode != "fusion":
             return _elements_of(value, number, count)
         [body] = value.called_computations
-        return self._needed(body).get(body.parameters[number], 0)
+        return self.needed(body).get(body.parameters[number], 0)
 
     def _written(self, root: HloInstruction) -> int:
         if root.opcode == "tuple":
