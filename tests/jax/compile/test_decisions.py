@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from hlomem.jax.compile.decisions import placing_functions
+from hlomem.jax.compile.decisions import Decisions, placing_functions
+from hlomem.jax.compile.origins import Origins
 
 jax: Any = pytest.importorskip("jax", reason="jax is not installed; `make jax` runs these tests")
 jnp: Any = jax.numpy
@@ -21,11 +22,31 @@ def _body(x: Any, w: Any) -> tuple[Any, None]:
     return jnp.tanh(x @ _gathered(w)), None
 
 
-def test_a_gather_places_though_its_gradient_is_a_sum() -> None:
+@jax.checkpoint
+def _block(x: Any, w: Any) -> Any:
+    return jnp.tanh(x @ w)
+
+
+def _calling(x: Any, w: Any) -> tuple[Any, None]:
+    return _block(x, _gathered(w)), None
+
+
+@pytest.mark.parametrize("body", [_body, _calling])
+def test_a_gather_places_though_its_gradient_is_a_sum(body: Any) -> None:
     mesh = jax.sharding.AbstractMesh((4,), ("n",), (jax.sharding.AxisType.Auto,))
     specs = (P(None, "n"), P("n"))
-    layers = lambda ws, x: jax.lax.scan(_body, x, ws)[0]  # noqa: E731 - what is mapped
+    layers = lambda ws, x: jax.lax.scan(body, x, ws)[0]  # noqa: E731 - what is mapped
     mapped = jax.shard_map(layers, mesh=mesh, in_specs=specs, out_specs=P("n"))
     loss = jax.grad(lambda ws, x: mapped(ws, x).astype("float32").sum())
     traced = jax.make_jaxpr(loss)(jnp.zeros((3, 8, 8)), jnp.zeros((8, 8), "bfloat16"))
     assert placing_functions(traced) == (f"{__file__}::_gathered",)
+
+
+def test_arguments_that_are_none_have_no_part_in_a_shard_map() -> None:
+    mesh = jax.sharding.AbstractMesh((4,), ("n",), (jax.sharding.AxisType.Auto,))
+    decisions = Decisions(Origins())
+    noting = decisions._mapping(jax.shard_map)
+    mapped = noting(lambda x, _: x + 1, mesh=mesh, in_specs=(P("n"), P()), out_specs=P("n"))
+    jax.make_jaxpr(lambda x: mapped(x, None))(jnp.zeros(8))
+    [noted] = decisions.noted
+    assert (noted.shapes, noted.specs) == (((8,),), ("P('n')",))

@@ -48,6 +48,11 @@ def _recomputed(x: Any) -> Any:
     return jax.checkpoint(_tiled)(x) * 2
 
 
+def _looped(x: Any) -> Any:
+    start = jnp.ones((2, 32, 2, 3)) + x.sum()
+    return lax.fori_loop(0, 2, lambda _, sums: sums + _tiled(x * sums.mean()), start)
+
+
 def _also_read_whole(x: Any) -> Any:
     whole = lax.all_gather(x, "sp", axis=1, tiled=True)
     part = lax.dynamic_slice_in_dim(whole, lax.axis_index("sp") * 2, 2, axis=2)
@@ -69,7 +74,7 @@ def _own_part_again(x: Any) -> Any:
     return lax.dynamic_slice_in_dim(whole, lax.axis_index("sp") * 8, 8, axis=1)
 
 
-FOUND = (_tiled, _taken_by_number, _turned, _of_several, _recomputed)
+FOUND = (_tiled, _taken_by_number, _turned, _of_several, _recomputed, _looped)
 OTHERS = (_also_read_whole, _part_of_another, _same_part_for_all, _own_part_again)
 
 

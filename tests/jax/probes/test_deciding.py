@@ -128,6 +128,49 @@ def make_kept(devices):
     return jax.jit(jax.grad(loss)), (array(mesh, (4, 64, 64), P()), array(mesh, (8, 64), P("x")))
 
 
+LARGE = 1 << 14
+
+
+def make_sized(devices):
+    mesh = meshed(devices)
+    spec = lambda rows: P("x") if rows >= LARGE else P()
+    rows = {"user": 1 << 15, "item": 1 << 13, "day": 64}
+    tables = {name: array(mesh, (count, 64), spec(count)) for name, count in rows.items()}
+    return jax.jit(lambda tables: jax.tree.map(jnp.sin, tables)), (tables,)
+
+
+BATCH = {
+    "tokens": "x",
+    "model": "y",
+}
+
+
+def make_batch(devices):
+    mesh = meshed(devices)
+    split = NamedSharding(mesh, P(BATCH["tokens"]))
+
+    def step(x, w):
+        return jnp.tanh(jax.lax.with_sharding_constraint(x @ w, split))
+
+    weights = NamedSharding(mesh, P(BATCH["model"]))
+    shapes = S((64, 64), "float32"), S((64, 64), "float32")
+    return jax.jit(step, in_shardings=(split, weights)), shapes
+
+
+def make_slots(devices):
+    mesh = meshed(devices)
+    split, slots = NamedSharding(mesh, P("x", "y")), NamedSharding(mesh, P("x"))
+    step = jax.jit(
+        lambda token, cache: (token + 1, cache * 2),
+        in_shardings=(slots, split),
+        out_shardings=(
+            slots,
+            slots,  # returned
+        ),
+    )
+    return step, (S((8,), "int32"), S((8, 64, 64), "float32"))
+
+
 def make_shared(devices):
     mesh = meshed(devices)
     spec = P(None, "y")
@@ -200,6 +243,28 @@ def test_a_policy_that_keeps_what_is_gathered_is_told(model: Path) -> None:
     assert found is not None
     assert found.key.line == _line("    policy = jax.checkpoint_policies.everything")
     assert found.change == "regather:"
+
+
+def test_the_use_of_a_spec_is_told_that_is_right_for_arrays_of_fewer_dimensions(
+    model: Path,
+) -> None:
+    found = _decided(model, "make_slots", Fault({"result[1]": "P('x', 'y')"}, {}))
+    assert found is not None
+    assert found.key.line == _line("            slots,  # returned")
+
+
+def test_the_size_from_which_on_arrays_are_split_is_told(model: Path) -> None:
+    found = _decided(model, "make_sized", Fault({"argument tables['item']": "P('x')"}, {}))
+    assert found is not None
+    assert found.key.line == _line("LARGE = ")
+    assert found.is_wanted
+
+
+def test_the_axis_of_a_batch_is_told_where_others_are_to_be_added(model: Path) -> None:
+    found = _decided(model, "make_batch", Fault({"argument x": "P(('x', 'y'))"}, {}))
+    assert found is not None
+    assert found.key.line == _line('    "tokens"')
+    assert found.is_wanted
 
 
 def test_a_spec_that_others_have_too_decides_nothing_alone(model: Path) -> None:

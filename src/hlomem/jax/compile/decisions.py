@@ -31,6 +31,11 @@ _PLACING = frozenset(
      "convert_element_type", "jit", "pjit", "pvary", "pcast", "stop_gradient"}
 )  # fmt: skip
 """Operations of functions that only place what they are given."""
+_DERIVED = frozenset(
+    {"reduce_scatter", "psum_scatter", "psum", "psum2", "psum_invariant", "add_any", "reduce_sum",
+     "broadcast_in_dim", "mul"}
+)  # fmt: skip
+"""Operations of their gradients."""
 
 
 class Decisions:
@@ -274,7 +279,12 @@ def _flat_specs(jax: Any, prefix: Any, arguments: Any) -> tuple[list[Any], list[
         full = jax.tree.broadcast(prefix, arguments, is_leaf=is_spec)
     except ValueError:
         return [], []
-    return jax.tree.leaves(full, is_leaf=is_spec), jax.tree.leaves(arguments)
+    specs = jax.tree.leaves(full, is_leaf=is_spec)
+    values = jax.tree.leaves(arguments, is_leaf=lambda one: one is None)
+    if len(specs) != len(values):
+        return [], []
+    given = [(spec, one) for spec, one in zip(specs, values, strict=True) if one is not None]
+    return [spec for spec, _ in given], [one for _, one in given]
 
 
 def _with_axes(jax: Any, options: dict[str, Any], specs: Sequence[str]) -> dict[str, Any]:
@@ -313,7 +323,9 @@ def placing_functions(jaxpr: Any) -> tuple[str, ...]:
     What JAX computes of a function's gradient is not written in it.
     """
     computes: dict[str, bool] = {}
-    for equation in equations_of(getattr(jaxpr, "jaxpr", jaxpr), is_written):
+    for equation, is_gradient in _equations_of(getattr(jaxpr, "jaxpr", jaxpr)):
+        if is_gradient and equation.primitive.name in _DERIVED:
+            continue
         is_computed = equation.primitive.name not in _PLACING
         trace = getattr(equation.source_info, "traceback", None)
         for frame in getattr(trace, "frames", ()):
@@ -323,19 +335,19 @@ def placing_functions(jaxpr: Any) -> tuple[str, ...]:
     return tuple([name for name, is_computed in computes.items() if not is_computed])
 
 
-def is_written(equation: Any) -> bool:
-    """Whether an equation is no gradient's, which JAX derives, as a scatter of a gather."""
-    return "transpose(" not in str(equation.source_info.name_stack)
-
-
-def equations_of(jaxpr: Any, is_meant: Callable[[Any], bool] = lambda _: True) -> Iterator[Any]:
-    """The equations of a jaxpr, and of those in it; without some, and what is in these."""
-    for equation in jaxpr.eqns:
-        if not is_meant(equation):
-            continue
+def equations_of(jaxpr: Any) -> Iterator[Any]:
+    """The equations of a jaxpr, and of those in it."""
+    for equation, _ in _equations_of(jaxpr):
         yield equation
+
+
+def _equations_of(jaxpr: Any, *, is_inside: bool = False) -> Iterator[tuple[Any, bool]]:
+    """The equations, and whether each is a gradient's, or inside of one."""
+    for equation in jaxpr.eqns:
+        is_gradient = is_inside or "transpose(" in str(equation.source_info.name_stack)
+        yield equation, is_gradient
         for parameter in equation.params.values():
             for part in parameter if isinstance(parameter, tuple | list) else (parameter,):
                 inner = getattr(part, "jaxpr", part)
                 if hasattr(inner, "eqns"):
-                    yield from equations_of(inner, is_meant)
+                    yield from _equations_of(inner, is_inside=is_gradient)

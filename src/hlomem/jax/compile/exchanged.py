@@ -15,7 +15,7 @@ from hlomem.jax.compile.exchanges import takes_of
 from hlomem.jax.compile.flat_jaxprs import FlatJaxpr
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from hlomem.jax.compile.exchanges import Taken
     from hlomem.jax.compile.flat_jaxprs import Step, Value
@@ -77,21 +77,64 @@ def _as_written(step: Step) -> Iterator[None]:
 
 
 def _bound(step: Step, given: list[Any], lines: Collection[str]) -> list[Any]:
-    """What a step makes; of a function that is recomputed, with all-to-alls inside."""
+    """What a step makes; of a loop, and a function that is recomputed, with all-to-alls inside."""
     primitive, params = step.equation.primitive, step.params
+    again = {"scan": _scanned, "while": _looped}.get(primitive.name)
+    if again is not None:
+        return again(step, given, lines)
     if primitive.name in ("checkpoint", "remat2", "remat"):
         jax: Any = import_module("jax")
         flat = FlatJaxpr(params["jaxpr"])
-        again = jax.checkpoint(
+        recomputed = jax.checkpoint(
             lambda *values: _run(flat, list(values), lines),
             policy=params["policy"],
             prevent_cse=params["prevent_cse"],
         )
-        return list(again(*given))
+        return list(recomputed(*given))
     options = primitive.get_bind_params(params)
     functions, options = options if isinstance(options, tuple) else ((), options)  # before JAX 0.12
     made = primitive.bind(*functions, *given, **options)
     return list(made) if primitive.multiple_results else [made]
+
+
+def _scanned(step: Step, given: list[Any], lines: Collection[str]) -> list[Any]:
+    """The results of a scan, with all-to-alls in its body."""
+    loops: Any = import_module("jax._src.lax.control_flow")
+    params, flat = step.params, FlatJaxpr(step.params["jaxpr"])
+    # What is read, or stacked, by rows has one dimension less in the body.
+    carried = _alike(step.equation.outvars, params["jaxpr"].out_avals)
+    consts = _alike(step.equation.invars, params["jaxpr"].in_avals) - carried
+    fixed = given[:consts]
+
+    def body(carry: list[Any], row: list[Any]) -> tuple[list[Any], list[Any]]:
+        made = _run(flat, [*fixed, *carry, *row], lines)
+        return made[:carried], made[carried:]
+
+    start, rows = given[consts : consts + carried], given[consts + carried :]
+    options = {name: params[name] for name in ("length", "reverse", "unroll")}
+    carry, stacked = loops.scan(body, start, rows, **options)
+    return [*carry, *stacked]
+
+
+def _alike(outside: Sequence[Any], inside: Sequence[Any]) -> int:
+    """The number of values with the same dimensions outside of a body and inside."""
+    pairs = zip(outside, inside, strict=True)
+    return sum(one.aval.shape == other.shape for one, other in pairs)
+
+
+def _looped(step: Step, given: list[Any], lines: Collection[str]) -> list[Any]:
+    """The results of a loop, with all-to-alls in its body."""
+    loops: Any = import_module("jax._src.lax.control_flow")
+    params = step.params
+    asked, consts = params["cond_nconsts"], params["body_nconsts"]
+    condition, flat = FlatJaxpr(params["cond_jaxpr"]), FlatJaxpr(params["body_jaxpr"])
+    of_condition, fixed = given[:asked], given[asked : asked + consts]
+    made: list[Any] = loops.while_loop(
+        lambda carry: _run(condition, [*of_condition, *carry], lines)[0],
+        lambda carry: _run(flat, [*fixed, *carry], lines),
+        given[asked + consts :],
+    )
+    return made
 
 
 def _exchange(taken: Taken, value: Any) -> Any:

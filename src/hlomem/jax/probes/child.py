@@ -155,7 +155,8 @@ def _arguments(notes: Notes, program: UntracedProgram) -> Iterator[Placed]:
     placed = placed_arguments(notes, program.function, program.arguments)
     for name, leaf in named_leaves(program.function, placed, program.keywords):
         spec = spec_text(getattr(leaf, "sharding", None))
-        yield Placed(name=f"argument {name}", spec=spec, size=bytes_of(leaf))
+        dimensions = len(getattr(leaf, "shape", ()))
+        yield Placed(name=f"argument {name}", spec=spec, size=bytes_of(leaf), dimensions=dimensions)
 
 
 def _results(notes: Notes, program: UntracedProgram, traced: Any) -> Iterator[Placed]:
@@ -164,15 +165,17 @@ def _results(notes: Notes, program: UntracedProgram, traced: Any) -> Iterator[Pl
     leaves, _ = import_module("jax").tree_util.tree_flatten_with_path(info)
     keystr = import_module("jax").tree_util.keystr
     for number, ((path, leaf), sharding) in enumerate(zip(leaves, shardings, strict=False)):
-        spec, size = spec_text(sharding), bytes_of(leaf)
-        yield Placed(name=f"result{keystr(path)}", spec=spec, size=size)
+        spec, size, dimensions = spec_text(sharding), bytes_of(leaf), len(leaf.shape)
+        yield Placed(name=f"result{keystr(path)}", spec=spec, size=size, dimensions=dimensions)
         yield Placed(name=f"result {number}", spec=spec, size=0)
 
 
 def _decided(decisions: Decisions) -> Iterator[Placed]:
     """The decisions, by their lines and in their order."""
     for one, name in decision_names(decisions.noted).items():
-        yield Placed(name=name, spec="; ".join(one.specs), size=sum(one.sizes))
+        dimensions = len(one.shapes[0]) if len(one.shapes) == 1 else 0
+        specs = "; ".join(one.specs)
+        yield Placed(name=name, spec=specs, size=sum(one.sizes), dimensions=dimensions)
 
 
 def _kept(jaxpr: Any) -> int:

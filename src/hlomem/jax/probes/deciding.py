@@ -7,12 +7,13 @@ last.
 
 from __future__ import annotations
 
+import ast
 import re
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.hlo.sharding import bare_spec
-from hlomem.jax.probes.instrument import read_key
+from hlomem.jax.probes.instrument import USE, read_key
 from hlomem.jax.probes.levers import SPEC
 
 if TYPE_CHECKING:
@@ -77,6 +78,8 @@ class _Effect(NamedTuple):
     """Bytes of other arrays, as a share of those at fault."""
     arrays: int = 0
     """The number of these."""
+    is_possible: bool = True
+    """Whether these have the dimensions that the change splits."""
 
     @property
     def rank(self) -> tuple[bool, bool, bool, bool, int, bool, bool, int]:
@@ -84,8 +87,8 @@ class _Effect(NamedTuple):
         is_by_name = word == "text" or (word == "add" and "=" not in about)
         return (
             self.others <= _FEW,
-            word in ("number", "drop"),  # no other change says what is too much
-            self.is_wanted,
+            word in ("number", "drop", "least"),  # no other change says what is too much
+            self.is_wanted and self.is_possible,
             word != "flip",  # what is switched is written elsewhere
             -self.arrays,
             is_by_name,  # with a sharding that the program has already
@@ -99,18 +102,28 @@ def decide(prober: Prober, base: Traced, fault: Fault, axes: Mapping[str, int]) 
 
     `axes` are those of the mesh, with their sizes.
     """
-    tries = list(_tries(base, fault, list(axes)))[:_MAX_PROBES]
-    traced = prober.trace([(seen.key, change) for seen, change in tries])
-    effects = [
-        effect
-        for (seen, change), one in zip(tries, traced, strict=True)
-        if one is not None and (effect := _effect(base, one, fault, axes, seen, change)) is not None
-    ]
+    effects = _effects(prober, base, fault, axes, is_used=False)
+    if not any(one.is_wanted and one.is_possible for one in effects):
+        effects += _effects(prober, base, fault, axes, is_used=True)
     best = max(effects, key=lambda effect: effect.rank, default=None)
     if best is None or best.others > _FEW:
         return None
     site = _site(prober, base, fault, axes, best)
     return Decided(read_key(best.seen.key), best.change, best.is_wanted, site)
+
+
+def _effects(
+    prober: Prober, base: Traced, fault: Fault, axes: Mapping[str, int], *, is_used: bool
+) -> list[_Effect]:
+    """The effects of changes where values are made, or where they are used by a name."""
+    every = _tries(base, fault, list(axes))
+    tries = [one for one in every if one[0].key.endswith(USE) == is_used][:_MAX_PROBES]
+    traced = prober.trace([(seen.key, change) for seen, change in tries])
+    return [
+        effect
+        for (seen, change), one in zip(tries, traced, strict=True)
+        if one is not None and (effect := _effect(base, one, fault, axes, seen, change)) is not None
+    ]
 
 
 def _site(
@@ -173,7 +186,14 @@ def _effect(
         and _parts_by(after[name].spec, axes) >= _parts_by(fault.wanted[name], axes) > 1
         for name in own
     )
-    return _Effect(seen, change, is_wanted, sum(others) / size, len(others))
+    is_possible = not any(
+        0 < before[name].dimensions < _dimensions(after[name].spec)
+        for name in changed - own
+        if name in after
+    )
+    if change.startswith("least:") and not is_wanted:
+        return None
+    return _Effect(seen, change, is_wanted, sum(others) / size, len(others), is_possible)
 
 
 def _look(placed: Placed, fault: Fault) -> tuple[str, int]:
@@ -184,6 +204,14 @@ def _look(placed: Placed, fault: Fault) -> tuple[str, int]:
 def _parts_by(spec: str, axes: Mapping[str, int]) -> int:
     """The parts that a spec splits an array into."""
     return prod(axes.get(axis, 1) for axis in re.findall(r"'([^']*)'", spec))
+
+
+def _dimensions(spec: str) -> int:
+    """The number of dimensions that a spec is about."""
+    try:
+        return len(ast.literal_eval(f"[{bare_spec(spec)}]"))
+    except (SyntaxError, ValueError):  # of several arrays
+        return 0
 
 
 def _end_of(name: str) -> str:
@@ -208,6 +236,7 @@ class _Tries:
     def __init__(self, base: Traced, fault: Fault, axes: Sequence[str]) -> None:
         self._numbers = fault.numbers
         self._wanted = list(dict.fromkeys(fault.wanted.values()))[:_MAX_WANTED]
+        self._joined = list(dict.fromkeys([some for one in self._wanted for some in _joined(one)]))
         used = [axis for axis in axes if any(repr(axis) in spec for spec in self._wanted)]
         self._axes = list(dict.fromkeys([*used, *axes]))
         names = [one.removeprefix(_ARGUMENT) for one in fault.wanted if one.startswith(_ARGUMENT)]
@@ -223,8 +252,10 @@ class _Tries:
 
     def numbers(self, seen: Seen) -> Iterator[str]:
         """Another size of a dimension, where the size is made."""
-        if seen.kind == "number" and int(seen.text) in self._numbers:
+        if seen.kind == "number" and float(seen.text) in self._numbers:
             yield f"number:{self._numbers[int(seen.text)]}"
+        elif seen.kind == "number" and self._wanted:
+            yield "least:1"  # a size from which on arrays are split
 
     def specs(self, seen: Seen) -> Iterator[str]:
         """Other axes, where specs are written."""
@@ -238,6 +269,7 @@ class _Tries:
         elif seen.kind == "text" and seen.text in self._axes:
             yield "none:"
             yield from [f"axis:{axis}" for axis in self._axes if axis != seen.text]
+            yield from [f"axes:{','.join(some)}" for some in self._joined if seen.text in some]
         elif seen.kind == "names" and set(seen.text.split("\n")) <= {"", *self._axes}:
             yield from [f"spec:{one}" for one in self._wanted]
 
@@ -277,6 +309,13 @@ class _Tries:
             table.file == key.file and table.begin <= key.begin and key.end <= table.end
             for table in self._tables
         )
+
+
+def _joined(spec: str) -> list[tuple[str, ...]]:
+    """The axes of each dimension that several split."""
+    parts = re.findall(r"\(('[^()]*)\)", bare_spec(spec))
+    found = [tuple(re.findall(r"'([^']*)'", part)) for part in parts]
+    return [some for some in found if len(some) > 1]
 
 
 def _parts(path: str) -> list[str]:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from types import CodeType
 
 LEVER = "__hlomem_lever__"
+USE = "use"
+"""The syntax of a name that a value is handed on by: a lever if that is a sharding."""
 _MIN_NUMBER = 9
 """Smaller ones are rarely the size of a dimension."""
 _MAX_TEXT = 200
@@ -34,7 +36,7 @@ class Key(NamedTuple):
     end_line: int
     end_column: int
     syntax: str
-    """`constant`, `call`, `name`, `display` or `sum`."""
+    """`constant`, `call`, `name`, `use`, `display` or `sum`."""
 
     @property
     def begin(self) -> tuple[int, int]:
@@ -91,13 +93,15 @@ class _Wrapper(ast.NodeTransformer):
         if isinstance(node, ast.Constant):
             is_left_out = node.value is None and _is_filling(parent)
             return "constant" if _is_deciding(node.value) and not is_left_out else ""
-        if isinstance(parent, ast.arguments):
+        if isinstance(parent, ast.arguments) and not isinstance(node, ast.BinOp):
             return ""  # the caller leaves it out
         if isinstance(node, ast.Call):
             return "call" if not node.keywords and all(map(self._is_literal, node.args)) else ""
         if isinstance(node, _NAMED) and isinstance(node.ctx, ast.Load):
+            if not _is_value(parent, field):
+                return ""
             is_named = _last_name(node) in self._wholes or _is_of_policies(node)
-            return "name" if is_named and _is_value(parent, field) else ""
+            return "name" if is_named else USE
         if isinstance(node, _DISPLAYS) and isinstance(getattr(node, "ctx", ast.Load()), ast.Load):
             return "display"
         return "sum" if isinstance(node, ast.BinOp) else ""
@@ -128,7 +132,7 @@ def _is_deciding(value: object) -> bool:
         return len(value) < _MAX_TEXT
     if isinstance(value, bool) or value is None:
         return True
-    return isinstance(value, int) and value >= _MIN_NUMBER
+    return isinstance(value, int | float) and value >= _MIN_NUMBER
 
 
 def _is_filling(parent: ast.AST) -> bool:

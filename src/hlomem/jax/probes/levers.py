@@ -1,8 +1,8 @@
 """Expressions of the user's source while they are evaluated: noted, and one of them changed.
 
 `Levers` is called in place of each (`instrument.py`). A change is a word and, after a colon, what
-it is about: `spec:P('x')`, `axis:x`, `none:`, `text:name`, `add:name`, `drop:name`, `flip:`,
-`number:1024`, `regather:`.
+it is about: `spec:P('x')`, `axis:x`, `axes:x,y`, `none:`, `text:name`, `add:name`, `drop:name`,
+`flip:`, `number:1024`, `least:1`, `regather:`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from msgspec import Struct
 from hlomem.advice.code import DROPPED_PRIMITIVES
 from hlomem.jax.compile.decisions import read_spec, spec_text
 from hlomem.jax.compile.frames import is_users
-from hlomem.jax.probes.instrument import LEVER
+from hlomem.jax.probes.instrument import LEVER, USE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -68,6 +68,8 @@ class Levers:
         if self._key:
             is_meant = key == self._key and (not self._site or self._site == calling_line())
             return self._changed(value) if is_meant else value
+        if key.endswith(USE) and not (_is_spec(value) or _is_sharding(value)):
+            return value
         self._count += 1
         kind, text = _described(value)
         if kind is not None:
@@ -92,6 +94,10 @@ class Levers:
                 return _with_spec(value, self._about)
             case "axis" | "text":
                 return self._about
+            case "axes":
+                return tuple(self._about.split(","))
+            case "least":
+                return type(value)(self._about)
             case "none":
                 return None
             case "flip":
@@ -129,7 +135,7 @@ def _described(value: Any) -> tuple[ValueKind | None, str]:
         return "none", ""
     if isinstance(value, bool):
         return "flag", str(value)
-    if isinstance(value, int):
+    if isinstance(value, int | float):
         return "number", str(value)
     if isinstance(value, str):
         return "text", value

@@ -39,6 +39,8 @@ class Placed(Struct, frozen=True, kw_only=True):
     spec: str
     size: int
     """Bytes of the whole array."""
+    dimensions: int = 0
+    """Their number; 0 where it is not known."""
 
 
 class Traced(Struct, frozen=True, kw_only=True):

@@ -84,6 +84,8 @@ def _fault(finding: ShardingFinding, facts: Facts, lines: Lines, subject: Subjec
     if finding.kind == "gathered":
         return Fault({}, {}, is_kept=True)
     wanted = {f"argument {name}": spec for name, spec in change.arguments.items()}
+    if change.is_of_batch:
+        wanted |= dict(_decided(finding, facts, lines))
     if not wanted:
         wanted |= dict(change.results)
     if not wanted:

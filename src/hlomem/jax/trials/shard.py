@@ -63,10 +63,11 @@ MAX_SECONDS = 1800.0
 """How long one compile may take."""
 _MAX_TRIED = 8
 """Findings whose changes are compiled."""
-_LEAST = 0.06
-_SMALLEST = 1 << 16
-"""The share of the memory, and the bytes, that a change saves, so that it is told: choices of
-programs without a fault (tools/sharded/fifth) were seen to save up to 5 %."""
+_LEAST, _SMALLEST = 0.06, 1 << 16
+"""The share of the memory, and the bytes, that a change saves, so that it is told."""
+_LEAST_OF_CHOICES = 0.1
+"""The share where what is at fault may be asked for, as values that are whole along an axis: such
+choices of programs without a fault (tools/sharded/fifth, eleventh) were seen to save up to 7 %."""
 _MORE = 2
 """How often what is gathered may be saved by a policy that drops it, with what is made of it."""
 _UNTRIED = 0.25
@@ -280,7 +281,13 @@ def _is_helpful(finding: ShardingFinding, size: int) -> bool:
     saved = finding.got
     if finding.change.drops_gathered:  # what else a policy drops is another matter
         saved = min(saved, _MORE * finding.size)
-    return saved >= max(_LEAST * size, finding.least * size, _SMALLEST)
+    least = _LEAST_OF_CHOICES if _may_be_chosen(finding) else _LEAST
+    return saved >= max(least * size, finding.least * size, _SMALLEST)
+
+
+def _may_be_chosen(finding: ShardingFinding) -> bool:
+    """Whether a finding is on values, or a result, that somebody may want whole."""
+    return finding.kind in ("replicated", "stack") and not finding.change.arguments
 
 
 def _ranked(findings: Sequence[ShardingFinding]) -> list[ShardingFinding]:
