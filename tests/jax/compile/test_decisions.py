@@ -22,13 +22,12 @@ def _body(x: Any, w: Any) -> tuple[Any, None]:
     return jnp.tanh(x @ _gathered(w)), None
 
 
-@jax.checkpoint
 def _block(x: Any, w: Any) -> Any:
     return jnp.tanh(x @ w)
 
 
 def _calling(x: Any, w: Any) -> tuple[Any, None]:
-    return _block(x, _gathered(w)), None
+    return jax.checkpoint(_block)(x, _gathered(w)), None
 
 
 @pytest.mark.parametrize("body", [_body, _calling])

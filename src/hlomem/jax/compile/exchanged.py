@@ -77,7 +77,7 @@ def _as_written(step: Step) -> Iterator[None]:
 
 
 def _bound(step: Step, given: list[Any], lines: Collection[str]) -> list[Any]:
-    """What a step makes; of a loop, and a function that is recomputed, with all-to-alls inside."""
+    """The results of a step, of loops and recomputed functions with all-to-alls inside."""
     primitive, params = step.equation.primitive, step.params
     again = {"scan": _scanned, "while": _looped}.get(primitive.name)
     if again is not None:
@@ -153,7 +153,7 @@ def _exchange(taken: Taken, value: Any) -> Any:
 
 
 def _walked(step: Step, value: Any, at: int, count: int, which: int) -> Any:
-    """What a step of the way makes of one part along a dimension of its result."""
+    """The result of a step of the way, of one part along a dimension of it."""
     jax: Any = import_module("jax")
     if step.name == "reshape":
         return value.reshape([size // count if n == at else size

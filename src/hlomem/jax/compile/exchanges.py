@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _GATHERS = ("all_gather", "all_gather_invariant")
 _TAKES = ("dynamic_slice", "gather")
 _SAME = frozenset({"convert_element_type", "copy", "pvary", "pcast", "stop_gradient"})
-"""Operations that leave each element at its place."""
+"""Operations that leave each element at its position."""
 _NUMBERS: dict[str, Callable[..., int]] = {
     "add": lambda one, other: one + other,
     "sub": lambda one, other: one - other,
@@ -37,7 +37,7 @@ _NUMBERS: dict[str, Callable[..., int]] = {
         for name in (*_SAME, "broadcast_in_dim", "reshape", "squeeze", "expand_dims")
     },
 }
-"""What is computed of the number of a device, to find the part that it takes."""
+"""Operations on the number of a device, to find the part that it takes."""
 _MAX_STEPS = 64
 
 
@@ -179,7 +179,7 @@ def _is_own(
 
 
 def _number(flat: FlatJaxpr, value: Value, place: Mapping[str, int], depth: int = 0) -> int | None:
-    """A number that is computed of the place of a device in the mesh; None if it is of more."""
+    """A number that is computed of the position of a device in the mesh; None if it is of more."""
     if not isinstance(value, int):
         number = value.val
         return int(number) if prod(getattr(number, "shape", ())) == 1 else None

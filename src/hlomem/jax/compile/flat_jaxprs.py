@@ -61,7 +61,7 @@ class Step(NamedTuple):
 
 
 class Outside(NamedTuple):
-    """What is around the body of a loop, or a function that is recomputed."""
+    """The jaxpr around the body of a loop, or a function that is recomputed."""
 
     flat: FlatJaxpr
     values: tuple[Value, ...]
@@ -126,7 +126,7 @@ class FlatJaxpr:
         return found
 
     def outside_of(self, value: int) -> tuple[FlatJaxpr, Value] | None:
-        """Where an argument comes from, if it is the same in each iteration; or else None."""
+        """The value of an argument outside, if it is the same in each iteration; or else None."""
         if self._outside is None or value not in self.arguments:
             return None
         flat, values = self._outside

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
 
 class AnswerSearch:
-    """What is made of any program, for one machine, by one compiler's word."""
+    """The search for an answer to any program, for one machine, by one compiler's word."""
 
     def __init__(
         self,

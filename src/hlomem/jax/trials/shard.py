@@ -286,7 +286,7 @@ def _is_helpful(finding: ShardingFinding, size: int) -> bool:
 
 
 def _may_be_chosen(finding: ShardingFinding) -> bool:
-    """Whether a finding is on values, or a result, that somebody may want whole."""
+    """Whether a finding is on values, or a result, that may be wanted whole."""
     return finding.kind in ("replicated", "stack") and not finding.change.arguments
 
 

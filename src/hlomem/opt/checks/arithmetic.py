@@ -61,7 +61,7 @@ def constant_of(instruction: HloInstruction) -> int | None:
 
 
 def outcome_of(instruction: HloInstruction, numbers: Sequence[int | None]) -> int | None:
-    """What an operation on integers comes to; None where that is not known."""
+    """The result of an operation on integers; None where that is not known."""
     if None in numbers:
         return None
     operation = _ARITHMETIC.get(instruction.opcode)

@@ -1,4 +1,4 @@
-"""What happens in a program but that values are computed, and what it touches.
+"""The effects of a program besides the values that it computes, and what they touch.
 
 What the world outside sees must happen in the same order, and so must what devices do together;
 calls that nothing is known of happen as often.
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hlomem.hlo.ir import HloComputation, HloInstruction
 
 Key: TypeAlias = "tuple[object, ...]"
-"""What was done to which terms; for what keeps its order, also by whom, and after how many."""
+"""The act and its terms; of what keeps its order, also by whom, and after how many."""
 Touched: TypeAlias = Literal["outside", "together", "once"]
 _EMPTY = '"AllocateBuffer"'
 """The target of custom calls that make room and write nothing to it."""

@@ -34,7 +34,7 @@ _OPAQUE = "kCustom"
 """The kind of fusions whose bodies are not all that counts: emitters know them by their names."""
 
 
-class Undecided(Exception):  # noqa: N818 - never leaves the judge
+class Undecided(Exception):  # noqa: N818 - never leaves the checker
     """A program of which nothing can be said."""
 
 

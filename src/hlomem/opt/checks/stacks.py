@@ -1,6 +1,6 @@
 """Stacks of a loop's values: what is written to one, and read of it, slice by slice.
 
-A slice is found by its index, also where the stack has been converted or laid out anew as a whole.
+A slice is found by its index, also where the stack has been converted or laid out again as a whole.
 """
 
 from __future__ import annotations

@@ -222,7 +222,7 @@ class OrderFinder:
     """Looks for orders of the computations of a program."""
 
     def __init__(self, limits: OrderWork, *, is_told: bool = True) -> None:
-        """Where nothing is told, and no order is looked for by a bound, there is none."""
+        """Bounds are computed only where they are told, or where orders are found by them."""
         self._limits = limits
         self._is_bounded = is_told or limits.moves_per_node > 0 or limits.steps_per_node > 0
         self._budget = MovesLeft(limits.moved_nodes)

@@ -79,7 +79,7 @@ def improve(
 
 
 def find_orders(stages: Stages, rules: Rules, work: OrderWork | None = None) -> Orders:
-    """The orders of the same search, of which nobody is told how good they are known to be."""
+    """The orders of the same search, without a bound that tells how good they are."""
     with collector_off():
         return _Search(stages, rules, work or ORDER_WORK[rules.effort], is_told=False).run().orders
 
@@ -126,7 +126,7 @@ class _Search:
 
     @cached_property
     def _bound(self) -> int | None:
-        """The bound of the entry; looked for where somebody asks."""
+        """The bound of the entry, computed when it is asked for."""
         for flow in self._flows:
             self._bounds[flow.computation] = moment = self._bound_of(flow)
         return None if moment is None else moment.size

@@ -1,4 +1,4 @@
-"""When the values of a program are there to be read: who runs where, and what is written over."""
+"""The steps at which values of a program can be read: the order, and what is written over."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Places:
     def __init__(self, state: State) -> None:
         self._state = state
         self.of = places = [-1] * len(state.origin)
-        """By node its place in the order."""
+        """By node its position in the order."""
         for place, node in enumerate(state.order):
             places[node] = place
         self.last = [
@@ -22,7 +22,7 @@ class Places:
             else max([places[reader] for reader in value.readers], default=-1)
             for value in state.flow.values
         ]
-        """By value the place of its last reader; beyond all places if it lives on."""
+        """By value the position of its last reader; after all positions if it lives on."""
         self.intact_until = [
             min([places[writer] for writer in state.limits(node)], default=len(places))
             for node in range(len(places))

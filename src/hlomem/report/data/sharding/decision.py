@@ -91,7 +91,7 @@ class Exchange(Record, frozen=True, kw_only=True):
     is_tiled: bool
     """Whether that is one of `shape`; else it is a new one."""
     is_moved: bool
-    """Whether dimensions change their places or sizes between both."""
+    """Whether dimensions change their order or sizes between both."""
     size: int
     """Bytes of what is gathered."""
     devices: int
