@@ -109,7 +109,20 @@ def decide(prober: Prober, base: Traced, fault: Fault, axes: Mapping[str, int]) 
     if best is None or best.others > _FEW:
         return None
     site = _site(prober, base, fault, axes, best)
-    return Decided(read_key(best.seen.key), best.change, best.is_wanted, site)
+    return Decided(_key(base, best), best.change, best.is_wanted, site)
+
+
+def _key(base: Traced, best: _Effect) -> Key:
+    """The expression of a change; of an item that is too much, its own."""
+    key = read_key(best.seen.key)
+    word, _, item = best.change.partition(":")
+    inside = [
+        its
+        for seen in base.seen
+        if word == "drop" and seen.kind == "text" and seen.text == item
+        if (its := read_key(seen.key)).file == key.file and key.begin <= its.begin <= key.end
+    ]
+    return inside[0] if inside else key
 
 
 def _effects(
