@@ -70,6 +70,22 @@ def make_rules(devices):
     )
 
 
+def make_anchored(devices):
+    mesh = meshed(devices)
+    rules = [(r"layer/w", P("x"))]
+
+    def spec(name):
+        for rule, its in rules:
+            if re.match(rule, name):  # anchored
+                return its
+        return P()
+
+    names = ("layer/w", "mu/layer/w")
+    return jax.jit(lambda *ws: [jnp.sin(w) for w in ws]), tuple(
+        array(mesh, (64, 64), spec(name)) for name in names
+    )
+
+
 def make_named(devices):
     mesh = meshed(devices)
     state = {"params": {"w": (64, 64)}, "ema": {"w": (64, 64)}}
@@ -214,6 +230,12 @@ def test_a_rule_that_matches_nothing_is_told_before_the_last_one(model: Path) ->
     # Only the last rule matches it, since the names of these arrays are in no path.
     assert found is not None
     assert found.key.line == _line('    (r".*"')
+
+
+def test_a_match_at_the_beginning_of_paths_only_is_told(model: Path) -> None:
+    found = _decided(model, "make_anchored", Fault({"argument ws[1]": "P('x')"}, {}))
+    assert found is not None
+    assert found.key.line == _line("            if re.match(rule, name):  # anchored")
 
 
 def test_a_set_that_lacks_a_name_is_told(model: Path) -> None:

@@ -87,7 +87,7 @@ class _Effect(NamedTuple):
         is_by_name = word == "text" or (word == "add" and "=" not in about)
         return (
             self.others <= _FEW,
-            word in ("number", "drop", "least"),  # no other change says what is too much
+            word in ("number", "drop", "least", "search"),  # no other says what is too much
             self.is_wanted and self.is_possible,
             word != "flip",  # what is switched is written elsewhere
             -self.arrays,
@@ -239,7 +239,7 @@ def _by_name(traced: Traced) -> dict[str, Placed]:
 def _tries(base: Traced, fault: Fault, axes: Sequence[str]) -> Iterator[tuple[Seen, str]]:
     """The changes to try of expressions that were evaluated, the likeliest first."""
     tries = _Tries(base, fault, axes)
-    for some in (tries.numbers, tries.specs, tries.names):
+    for some in (tries.numbers, tries.specs, tries.names, tries.limits):
         for seen in base.seen:
             for change in dict.fromkeys(some(seen)):
                 yield seen, change
@@ -267,8 +267,11 @@ class _Tries:
         """Another size of a dimension, where the size is made."""
         if seen.kind == "number" and float(seen.text) in self._numbers:
             yield f"number:{self._numbers[int(seen.text)]}"
-        elif seen.kind == "number" and self._wanted:
-            yield "least:1"  # a size from which on arrays are split
+
+    def limits(self, seen: Seen) -> Iterator[str]:
+        """One instead of a number, which may be the size from which on arrays are split."""
+        if seen.kind == "number" and self._wanted and float(seen.text) not in self._numbers:
+            yield "least:1"
 
     def specs(self, seen: Seen) -> Iterator[str]:
         """Other axes, where specs are written."""
@@ -293,6 +296,8 @@ class _Tries:
             yield "flip:"
         elif seen.kind == "policy" and self._is_kept:
             yield "regather:"
+        elif seen.kind == "match" and self._paths:
+            yield "search:"
         elif seen.kind == "text":
             yield from self._texts(seen)
         elif seen.kind == "names":

@@ -23,6 +23,7 @@ _MIN_NUMBER = 9
 _MAX_TEXT = 200
 _SKIPPED_FIELDS = frozenset({"annotation", "returns", "type_params", "pattern", "format_spec"})
 _POLICIES = "checkpoint_policies"
+_ANCHORED = "match"
 _NAMED = (ast.Name, ast.Attribute, ast.Subscript)
 _DISPLAYS = (ast.Tuple, ast.List, ast.Set, ast.Dict)
 
@@ -98,6 +99,8 @@ class _Wrapper(ast.NodeTransformer):
         if isinstance(node, ast.Call):
             return "call" if not node.keywords and all(map(self._is_literal, node.args)) else ""
         if isinstance(node, _NAMED) and isinstance(node.ctx, ast.Load):
+            if isinstance(node, ast.Attribute) and node.attr == _ANCHORED:
+                return "name"  # of a pattern, only the beginning of a path
             if not _is_value(parent, field):
                 return ""
             is_named = _last_name(node) in self._wholes or _is_of_policies(node)

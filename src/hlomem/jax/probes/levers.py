@@ -2,7 +2,7 @@
 
 `Levers` is called in place of each (`instrument.py`). A change is a word and, after a colon, what
 it is about: `spec:P('x')`, `axis:x`, `axes:x,y`, `none:`, `text:name`, `add:name`, `drop:name`,
-`flip:`, `number:1024`, `least:1`, `regather:`.
+`flip:`, `number:1024`, `least:1`, `regather:`, `search:`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
 ValueKind: TypeAlias = Literal[
-    "spec", "sharding", "text", "none", "flag", "number", "names", "rules", "policy"
+    "spec", "sharding", "text", "none", "flag", "number", "names", "rules", "policy", "match"
 ]
 _MAX_ITEMS = 64
 _MAX_SITES = 8
@@ -108,6 +108,8 @@ class Levers:
                 return _with_item(value, self._about)
             case "drop":
                 return _without_item(value, self._about)
+            case "search":
+                return re.search
             case "regather":
                 return _without_gathered(value)
             case _:
@@ -145,6 +147,8 @@ def _described(value: Any) -> tuple[ValueKind | None, str]:
         return "sharding", spec_text(value)
     if _is_policy(value):
         return "policy", ""
+    if value is re.match:
+        return "match", ""
     return _described_items(value)
 
 

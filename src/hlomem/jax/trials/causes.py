@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from hlomem.report.data.sharding.subject import Subject
 
 _MAX_FOUND = 2
-_SECONDS = 60.0
+_SECONDS = 120.0
 _MAX_LINKS = 6
 
 
