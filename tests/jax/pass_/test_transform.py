@@ -18,6 +18,7 @@ from hlomem.jax.pass_.transform import Transform
 from hlomem.machines.budget import MemoryBudget
 from hlomem.opt import search, strategies
 from hlomem.opt.candidate import Candidate, start_text
+from hlomem.opt.constants import AFTER_HOOK, AIM_SHARE
 from hlomem.opt.goal import Rules
 from hlomem.opt.orders.cost import module_time
 from hlomem.opt.orders.planned_orders import other_bytes, temporary_bytes
@@ -28,7 +29,7 @@ from hlomem.pipeline import Stages, start_stages
 from hlomem.proto.module import read_module
 from tests.analysis.programs import DONATE_SWAP
 from tests.opt.orders.programs import CPU
-from tests.opt.remat.programs import SHAPE, WIDE, chain, gpu_chain, products
+from tests.opt.remat.programs import MEBIBYTE, SHAPE, WIDE, chain, gpu_chain, products
 
 hlo: Any = pytest.importorskip("jaxlib._hlo", reason="jaxlib is not installed")
 TEXT = (CPU / "g_cholesky_solve" / "module.hlo").read_text()
@@ -301,6 +302,38 @@ def test_the_pass_moves_nothing_small_where_that_does_not_lead_to_a_fit(missing:
     assert bool(outcome.moves) == is_enough
     assert bool(outcome.missing) != is_enough
     assert is_enough or "values on the host tried" in outcome.reason
+
+
+def _fit_on_a_gpu(stages: Stages, room: int, most: float | None = None) -> log.Outcome:
+    """What becomes of a program whose temporaries may take so many bytes."""
+    limits = Limits(1, 1000, MemoryBudget(other_bytes(stages) + room), most, offload=False)
+    log.forget()
+    Transform("cuda", stages.options, Rules(), limits)(_proto(format_module(stages.module)))
+    [outcome] = log.report().outcomes
+    return outcome
+
+
+LONG = 120
+"""Values of a chain of which each is a hundredth of the temporaries, and less of the time."""
+
+
+def test_a_gpu_is_asked_for_a_little_less_than_the_number_where_that_is_cheap() -> None:
+    stages = gpu_chain(LONG)
+    before = temporary_bytes(stages)
+    room = round(0.8 * before)
+    outcome = _fit_on_a_gpu(stages, room)
+    assert outcome.after <= room - AIM_SHARE * before
+    assert outcome.after > room - 4 * AIM_SHARE * before
+
+
+@pytest.mark.parametrize("most", [None, 1.2])
+def test_what_fits_the_number_alone_is_handed_on_where_less_would_be_dear(
+    most: float | None,
+) -> None:
+    stages = gpu_chain()
+    outcome = _fit_on_a_gpu(stages, 7 * MEBIBYTE + AFTER_HOOK, most)
+    assert outcome.after == 7 * MEBIBYTE
+    assert not outcome.missing
 
 
 @pytest.mark.parametrize("is_opaque", [True, False])
