@@ -179,8 +179,8 @@ AFTER_HOOK_SHARE = 256
 """The same of a small program, as a part of its budget."""
 AIM_SHARE = 0.01
 """The share of a program's temporaries by which a GPU's budget is undercut where that is cheap. Of
-60 plans on an H200 six were off by more than 100 kB; two needed 0.36 and 0.77 % of them more than
-foreseen, one 5 %, for which no margin is meant."""
+60 plans on an H200 two needed 0.36 and 0.77 % of them more than foreseen: once the parts of tuples
+are taken in another place after the hook, values are packed otherwise."""
 AIM_PRICE = 0.02
 """The share of a program's modelled time that this may cost."""
 RECOMPUTE = 0.02

@@ -7,7 +7,6 @@ from itertools import chain
 from math import inf
 from typing import TYPE_CHECKING
 
-from hlomem.hlo.barriers import has_barriers
 from hlomem.jax.pass_.answer_cache import Answer
 from hlomem.jax.pass_.answers import (
     as_tried,
@@ -15,6 +14,7 @@ from hlomem.jax.pass_.answers import (
     check_order,
     foreseen,
     is_worth_it,
+    loses_barriers,
     noted,
     plan_without_barriers,
     with_values,
@@ -145,9 +145,9 @@ class AnswerSearch:
         return answer
 
     def _foresee_total(self, candidate: Candidate) -> int:
-        """Bytes of all allocations once the compiler has dropped barriers."""
+        """Bytes of all allocations as the compiler is going to plan it."""
         stages = candidate.plan
-        if not has_barriers(stages.module):
+        if not loses_barriers(stages.module, stages.options):
             return candidate.total
         return needed_bytes(plan_without_barriers(with_schedule(stages, {}), stages.options))
 
