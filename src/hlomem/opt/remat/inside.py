@@ -42,7 +42,7 @@ def _lower(
 ) -> Candidate | None:
     """The program with values of one body recomputed, if it is smaller."""
     stages = candidate.plan
-    given = start_state(stages, candidate.given.rules.scopes, body)
+    given = start_state(stages, candidate.given.rules.scopes, body, has_awaited=True)
     if len(given.order) > MAX_INSIDE_NODES:
         return None
     costs = costs_of(stages.options.machine)
