@@ -180,7 +180,7 @@ AFTER_HOOK_SHARE = 256
 AIM_SHARE = 0.01
 """The share of a program's temporaries by which a GPU's budget is undercut where that is cheap. Of
 60 plans on an H200 two needed 0.36 and 0.77 % of them more than foreseen: once the parts of tuples
-are taken in another place after the hook, values are packed otherwise."""
+are taken elsewhere after the hook, values are packed otherwise."""
 AIM_PRICE = 0.02
 """The share of a program's modelled time that this may cost."""
 RECOMPUTE = 0.02
