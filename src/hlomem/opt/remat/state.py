@@ -183,7 +183,7 @@ def start_state(
 ) -> State:
     """The entry of a program as it was planned, or another computation that runs.
 
-    With `has_awaited` what others wait for may be recomputed, too.
+    With `has_awaited` calls of libraries that others wait for may be recomputed, too.
     """
     body = computation or stages.module.entry
     key = "state", scopes, body, has_awaited
@@ -211,9 +211,10 @@ def _start_state(
     nodes = list(range(len(flow.nodes)))
     waiting = _find_waiting(flow)
     repeatable = _find_repeatable(stages, flow, scopes)
-    if not has_awaited:
-        pairs = zip(repeatable, waiting, strict=True)
-        repeatable = [is_repeated and not others for is_repeated, others in pairs]
+    repeatable = [
+        may_repeat and (not others or (has_awaited and _may_be_awaited(instruction)))
+        for may_repeat, others, instruction in zip(repeatable, waiting, flow.nodes, strict=True)
+    ]
     return State(
         repeatable=repeatable,
         writers=_find_limits(stages, builder, flow),
@@ -225,6 +226,11 @@ def _start_state(
         waiting=waiting,
         full=full,
     )
+
+
+def _may_be_awaited(instruction: HloInstruction) -> bool:
+    """Whether it may run again though others wait: no slice that says where it begins does."""
+    return instruction.opcode in FORWARDS or is_library_call(instruction)
 
 
 def _find_waiting(flow: Flow) -> list[tuple[int, ...]]:
