@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from hlomem.machines.gpu_facts import GPUS
 from hlomem.machines.machine import DYNAMIC_SIZE_BYTES, Chip, Machine, Mark, Marks
 from hlomem.machines.options import jaxlib_options
+
+if TYPE_CHECKING:
+    from hlomem.machines.options import Options
+    from hlomem.machines.releases import Release
+
+
+def _options(machine: Machine, release: Release) -> Options:
+    return replace(jaxlib_options(machine, release), plans_barriers=release.version < (0, 12))
+
 
 _MARKS = Marks(
     texts=(
@@ -37,7 +47,7 @@ GPU = Machine(
         {0: "hbm", 1: "collective", 2: "temp", 5: "host", 6: "unpinned-host"}
     ),
     known_releases=((0, 11, 2),),
-    make_options=jaxlib_options,
+    make_options=_options,
     scheduler="least of three",
     alias_rules="gpu_alias",
     marks=_MARKS,

@@ -61,6 +61,9 @@ class Options(Struct, frozen=True):
     or by decreasing size."""
     fast_merge_colors: frozenset[int] = frozenset()
     """The colors whose heaps are packed by start of live range (TPU since libtpu 0.0.43)."""
+    plans_barriers: bool = False
+    """Whether optimization barriers are there while memory is planned (GPU until jaxlib 0.11.2), or
+    are dropped before (`OptimizationBarrierExpander`)."""
     schedules_breadth_first: bool = True
     """Whether unscheduled programs run breadth first (`BFScheduler`; CPU since jaxlib 0.5.1)."""
 

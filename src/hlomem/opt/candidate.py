@@ -15,7 +15,7 @@ from hlomem.hlo.rewrite import Rewriter
 from hlomem.hlo.schedule import running_computations
 from hlomem.opt.checks import Change, Kind
 from hlomem.opt.checks.rounding import find_rounding_problems
-from hlomem.opt.constants import CHEAP, PRICES, TIME_PRICES
+from hlomem.opt.constants import AIM_PRICE, CHEAP, PRICES, TIME_PRICES
 from hlomem.opt.goal import Clock, Kernels
 from hlomem.opt.orders.cost import model_time, module_time, program_flops
 from hlomem.opt.orders.effects import takes_time
@@ -208,8 +208,12 @@ class Candidate(Struct, frozen=True, dict=True, eq=False, kw_only=True):
     @property
     def is_cheap(self) -> bool:
         """Whether it costs next to nothing."""
-        whole = self.given.time if self.has_clock else self.given.flops
-        return self.price <= CHEAP * whole
+        return self.price <= CHEAP * self.whole_price
+
+    @property
+    def whole_price(self) -> int:
+        """The cost of the given program, as prices are counted."""
+        return self.given.time if self.has_clock else self.given.flops
 
 
 def count_kernels(module: HloModule) -> Kernels:
@@ -285,6 +289,16 @@ def choose_cheapest(candidates: Sequence[Candidate], limit: int) -> Candidate | 
         key=lambda one: (one.price, one.total) if fitting else (one.total, one.price),
         default=None,
     )
+
+
+def choose_limit(candidates: Sequence[Candidate], aim: int, limit: int) -> int:
+    """The aim, below a limit, where something fits it for hardly more; else the limit."""
+    ahead = choose_cheapest(candidates, aim)
+    cheapest = choose_cheapest(candidates, limit)
+    if ahead is None or cheapest is None or ahead.total > aim:
+        return limit
+    is_near = ahead.price <= cheapest.price + AIM_PRICE * cheapest.whole_price
+    return aim if is_near else limit
 
 
 def find_slowdowns(candidates: Sequence[Candidate], below: float) -> tuple[Slowdown, ...]:

@@ -9,6 +9,7 @@ import pytest
 
 from hlomem.base.errors import HlomemError
 from hlomem.hlo.barriers import without_barriers
+from hlomem.hlo.ir import HloModule
 from hlomem.hlo.text.parser import parse
 from hlomem.hlo.text.printer import format_module
 from hlomem.jax.pass_ import answer_search, answers, log
@@ -16,8 +17,12 @@ from hlomem.jax.pass_.limits import Limits
 from hlomem.jax.pass_.register import compiler_options
 from hlomem.jax.pass_.transform import Transform
 from hlomem.machines.budget import MemoryBudget
+from hlomem.machines.options import options_for
+from hlomem.machines.registry import find_machine
+from hlomem.machines.releases import Release
 from hlomem.opt import search, strategies
 from hlomem.opt.candidate import Candidate, start_text
+from hlomem.opt.constants import AFTER_HOOK, AIM_SHARE
 from hlomem.opt.goal import Rules
 from hlomem.opt.orders.cost import module_time
 from hlomem.opt.orders.planned_orders import other_bytes, temporary_bytes
@@ -28,7 +33,7 @@ from hlomem.pipeline import Stages, start_stages
 from hlomem.proto.module import read_module
 from tests.analysis.programs import DONATE_SWAP
 from tests.opt.orders.programs import CPU
-from tests.opt.remat.programs import SHAPE, WIDE, chain, gpu_chain, products
+from tests.opt.remat.programs import MEBIBYTE, SHAPE, SIDE, WIDE, chain, gpu_chain, products
 
 hlo: Any = pytest.importorskip("jaxlib._hlo", reason="jaxlib is not installed")
 TEXT = (CPU / "g_cholesky_solve" / "module.hlo").read_text()
@@ -161,13 +166,50 @@ def test_what_is_almost_free_is_computed_again_and_told() -> None:
     assert temporary_bytes(stages) == outcome.after
 
 
+BARRED = (
+    products(4)
+    .replace("tanh(%p)", "tanh(%b)")
+    .replace(f"  %t = {SHAPE}", f"  %b = {SHAPE} opt-barrier(%p)\n  %t = {SHAPE}")
+)
+
+
+def _barred_behind() -> HloModule:
+    """A value that waits behind a barrier, with another that is read late."""
+    text = f"""HloModule m, is_scheduled=true
+
+ENTRY %main (p: f32[{SIDE},{SIDE}]) -> f32[{SIDE},{SIDE}] {{
+  %p = {SHAPE} parameter(0)
+  %a = {SHAPE} tanh(%p)
+  %b = {SHAPE} sine(%p)
+  %t = ({SHAPE}, {SHAPE}) tuple(%a, %b)
+  %o = ({SHAPE}, {SHAPE}) opt-barrier(%t)
+  %x = {SHAPE} get-tuple-element(%o), index=0
+  %y = {SHAPE} get-tuple-element(%o), index=1
+  %c = {SHAPE} cosine(%x)
+  %d = {SHAPE} multiply(%c, %x)
+  ROOT %r = {SHAPE} add(%d, %y)
+}}
+"""
+    return parse(text)
+
+
+@pytest.mark.parametrize("version", [(0, 11, 2), (0, 12, 0, 1)])
+def test_a_gpus_forecast_is_of_the_program_with_barriers_before_jaxlib_0_12(
+    version: tuple[int, ...],
+) -> None:
+    module = _barred_behind()
+    options = options_for(find_machine("gpu", "h200"), Release("jaxlib", version))
+    plain = temporary_bytes(start_text(without_barriers(module), options))
+    barred = temporary_bytes(start_text(module, options))
+    assert barred != plain
+    log.forget()
+    Transform("cuda", options, Rules("low"), Limits(0, 50_000))(_proto(format_module(module)))
+    [outcome] = log.report().outcomes
+    assert outcome.before == (barred if version < (0, 12) else plain)
+
+
 def test_the_forecast_is_of_the_program_without_its_barriers() -> None:
-    barred = (
-        products(4)
-        .replace("tanh(%p)", "tanh(%b)")
-        .replace(f"  %t = {SHAPE}", f"  %b = {SHAPE} opt-barrier(%p)\n  %t = {SHAPE}")
-    )
-    answer, outcome = _freely(barred)
+    answer, outcome = _freely(BARRED)
     assert answer is not None
     bare = without_barriers(read_module(answer))
     assert outcome.clones
@@ -301,6 +343,38 @@ def test_the_pass_moves_nothing_small_where_that_does_not_lead_to_a_fit(missing:
     assert bool(outcome.moves) == is_enough
     assert bool(outcome.missing) != is_enough
     assert is_enough or "values on the host tried" in outcome.reason
+
+
+def _fit_on_a_gpu(stages: Stages, room: int, most: float | None = None) -> log.Outcome:
+    """What becomes of a program whose temporaries may take so many bytes."""
+    limits = Limits(1, 1000, MemoryBudget(other_bytes(stages) + room), most, offload=False)
+    log.forget()
+    Transform("cuda", stages.options, Rules(), limits)(_proto(format_module(stages.module)))
+    [outcome] = log.report().outcomes
+    return outcome
+
+
+LONG = 120
+"""Values of a chain of which each is a hundredth of the temporaries, and less of the time."""
+
+
+def test_a_gpu_is_asked_for_a_little_less_than_the_number_where_that_is_cheap() -> None:
+    stages = gpu_chain(LONG)
+    before = temporary_bytes(stages)
+    room = round(0.8 * before)
+    outcome = _fit_on_a_gpu(stages, room)
+    assert outcome.after <= room - AIM_SHARE * before
+    assert outcome.after > room - 4 * AIM_SHARE * before
+
+
+@pytest.mark.parametrize("most", [None, 1.2])
+def test_what_fits_the_number_alone_is_handed_on_where_less_would_be_dear(
+    most: float | None,
+) -> None:
+    stages = gpu_chain()
+    outcome = _fit_on_a_gpu(stages, 7 * MEBIBYTE + AFTER_HOOK, most)
+    assert outcome.after == 7 * MEBIBYTE
+    assert not outcome.missing
 
 
 @pytest.mark.parametrize("is_opaque", [True, False])

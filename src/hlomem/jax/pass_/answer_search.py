@@ -7,7 +7,6 @@ from itertools import chain
 from math import inf
 from typing import TYPE_CHECKING
 
-from hlomem.hlo.barriers import has_barriers
 from hlomem.jax.pass_.answer_cache import Answer
 from hlomem.jax.pass_.answers import (
     as_tried,
@@ -15,6 +14,7 @@ from hlomem.jax.pass_.answers import (
     check_order,
     foreseen,
     is_worth_it,
+    loses_barriers,
     noted,
     plan_without_barriers,
     with_values,
@@ -23,6 +23,7 @@ from hlomem.jax.pass_.compiler import compiler_of, write_candidate
 from hlomem.opt.candidate import (
     Candidate,
     Program,
+    choose_limit,
     find_slowdowns,
     room_for,
     start_text,
@@ -31,6 +32,8 @@ from hlomem.opt.candidate import (
 from hlomem.opt.constants import (
     AFTER_HOOK,
     AFTER_HOOK_SHARE,
+    AIM_PRICE,
+    AIM_SHARE,
     FAST_MEMORY,
     MAX_SLOWDOWN,
     MAX_SLOWDOWN_BY_DATA_SHEET,
@@ -56,7 +59,7 @@ if TYPE_CHECKING:
 
 
 class AnswerSearch:
-    """The search for an answer to any program, for one machine, by one compiler's word."""
+    """Answers for programs of one machine, sized by one compiler."""
 
     def __init__(
         self,
@@ -90,10 +93,21 @@ class AnswerSearch:
             return answer._replace(outcome=answer.outcome._replace(limit=limit))
         return self._change(found, outcome, has_budget=self._limits.is_budget)
 
+    @property
+    def _is_changed_after_hook(self) -> bool:
+        return self._options.machine.changed_after_hook == "fusions"
+
     def _margin(self, limit: int) -> int:
         """Bytes that the compiler may need more than foreseen."""
-        is_changed = self._options.machine.changed_after_hook == "fusions"
-        return min(AFTER_HOOK, limit // AFTER_HOOK_SHARE) if is_changed else 0
+        return min(AFTER_HOOK, limit // AFTER_HOOK_SHARE) if self._is_changed_after_hook else 0
+
+    def _aim(self, found: Candidate, limit: int) -> int:
+        """The bytes to ask for first: less, if possible, where the compiler may need more."""
+        if not self._is_changed_after_hook:
+            return limit
+        stages = found.given.stages
+        aim = limit - round(AIM_SHARE * found.given.start().temporaries)
+        return aim if other_bytes(stages) + find_floor(stages).size <= aim else limit
 
     def _fit_exactly(self, found: Candidate, outcome: Outcome, limit: int) -> Answer:
         """The program that fits, else at least as good as without a number, and for no more."""
@@ -102,16 +116,20 @@ class AnswerSearch:
         rest = other_bytes(found.given.stages)
         floor = find_floor(found.given.stages)
         answer: Answer | None = None
-        is_possible = rest + floor.size <= limit
+        is_possible, aim = rest + floor.size <= limit, self._aim(found, limit)
         is_tried = is_possible or not self._rules.exact
         cheap, proposed = self._propose_cheap(found)
         foreseen = min(self._foresee_total(one) for one in (found, cheap) if one is not None)
         # Checkers are asked about what is handed on alone.
         plain = self._change(found, outcome, proposed=proposed) if foreseen <= limit else None
-        if is_tried and (plain is None or rest + plain.outcome.after > limit):
+        total = inf if plain is None else rest + plain.outcome.after
+        if is_tried and total > aim:
             answer = self._change(found, outcome, limit, below=foreseen)
-            if not answer.outcome.missing:
+            if not answer.outcome.missing and (
+                plain is None or total > limit or _is_ahead(answer, plain, aim)
+            ):
                 return answer
+            answer = answer if total > limit else None
         if answer is None or not is_possible or answer.outcome.total >= foreseen:
             plain = plain or self._change(found, outcome, proposed=proposed)
             total = rest + plain.outcome.after
@@ -127,9 +145,9 @@ class AnswerSearch:
         return answer
 
     def _foresee_total(self, candidate: Candidate) -> int:
-        """Bytes of all allocations once the compiler has dropped barriers."""
+        """Bytes of all allocations as the compiler is going to plan it."""
         stages = candidate.plan
-        if not has_barriers(stages.module):
+        if not loses_barriers(stages.module, stages.options):
             return candidate.total
         return needed_bytes(plan_without_barriers(with_schedule(stages, {}), stages.options))
 
@@ -200,7 +218,7 @@ class AnswerSearch:
             answer = answer._replace(outcome=answer.outcome._replace(total=total, limit=limit))
             if not self._is_exact:
                 return self._fit_by_trying(found, answer, limit)
-            if total > limit:
+            if total > self._aim(found, limit):
                 change = partial(self._fit, found, answer, limit, below)
                 return self._with_floor(attempt(change, answer), found.given.stages)
         return attempt(partial(self._cheapen, found, answer, proposed), answer)
@@ -239,7 +257,7 @@ class AnswerSearch:
 
     def _fit(self, found: Candidate, answer: Answer, limit: int, below: float) -> Answer:
         """The fastest that fits, else the smallest, of those that do not take too long."""
-        fits = quick = find_fits(found, limit)
+        fits = quick = self._find_fits(found, limit)
         most, is_missed = self._most(found), all(one.total > limit for one in fits)
         if most < inf:
             quick = [one for one in fits if one.slowdown <= most]
@@ -249,7 +267,8 @@ class AnswerSearch:
         if is_missed and find_floor(found.given.stages).size > room_for(found.plan, limit):
             return answer  # nothing is paid for a number that cannot be met
         below = min(answer.outcome.total, below)
-        made, notes = settle(quick, self._compiler, limit, below=below)
+        number = choose_limit(quick, self._aim(found, limit), limit)
+        made, notes = settle(quick, self._compiler, number, below=below)
         answer = noted(answer, *notes)
         answer = answer if made is None else with_values(answer, made)
         if answer.outcome.missing and len(quick) < len(fits):
@@ -257,6 +276,14 @@ class AnswerSearch:
             front = find_slowdowns(told, min(answer.outcome.total, below))
             answer = answer._replace(outcome=answer.outcome._replace(slower=front))
         return answer
+
+    def _find_fits(self, found: Candidate, limit: int) -> list[Candidate]:
+        """Programs found for the aim, and for the number where none of those will do."""
+        most, aim = self._most(found), self._aim(found, limit)
+        fits = find_fits(found, aim)
+        if aim == limit or any(one.total <= aim and one.slowdown <= most for one in fits):
+            return fits
+        return [*fits, *find_fits(found, limit)]
 
     @property
     def _may_move(self) -> bool:
@@ -337,3 +364,9 @@ class AnswerSearch:
             time_ratio=ratio,
         )
         return Answer(tried.best.written.data, outcome)
+
+
+def _is_ahead(answer: Answer, plain: Answer, aim: int) -> bool:
+    """Whether it meets an aim for hardly more than an answer that only fits the number."""
+    most = plain.outcome.time_ratio + AIM_PRICE
+    return answer.outcome.total <= aim and answer.outcome.time_ratio <= most

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 
 def foreseen(outcome: Outcome, found: Candidate) -> Outcome:
-    """The outcome as the compiler is going to report it; barriers are gone by then."""
+    """The outcome as the compiler is going to report it; barriers may be gone by then."""
     order = found.order
     assert order is not None
     before, after = order.before, order.after
-    if has_barriers(found.given.stages.module):
+    if loses_barriers(found.given.stages.module, found.options):
         before = temporary_bytes(plan_without_barriers(found.given.stages.module, found.options))
         after = before
         if found.orders:
@@ -64,7 +64,7 @@ def with_values(answer: Answer, made: Candidate) -> Answer:
     written = made.written
     assert written is not None
     after, total = made.temporaries, made.total
-    if has_barriers(written.module):
+    if loses_barriers(written.module, made.options):
         stages = plan_without_barriers(written.module, made.options)
         after, total = temporary_bytes(stages), needed_bytes(stages)
     time = made.given.time
@@ -108,6 +108,11 @@ def is_worth_it(made: Answer, answer: Answer, margin: int = 0) -> bool:
     if missing <= margin < was_missing or not missing:
         return bool(was_missing)
     return made.outcome.after < (1 - LEAST_SAVING) * answer.outcome.after
+
+
+def loses_barriers(module: HloModule, options: Options) -> bool:
+    """Whether the compiler plans the module without barriers that it has."""
+    return not options.plans_barriers and has_barriers(module)
 
 
 def plan_without_barriers(module: HloModule, options: Options) -> Stages:

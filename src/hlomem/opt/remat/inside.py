@@ -30,6 +30,7 @@ def lower_inside(candidate: Candidate, limit: int, work: WorkLeft) -> list[Candi
         if body is None or work.is_spent or candidate.total <= limit:
             break
         made = _lower(candidate, body, limit, work)
+        made = made or _lower(candidate, body, limit, work, has_awaited=True)
         if made is None:
             break
         found.append(made)
@@ -38,11 +39,16 @@ def lower_inside(candidate: Candidate, limit: int, work: WorkLeft) -> list[Candi
 
 
 def _lower(
-    candidate: Candidate, body: HloComputation, limit: int, work: WorkLeft
+    candidate: Candidate,
+    body: HloComputation,
+    limit: int,
+    work: WorkLeft,
+    *,
+    has_awaited: bool = False,
 ) -> Candidate | None:
     """The program with values of one body recomputed, if it is smaller."""
     stages = candidate.plan
-    given = start_state(stages, candidate.given.rules.scopes, body)
+    given = start_state(stages, candidate.given.rules.scopes, body, has_awaited=has_awaited)
     if len(given.order) > MAX_INSIDE_NODES:
         return None
     costs = costs_of(stages.options.machine)

@@ -74,7 +74,14 @@ class Places:
                 return []
             pending += early - found
             found |= early
+        if any(self._is_awaited(node, place) for node in found):
+            return []
         return sorted(found, key=lambda node: places[node])
+
+    def _is_awaited(self, node: int, place: int) -> bool:
+        """Whether something before a place waits for a node."""
+        state = self._state
+        return node < state.count and any(self.of[one] < place for one in state.waiting[node])
 
     @cached_property
     def _users(self) -> list[list[int]]:

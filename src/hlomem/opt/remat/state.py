@@ -87,6 +87,8 @@ class State(Struct, frozen=True, eq=False):
     operands: list[tuple[int, ...]]
     holds: list[tuple[int, ...]]
     """By node the temporaries in its result, part by part."""
+    waiting: Sequence[tuple[int, ...]]
+    """By original node those that wait for it by a control dependency, as its clones need not."""
     full: list[int]
     """Bytes of each buffer wherever it lies; in the flow those that lie elsewhere take none."""
 
@@ -173,14 +175,24 @@ def above(levels: Sequence[int], target: int) -> int:
 
 
 def start_state(
-    stages: Stages, scopes: Scopes = ALL_SCOPES, computation: HloComputation | None = None
+    stages: Stages,
+    scopes: Scopes = ALL_SCOPES,
+    computation: HloComputation | None = None,
+    *,
+    has_awaited: bool = False,
 ) -> State:
-    """The entry of a program as it was planned, or another computation that runs."""
+    """The entry of a program as it was planned, or another computation that runs.
+
+    With `has_awaited` calls of libraries that others wait for may be recomputed, too.
+    """
     body = computation or stages.module.entry
-    return once(stages, ("state", scopes, body), lambda: _start_state(stages, scopes, body))
+    key = "state", scopes, body, has_awaited
+    return once(stages, key, lambda: _start_state(stages, scopes, body, has_awaited=has_awaited))
 
 
-def _start_state(stages: Stages, scopes: Scopes, computation: HloComputation) -> State:
+def _start_state(
+    stages: Stages, scopes: Scopes, computation: HloComputation, *, has_awaited: bool
+) -> State:
     builder = flows_of(stages)
     flow = builder.build(computation, builder.peaks())
     full = list(flow.sizes)
@@ -197,16 +209,37 @@ def _start_state(stages: Stages, scopes: Scopes, computation: HloComputation) ->
         for instruction in flow.nodes
     ]
     nodes = list(range(len(flow.nodes)))
+    waiting = _find_waiting(flow)
+    repeatable = _find_repeatable(stages, flow, scopes)
+    repeatable = [
+        may_repeat and (not others or (has_awaited and _may_be_awaited(instruction)))
+        for may_repeat, others, instruction in zip(repeatable, waiting, flow.nodes, strict=True)
+    ]
     return State(
-        repeatable=_find_repeatable(stages, flow, scopes),
+        repeatable=repeatable,
         writers=_find_limits(stages, builder, flow),
         flow=flow,
         order=nodes,
         origin=nodes.copy(),
         operands=[tuple([node_of[one] for one in node.operands]) for node in flow.nodes],
         holds=holds,
+        waiting=waiting,
         full=full,
     )
+
+
+def _may_be_awaited(instruction: HloInstruction) -> bool:
+    """Whether it may run again though others wait: no slice that says where it begins does."""
+    return instruction.opcode in FORWARDS or is_library_call(instruction)
+
+
+def _find_waiting(flow: Flow) -> list[tuple[int, ...]]:
+    """By node those that wait for it by a control dependency."""
+    waiting: dict[HloInstruction, list[int]] = {}
+    for node, instruction in enumerate(flow.nodes):
+        for earlier in instruction.control_predecessors:
+            waiting.setdefault(earlier, []).append(node)
+    return [tuple(waiting.get(instruction, ())) for instruction in flow.nodes]
 
 
 def _placed_sizes(stages: Stages, flow: Flow) -> list[int]:
@@ -226,10 +259,8 @@ def _placed_sizes(stages: Stages, flow: Flow) -> list[int]:
 def _find_repeatable(stages: Stages, flow: Flow, scopes: Scopes) -> list[bool]:
     """For each node, that it may run again: equal operands give equal values, in new memory."""
     effects = Effects(stages.call_graph)
-    awaited = {earlier for node in flow.nodes for earlier in node.control_predecessors}
     return [
         is_repeatable(instruction, effects)
-        and instruction not in awaited
         and not instruction.control_predecessors
         and _is_apart(stages, instruction, effects)
         and (instruction.opcode in FORWARDS or scopes.has(instruction))
