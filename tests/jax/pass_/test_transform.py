@@ -166,6 +166,20 @@ def test_what_is_almost_free_is_computed_again_and_told() -> None:
     assert temporary_bytes(stages) == outcome.after
 
 
+def test_what_is_refused_freely_is_recomputed_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
+    accepted = search.find_accepted
+
+    def refuse(start: Candidate, *rest: Any) -> tuple[Candidate | None, list[str]]:
+        is_exact = start.given.rules.exact
+        return accepted(start, *rest) if is_exact else (None, ["rejected: it is wrong"])
+
+    monkeypatch.setattr(answer_search, "find_accepted", refuse)
+    rules, limits = FREELY._replace(exact=False), Limits(0, 50_000, MemoryBudget(1 << 40))
+    assert Transform("cpu", compiler_options("cpu"), rules, limits)(_proto(products(4))) is not None
+    [outcome] = log.report().outcomes
+    assert (outcome.kind, outcome.clones) == ("improved", 1)
+
+
 BARRED = (
     products(4)
     .replace("tanh(%p)", "tanh(%b)")

@@ -8,8 +8,9 @@ import pytest
 
 from hlomem import hlo
 from hlomem.hlo.text.printer import format_module
+from hlomem.hlo.text.shape_parser import parse_shape_text
 from hlomem.opt.checks.equivalence import find_meaning_problems
-from hlomem.opt.checks.offsets import find_offset_problems, new_slices
+from hlomem.opt.checks.offsets import find_offset_problems, new_slices, offset_by_indices
 from tests.opt.fixtures import edit, iter_fixtures
 
 _BACK = '"linear":{"byte_offset":"1310720","byte_stride":"-262144"}'
@@ -105,3 +106,13 @@ def test_without_indices_to_go_by_a_new_slice_is_a_problem(texts: tuple[str, str
         "dynamic_slice.5.2.remat does not begin where its indices say"
     ]
     assert find_offset_problems(hlo.parse(texts[0]), hlo.parse(texts[0])) == []
+
+
+@pytest.mark.parametrize(
+    ("element", "offset"), [("pred", 3 * 64), ("f32", 3 * 64 * 4), ("s4", 3 * 64), ("bf16", 384)]
+)
+def test_an_element_takes_whole_bytes_unless_it_is_packed(element: str, offset: int) -> None:
+    whole, part = [parse_shape_text(f"{element}[{rows},64,1]{{2,1,0}}") for rows in (56, 1)]
+    assert offset_by_indices(whole, part, [3, 0, 0]) == offset
+    packed = parse_shape_text("s4[56,64,1]{2,1,0:E(4)}")
+    assert offset_by_indices(packed, part, [3, 0, 0]) is None

@@ -7,6 +7,8 @@ from itertools import chain
 from math import inf
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from hlomem.jax.pass_.answer_cache import Answer
 from hlomem.jax.pass_.answers import (
     as_tried,
@@ -245,6 +247,11 @@ class AnswerSearch:
             return self._cheapen_by_trying(found, answer)
         goal = Share(self._rules.recompute)
         made, notes = find_accepted(found, goal, self._compiler, proposed)
+        if made is None and notes and not self._rules.exact:  # never worse than exactly
+            rules = self._rules._replace(exact=True)
+            exactly = replace(found, given=replace(found.given, rules=rules))
+            made, more = find_accepted(exactly, goal, self._compiler)
+            notes += more
         return noted(answer, *notes) if made is None else with_values(answer, made)
 
     def _cheapen_by_trying(self, found: Candidate, answer: Answer) -> Answer:

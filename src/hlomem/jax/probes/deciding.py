@@ -77,21 +77,24 @@ class _Effect(NamedTuple):
     others: float
     """Bytes of other arrays, as a share of those at fault."""
     arrays: int = 0
-    """The number of these."""
+    """The number of these; where what loops keep is at fault, the bytes that are left of it."""
     is_possible: bool = True
     """Whether these have the dimensions that the change splits."""
+    is_unknown: bool = False
+    """Whether it is another name for one that no table has."""
 
     @property
-    def rank(self) -> tuple[bool, bool, bool, bool, int, bool, bool, int]:
+    def rank(self) -> tuple[bool, bool, bool, bool, int, int, bool, int]:
         word, _, about = self.change.partition(":")
-        is_by_name = word == "text" or (word == "add" and "=" not in about)
+        is_by_name = self.is_unknown or (word == "add" and "=" not in about)
         return (
             self.others <= _FEW,
             word in ("number", "drop", "least", "search"),  # no other says what is too much
             self.is_wanted and self.is_possible,
             word != "flip",  # what is switched is written elsewhere
             -self.arrays,
-            is_by_name,  # with a sharding that the program has already
+            # With a sharding that the program has already; not a name instead of another.
+            2 if is_by_name else 1 if word != "text" else 0,
             word != "add",
             -self.seen.last if word == "number" else self.seen.last,
         )
@@ -177,8 +180,9 @@ def _effect(
     }
     if fault.is_kept:
         is_same = not changed and traced.products >= base.products
-        is_less = is_same and traced.kept < _LESS * base.kept
-        return _Effect(seen, change, is_wanted=True, others=0.0) if is_less else None
+        if not is_same or traced.kept >= _LESS * base.kept:
+            return None
+        return _Effect(seen, change, is_wanted=True, others=0.0, arrays=traced.kept)
     own = fault.wanted.keys() & before.keys()
     size = sum(before[name].size for name in own)
     if not size or sum(before[name].size for name in own & changed) < _MOST * size:
@@ -206,7 +210,9 @@ def _effect(
     )
     if change.startswith("least:") and not is_wanted:
         return None
-    return _Effect(seen, change, is_wanted, sum(others) / size, len(others), is_possible)
+    is_unknown = change.startswith("text:") and seen.text not in {name for name, _ in _rules(base)}
+    share = sum(others) / size
+    return _Effect(seen, change, is_wanted, share, len(others), is_possible, is_unknown)
 
 
 def _look(placed: Placed, fault: Fault) -> tuple[str, int]:

@@ -89,11 +89,11 @@ def said_offset(slice_: HloInstruction, iterations: Sequence[int]) -> int | None
 
 def offset_by_indices(whole: Shape, part: Shape, starts: Sequence[int | None]) -> int | None:
     """The byte a slice begins at by its indices; None where that is not known."""
-    bits = whole.element_type.bits
-    if whole.layout is None or whole.layout.tiles or any(whole.dynamic) or bits % _BYTE:
+    layout = whole.layout
+    if layout is None or layout.tiles or any(whole.dynamic) or layout.element_size_in_bits % _BYTE:
         return None
-    stride, offset = bits // _BYTE, 0
-    for dimension in whole.layout.minor_to_major:
+    stride, offset = whole.element_type.byte_width, 0  # a pred takes a byte
+    for dimension in layout.minor_to_major:
         start, size = starts[dimension], whole.dimensions[dimension]
         if start is None:
             return None
