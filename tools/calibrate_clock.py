@@ -335,12 +335,13 @@ def _ways(platform: str, limit: Callable[[], int]) -> Iterator[tuple[str, Any]]:
     transform: Any = import_module("hlomem.jax.pass_.transform")
     register: Any = import_module("hlomem.jax.pass_.register")
     goal: Any = import_module("hlomem.opt.goal")
+    budget: Any = import_module("hlomem.machines.budget")
     yield "plain", lambda _: None
     options = register.compiler_options(platform, "h200" if platform == "cuda" else "")
     rules = goal.Rules("default", may_reorder_collectives=True, recompute=0.02)
     limits = limits_of.Limits(1 << 16, 50_000)
     yield "optimize", transform.Transform(platform, options, rules, limits)
-    limits = limits._replace(fit=limit(), offload=False)
+    limits = limits._replace(budget=budget.MemoryBudget(limit()), offload=False)
     yield "half", transform.Transform(platform, options, rules._replace(effort="low"), limits)
 
 
