@@ -46,6 +46,10 @@ OWN_TABLES = {
     Path("opt/checks/order.py"): "judges the search, and must not rest on what it judges",
     Path("opt/orders/cost.py"): "what runs while others do, and what moves elements alone",
     Path("opt/orders/traffic.py"): "what reads or writes a part of a buffer",
+    Path("opt/orders/arithmetic.py"): "what takes a GPU's units longer than reading does",
+    Path("opt/orders/indexing.py"): "how a GPU combines what a scatter brings together",
+    Path("jax/compile/exchanged.py"): "loops of JAX, not of XLA",
+    Path("jax/compile/exchanges.py"): "operations of JAX that keep elements apart, not of XLA",
     Path(
         "opt/orders/effects.py"
     ): "what the world outside sees and what takes no time: order alone",

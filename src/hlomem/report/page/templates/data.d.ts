@@ -425,6 +425,7 @@ export interface ShardingChange {
   is_of_batch: boolean;
   has_mesh: boolean;
   drops_gathered: boolean;
+  exchanges: OtherDecision[];
 }
 
 export interface ShardingFinding {
