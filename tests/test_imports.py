@@ -181,6 +181,7 @@ MAY_IMPORT = {
     "jax.compile.decisions": {
         "report",
         "jax.compile.exchanged",
+        "jax.compile.flat_jaxprs",
         "jax.compile.frames",
         "jax.compile.origins",
     },

@@ -16,6 +16,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from hlomem.jax.compile.exchanged import exchanged
+from hlomem.jax.compile.flat_jaxprs import inner_jaxprs
 from hlomem.jax.compile.frames import is_users, users_frames
 from hlomem.report.data.sharding.decision import Decision
 
@@ -346,8 +347,5 @@ def _equations_of(jaxpr: Any, *, is_inside: bool = False) -> Iterator[tuple[Any,
     for equation in jaxpr.eqns:
         is_gradient = is_inside or "transpose(" in str(equation.source_info.name_stack)
         yield equation, is_gradient
-        for parameter in equation.params.values():
-            for part in parameter if isinstance(parameter, tuple | list) else (parameter,):
-                inner = getattr(part, "jaxpr", part)
-                if hasattr(inner, "eqns"):
-                    yield from _equations_of(inner, is_inside=is_gradient)
+        for part in inner_jaxprs(equation):
+            yield from _equations_of(getattr(part, "jaxpr", part), is_inside=is_gradient)

@@ -12,10 +12,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from hlomem.jax.compile.exchanges import takes_of
-from hlomem.jax.compile.flat_jaxprs import FlatJaxpr
+from hlomem.jax.compile.flat_jaxprs import FlatJaxpr, scan_counts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator
 
     from hlomem.jax.compile.exchanges import Taken
     from hlomem.jax.compile.flat_jaxprs import Step, Value
@@ -101,9 +101,7 @@ def _scanned(step: Step, given: list[Any], lines: Collection[str]) -> list[Any]:
     """The results of a scan, with all-to-alls in its body."""
     loops: Any = import_module("jax._src.lax.control_flow")
     params, flat = step.params, FlatJaxpr(step.params["jaxpr"])
-    # What is read, or stacked, by rows has one dimension less in the body.
-    carried = _alike(step.equation.outvars, params["jaxpr"].out_avals)
-    consts = _alike(step.equation.invars, params["jaxpr"].in_avals) - carried
+    consts, carried = scan_counts(step)
     fixed = given[:consts]
 
     def body(carry: list[Any], row: list[Any]) -> tuple[list[Any], list[Any]]:
@@ -114,12 +112,6 @@ def _scanned(step: Step, given: list[Any], lines: Collection[str]) -> list[Any]:
     options = {name: params[name] for name in ("length", "reverse", "unroll")}
     carry, stacked = loops.scan(body, start, rows, **options)
     return [*carry, *stacked]
-
-
-def _alike(outside: Sequence[Any], inside: Sequence[Any]) -> int:
-    """The number of values with the same dimensions outside of a body and inside."""
-    pairs = zip(outside, inside, strict=True)
-    return sum(one.aval.shape == other.shape for one, other in pairs)
 
 
 def _looped(step: Step, given: list[Any], lines: Collection[str]) -> list[Any]:

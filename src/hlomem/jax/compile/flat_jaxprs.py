@@ -148,10 +148,15 @@ def inner_jaxprs(equation: Any) -> Iterator[Any]:
 def handed_on(step: Step, jaxpr: Any) -> tuple[Value, ...]:
     """The inputs of a step that are the first arguments of its body, whichever the iteration."""
     if step.name == "scan":
-        count = step.params.get("num_consts")
-        if count is None:  # since JAX 0.12
-            count = len(list(step.params["ft_in"].unpack()[0]))
-        return step.inputs[:count]
+        return step.inputs[: scan_counts(step)[0]]
     arguments = getattr(jaxpr, "jaxpr", jaxpr).invars
     is_called = step.name != "while" and len(arguments) == len(step.inputs)
     return step.inputs if is_called else ()
+
+
+def scan_counts(step: Step) -> tuple[int, int]:
+    """The number of inputs of a scan that stay the same, and of those that it hands on."""
+    if "num_consts" in step.params:  # before JAX 0.12
+        return step.params["num_consts"], step.params["num_carry"]
+    fixed, carried, _ = step.params["ft_in"].unpack()
+    return len(list(fixed)), len(list(carried))

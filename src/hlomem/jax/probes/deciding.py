@@ -77,14 +77,16 @@ class _Effect(NamedTuple):
     others: float
     """Bytes of other arrays, as a share of those at fault."""
     arrays: int = 0
-    """The number of these; where what loops keep is at fault, the bytes that are left of it."""
+    """The number of these."""
+    kept: int = 0
+    """Bytes that loops keep after the change, where that is at fault."""
     is_possible: bool = True
     """Whether these have the dimensions that the change splits."""
     is_unknown: bool = False
     """Whether it is another name for one that no table has."""
 
     @property
-    def rank(self) -> tuple[bool, bool, bool, bool, int, int, bool, int]:
+    def rank(self) -> tuple[bool, bool, bool, bool, int, int, int, bool, int]:
         word, _, about = self.change.partition(":")
         is_by_name = self.is_unknown or (word == "add" and "=" not in about)
         return (
@@ -93,6 +95,7 @@ class _Effect(NamedTuple):
             self.is_wanted and self.is_possible,
             word != "flip",  # what is switched is written elsewhere
             -self.arrays,
+            -self.kept,
             # With a sharding that the program has already; not a name instead of another.
             2 if is_by_name else 1 if word != "text" else 0,
             word != "add",
@@ -182,7 +185,7 @@ def _effect(
         is_same = not changed and traced.products >= base.products
         if not is_same or traced.kept >= _LESS * base.kept:
             return None
-        return _Effect(seen, change, is_wanted=True, others=0.0, arrays=traced.kept)
+        return _Effect(seen, change, is_wanted=True, others=0.0, kept=traced.kept)
     own = fault.wanted.keys() & before.keys()
     size = sum(before[name].size for name in own)
     if not size or sum(before[name].size for name in own & changed) < _MOST * size:
@@ -212,7 +215,15 @@ def _effect(
         return None
     is_unknown = change.startswith("text:") and seen.text not in {name for name, _ in _rules(base)}
     share = sum(others) / size
-    return _Effect(seen, change, is_wanted, share, len(others), is_possible, is_unknown)
+    return _Effect(
+        seen,
+        change,
+        is_wanted,
+        share,
+        arrays=len(others),
+        is_possible=is_possible,
+        is_unknown=is_unknown,
+    )
 
 
 def _look(placed: Placed, fault: Fault) -> tuple[str, int]:

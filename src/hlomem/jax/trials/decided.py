@@ -71,7 +71,7 @@ def following_constraints(
     decisions: Sequence[Decision], wanted: ShardingChange, axes: Sequence[str], mesh: Mesh
 ) -> Iterator[Change]:
     """Arguments of a batch along more axes, with the constraints that split as they do now."""
-    [batch] = {parse_spec(spec, mesh) for spec in list(wanted.arguments.values())[:1]}
+    batch = parse_spec(next(iter(wanted.arguments.values())), mesh)
     if batch is None:
         return
     more = [axis for axis in batch.used if axis.name in axes]
