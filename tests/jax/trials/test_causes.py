@@ -105,6 +105,31 @@ def make_donated(devices):
     return jax.jit(insert, donate_argnums=0), (memory, row)
 '''
 
+LOGICAL = '''"""Rules of logical axes in force while `jax.jit` is called, not while it traces."""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+RULES = (("batch", "x"), ("length", "y"))
+
+
+def make(devices):
+    mesh = Mesh(np.array(devices).reshape(4, 2), ("x", "y"))
+
+    def step(weights, ids):
+        x = nn.with_logical_constraint(weights[ids], ("batch", "length", None))
+        return jnp.sort(jnp.sort(x, axis=2), axis=2).sum(axis=2)
+
+    weights = jax.ShapeDtypeStruct((64, 512), "float32", sharding=NamedSharding(mesh, P()))
+    ids = jax.ShapeDtypeStruct((64, 256), "int32", sharding=NamedSharding(mesh, P("x")))
+    with jax.set_mesh(mesh), nn.logical_axis_rules(RULES):
+        return jax.jit(step), (weights, ids)
+'''
+
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -152,3 +177,16 @@ def test_a_donated_argument_that_is_split_less_than_its_result_is_at_fault(model
     assert first.kind == "donated"
     assert first.change.arguments == {"memory": "P('x', 'y')"}
     assert first.source == _at(model, "    memory = S((4096, 1024)")
+
+
+def test_a_constraint_whose_rules_are_gone_when_it_is_traced_is_left_out(tmp_path: Path) -> None:
+    pytest.importorskip("flax.linen")
+    (tmp_path / "logical.py").write_text(LOGICAL)
+    report = hlomem.jax.shard(f"{tmp_path}/logical.py:make", cache=tmp_path / "cache")
+    first = report.findings[0]
+    line = LOGICAL[: LOGICAL.index("        x = nn.with_logical")].count("\n") + 1
+    assert (first.kind, first.source) == ("dropped", f"{tmp_path}/logical.py:{line}")
+    assert "P('x', 'y', None)" in first.title
+    # Half of an array of 8 MiB on each device, at least.
+    assert first.got is not None
+    assert first.got >= 4 << 20

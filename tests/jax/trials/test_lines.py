@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hlomem.hlo.sharding import Axis, Mesh
 from hlomem.jax.compile.messages import ArgumentLines
 from hlomem.jax.trials.lines import Lines, chain_of_argument
 from hlomem.report.data.sharding.decision import Decision, Frame
@@ -53,6 +54,19 @@ def test_one_of_two_that_share_an_expression_is_told_in_the_function_that_asks_f
     there = _decision("put 3", "to_levels 6", "body 12", spec="P('x')")
     back = _decision("put 3", "to_grid 9", "body 12", spec="P(None, 'x')")
     assert Lines([there, back], PLACING).primary([there]) == "/a/m.py:6"
+
+
+def test_padding_is_told_where_all_that_pad_the_same_size_meet() -> None:
+    mesh = Mesh((Axis("x", 4),))
+    scores = _decision("pin 3", "attend 20", spec="P('x', None)", shape=(18, 64))
+    hidden = _decision("pin 3", "mlp 30", spec="P('x')", shape=(18, 8, 8))
+    batch = _decision("pin 3", "embed 40", spec="P('x')", shape=(16, 8))
+    lines = Lines([scores, hidden], frozenset({"/a/m.py::pin"}))
+    assert lines.primary([scores]) == "/a/m.py:20"
+    alike = lines.padded_alike([scores], mesh)
+    assert alike == [scores, hidden]
+    assert lines.primary(alike) == "/a/m.py:3"
+    assert Lines([scores, batch], PLACING).padded_alike([scores], mesh) == [scores]
 
 
 def test_without_a_line_of_its_own_the_one_that_fewest_share_is_meant() -> None:

@@ -53,6 +53,8 @@ class Decisions:
         }
         self._constrained: dict[int, tuple[Any, str]] = {}
         """The values of constraints, which are kept so that no other has their `id`."""
+        self._rules: Any = None
+        """The last rules of logical axes that Flax was told of."""
 
     def install(self) -> None:
         """From now on, note what JAX is asked for, and do otherwise where it is said."""
@@ -70,6 +72,19 @@ class Decisions:
         """From now on, note constraints by logical axes that Flax leaves out, if it is imported."""
         for name in ("flax.linen", "flax.linen.spmd"):
             _hook(sys.modules.get(name), "with_logical_constraint", self._naming)
+        in_force = getattr(sys.modules.get("flax.core.spmd"), "_axis_rules", None)
+        if in_force is not None:
+            in_force.__class__ = self._noting_rules(type(in_force))
+
+    def _noting_rules(self, kind: type[Any]) -> type[Any]:
+        """The class of Flax's rules in force, which a trace after their `with` does not find."""
+
+        def note(in_force: Any, name: str, value: Any) -> None:
+            super(kind, in_force).__setattr__(name, value)
+            if name == "rules" and value:
+                self._rules = value
+
+        return type(kind.__name__, (kind,), {"__setattr__": note})
 
     def _naming(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(original)
@@ -78,6 +93,8 @@ class Decisions:
             if made is not x or not hasattr(x, "shape") or not self.origins.meshes:
                 return made
             rules = (*rest, options.get("rules"))[0]
+            if rules is None and not sys.modules["flax.linen"].get_logical_axis_rules():
+                rules = self._rules
             axes = sys.modules["flax.linen"].logical_to_mesh_axes(logical_axis_resources, rules)
             if axes is None or not any(axes):
                 return made

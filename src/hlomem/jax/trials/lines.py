@@ -9,15 +9,17 @@ meant, as long as that is the only one.
 from __future__ import annotations
 
 from collections import Counter
+from math import prod
 from typing import TYPE_CHECKING
 
-from hlomem.hlo.sharding import bare_spec
+from hlomem.hlo.sharding import bare_spec, parse_spec
 from hlomem.jax.compile.call_counts import SEPARATOR
 from hlomem.report.data.sharding.finding import Link
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Sequence
 
+    from hlomem.hlo.sharding import Axis, Mesh
     from hlomem.jax.compile.messages import ArgumentLines
     from hlomem.report.data.sharding.decision import Decision, Frame
     from hlomem.report.data.sharding.finding import Place, ShardingFinding
@@ -55,6 +57,13 @@ class Lines:
         near = [one for depth, one in found if depth == nearest]
         lines = {_lines(one) for one in near if one.shapes[0] == dimensions}
         return [one for one in near if not lines or _lines(one) in lines]
+
+    def padded_alike(self, group: Sequence[Decision], mesh: Mesh) -> list[Decision]:
+        """A group, and all that pad the same size along the same axes."""
+        padded = {one for decision in group for one in _padded(decision, mesh)}
+        inside = {one.key for one in group}
+        others = [one for one in self._decisions if one.key not in inside]
+        return [*group, *[one for one in others if not padded.isdisjoint(_padded(one, mesh))]]
 
     def primary(self, group: Sequence[Decision]) -> str:
         """The line to edit; empty if none is known."""
@@ -146,6 +155,16 @@ def _lines(decision: Decision) -> tuple[str, ...]:
 def _depth(decision: Decision, line: str) -> int | None:
     own = [frame.line for frame in decision.applied]
     return own.index(line) if line in own else None
+
+
+def _padded(decision: Decision, mesh: Mesh) -> Iterator[tuple[int, tuple[Axis, ...]]]:
+    """The sizes that a constraint's axes do not divide, with these axes."""
+    if decision.kind != "constraint":
+        return
+    asked = parse_spec(decision.specs[0], mesh)
+    for size, axes in zip(decision.shapes[0], asked.dimensions if asked else (), strict=False):
+        if size % prod(axis.size for axis in axes):
+            yield size, axes
 
 
 def _size(decision: Decision) -> int:

@@ -152,7 +152,7 @@ def shard_job(
     mesh = subject.layouts.mesh
     givers = Givers(_executed(facts), {axis.name for axis in mesh.axes} if mesh else set())
     made = facts.argument_lines
-    placed = [_at_its_line(lines, givers, made, one) for one in report.findings]
+    placed = [_at_its_line(lines, givers, made, mesh, one) for one in report.findings]
     found = with_exchanges(list(_with_unused(placed, dead)), subject, facts, lines)
     report = replace(report, findings=tuple(found))
     search = Search(subject, planned.facts.decisions, lines)
@@ -172,8 +172,13 @@ def shard_job(
         for number, finding in enumerate(report.findings)
     ]
     helped = {one.source for one in tried if _is_helpful(one, report.size)}
-    tried += [_best(trials, one, changes) for one, changes in doubts if one.source not in helped]
+    tried += [
+        _best(trials, one, changes)
+        for one, changes in doubts
+        if one.kind == "dropped" or one.source not in helped
+    ]
     tried = _without_told(_without_others(tried), WORTH * report.size)
+    tried = _without_symptoms(tried, report.size)
     helpful = [one for one in tried if _is_helpful(one, report.size)]
     notes = [_note(one) for one in tried if one not in helpful]
     on_progress(f"traces other values {words}")
@@ -182,10 +187,16 @@ def shard_job(
 
 
 def _at_its_line(
-    lines: Lines, givers: Givers, made: Mapping[str, ArgumentLines], finding: ShardingFinding
+    lines: Lines,
+    givers: Givers,
+    made: Mapping[str, ArgumentLines],
+    mesh: Mesh | None,
+    finding: ShardingFinding,
 ) -> ShardingFinding:
     """A finding at the line where a reviewer would edit, with the others that lead to it."""
     group = group_of(lines, finding)
+    if finding.kind == "padding" and mesh is not None:
+        group = lines.padded_alike(group, mesh)
     source = lines.primary(group) or finding.source
     at = made.get(finding.names[0]) if finding.names and finding.change.arguments else None
     used, given = source, givers.of(source) if source else ()
@@ -263,6 +274,20 @@ def _without_told(tried: Sequence[ShardingFinding], least: float) -> list[Shardi
     """Without findings on the values that a constraint, once it is used, was seen to split."""
     names = {one.names for one in tried if one.change.is_assigned and one.got and one.got > least}
     return [one for one in tried if one.change.is_assigned or one.names not in names]
+
+
+def _without_symptoms(tried: Sequence[ShardingFinding], size: int) -> list[ShardingFinding]:
+    """Without findings at the line of a constraint that has no effect, where that saves as much."""
+    saved = {
+        one.source: one.got or 0
+        for one in tried
+        if one.kind == "dropped" and _is_helpful(one, size)
+    }
+    return [
+        one
+        for one in tried
+        if one.kind == "dropped" or _NEAR * (one.got or 0) > saved.get(one.source, -1)
+    ]
 
 
 def _note(finding: ShardingFinding) -> str:
