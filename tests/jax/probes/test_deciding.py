@@ -158,6 +158,40 @@ def make_sized(devices):
     return jax.jit(lambda tables: jax.tree.map(jnp.sin, tables)), (tables,)
 
 
+def make_ranked(devices):
+    mesh = meshed(devices)
+
+    def spec(shape):
+        if len(shape) == 2:
+            return P("x")
+        return P()
+
+    shapes = {"embedding": (512, 64), "layers": (4, 512, 64), "bias": (64,)}
+    tables = {name: array(mesh, shape, spec(shape)) for name, shape in shapes.items()}
+    return jax.jit(lambda tables: jax.tree.map(jnp.sin, tables)), (tables,)
+
+
+def make_prefixed(devices):
+    mesh = meshed(devices)
+    spec = lambda name: P("x") if not name.startswith("opt") else P()
+    names = ("params", "opt_mu")
+    return jax.jit(lambda *ws: [jnp.sin(w) for w in ws]), tuple(
+        array(mesh, (64, 64), spec(name)) for name in names
+    )
+
+
+def make_excepted(devices):
+    mesh = meshed(devices)
+    kept = (
+        "norm",
+        "head",
+    )
+    spec = lambda name: P() if any(part in name for part in kept) else P("x")
+    shapes = {"head": (512, 64), "layer": (512, 64), "norm": (64,)}
+    tables = {name: array(mesh, shape, spec(name)) for name, shape in shapes.items()}
+    return jax.jit(lambda tables: jax.tree.map(jnp.sin, tables)), (tables,)
+
+
 BATCH = {
     "tokens": "x",
     "model": "y",
@@ -283,6 +317,24 @@ def test_the_size_from_which_on_arrays_are_split_is_told(model: Path) -> None:
     assert found is not None
     assert found.key.line == _line("LARGE = ")
     assert found.is_wanted
+
+
+def test_a_test_of_shapes_is_told_that_leaves_an_array_out(model: Path) -> None:
+    wanted = {"argument tables['layers']": "P(None, 'x')"}
+    found = _decided(model, "make_ranked", Fault(wanted=wanted, numbers={}))
+    assert (found.key.line, found.change) == (_line("        if len(shape) == 2"), "true:")
+
+
+def test_a_test_of_names_is_told_whatever_is_compared(model: Path) -> None:
+    wanted = {"argument ws[1]": "P('x')"}
+    found = _decided(model, "make_prefixed", Fault(wanted=wanted, numbers={}))
+    assert found.key.line == _line('    spec = lambda name: P("x") if not')
+
+
+def test_an_exception_that_is_too_much_is_told(model: Path) -> None:
+    wanted = {"argument tables['head']": "P('x')"}
+    found = _decided(model, "make_excepted", Fault(wanted=wanted, numbers={}))
+    assert (found.key.line, found.change) == (_line('        "head",'), "drop:head")
 
 
 def test_the_axis_of_a_batch_is_told_where_others_are_to_be_added(model: Path) -> None:

@@ -93,7 +93,7 @@ class _Effect(NamedTuple):
             self.others <= _FEW,
             word in ("number", "drop", "least", "search"),  # no other says what is too much
             self.is_wanted and self.is_possible,
-            word != "flip",  # what is switched is written elsewhere
+            word not in ("flip", "true", "false"),  # what is switched or asked is written elsewhere
             -self.arrays,
             -self.kept,
             # With a sharding that the program has already; not a name instead of another.
@@ -114,8 +114,24 @@ def decide(prober: Prober, base: Traced, fault: Fault, axes: Mapping[str, int]) 
     best = max(effects, key=lambda effect: effect.rank, default=None)
     if best is None or best.others > _FEW:
         return None
+    best = _asked_before(best, effects)
     site = _site(prober, base, fault, axes, best)
     return Decided(_key(base, best), best.change, best.is_wanted, site)
+
+
+def _asked_before(best: _Effect, effects: Sequence[_Effect]) -> _Effect:
+    """The question that arrays at fault are to pass as others do, where the rest is left whole."""
+    if best.seen.kind not in ("spec", "sharding") or bare_spec(best.seen.text):
+        return best
+    end = read_key(best.seen.key)
+    asked = [
+        one
+        for one in effects
+        if one.change == "true:" and one.is_wanted and one.is_possible and "True" in one.seen.text
+        if one.others <= _FEW and not set(one.seen.sites).isdisjoint(best.seen.sites)
+        if (its := read_key(one.seen.key)).file == end.file and its.begin < end.begin
+    ]
+    return max(asked, key=lambda one: read_key(one.seen.key).begin, default=best)
 
 
 def _key(base: Traced, best: _Effect) -> Key:
@@ -256,7 +272,7 @@ def _by_name(traced: Traced) -> dict[str, Placed]:
 def _tries(base: Traced, fault: Fault, axes: Sequence[str]) -> Iterator[tuple[Seen, str]]:
     """The changes to try of expressions that were evaluated, the likeliest first."""
     tries = _Tries(base, fault, axes)
-    for some in (tries.numbers, tries.specs, tries.names, tries.limits):
+    for some in (tries.numbers, tries.specs, tries.names, tries.limits, tries.answers):
         for seen in base.seen:
             for change in dict.fromkeys(some(seen)):
                 yield seen, change
@@ -271,6 +287,7 @@ class _Tries:
         self._axes = list(dict.fromkeys([*used, *axes]))
         names = [one.removeprefix(_ARGUMENT) for one in fault.wanted if one.startswith(_ARGUMENT)]
         self._paths = list(dict.fromkeys(_paths(names[0]))) if names else []
+        self._own = {part for name in names for part in _parts(name)}
         self._every = "|".join([re.escape("/".join(_parts(name)[1:])) for name in names])
         self._words = _words(base, axes)
         self._patterns = {word for word, axis in _rules(base) if axis == SPEC}
@@ -289,6 +306,11 @@ class _Tries:
         """One instead of a number, which may be the size from which on arrays are split."""
         if seen.kind == "number" and self._wanted and float(seen.text) not in self._numbers:
             yield "least:1"
+
+    def answers(self, seen: Seen) -> Iterator[str]:
+        """The other answer to what is asked, always."""
+        if seen.kind == "test":
+            yield from [f"{other.lower()}:" for other in ("True", "False") if seen.text != other]
 
     def specs(self, seen: Seen) -> Iterator[str]:
         """Other axes, where specs are written."""
@@ -320,7 +342,9 @@ class _Tries:
         elif seen.kind == "names":
             if any(item.strip("./") in self._parts for item in items):
                 yield from [f"add:{path}" for path in self._paths if _is_like(path, items)]
-            yield from [f"drop:{one}" for one in items if one and self._is_kept]
+            yield from [
+                f"drop:{one}" for one in items if one and (self._is_kept or one in self._own)
+            ]
         elif seen.kind == "rules" and any(item.partition("\t")[2] == SPEC for item in items):
             words = [item.partition("\t")[0] for item in items]
             paths = [path for path in self._paths if _is_like(path, words)][:_MAX_PATHS]

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 LEVER = "__hlomem_lever__"
 USE = "use"
 """The syntax of a name that a value is handed on by: a lever if that is a sharding."""
+TEST = "test"
+"""The syntax of what is asked: a lever if the answer is true or false."""
 _MIN_NUMBER = 9
 """Smaller ones are rarely the size of a dimension."""
 _MAX_TEXT = 200
@@ -37,7 +39,7 @@ class Key(NamedTuple):
     end_line: int
     end_column: int
     syntax: str
-    """`constant`, `call`, `name`, `use`, `display` or `sum`."""
+    """`constant`, `call`, `name`, `use`, `test`, `display` or `sum`."""
 
     @property
     def begin(self) -> tuple[int, int]:
@@ -91,6 +93,10 @@ class _Wrapper(ast.NodeTransformer):
 
     def _syntax(self, parent: ast.AST, field: str, node: ast.AST) -> str:
         """The kind of lever that an expression is; empty if it is not one."""
+        if isinstance(node, ast.Compare) or (
+            isinstance(node, ast.Call) and _is_asked(parent, field)
+        ):
+            return TEST
         if isinstance(node, ast.Constant):
             is_left_out = node.value is None and _is_filling(parent)
             return "constant" if _is_deciding(node.value) and not is_left_out else ""
@@ -136,6 +142,21 @@ def _is_deciding(value: object) -> bool:
     if isinstance(value, bool) or value is None:
         return True
     return isinstance(value, int | float) and value >= _MIN_NUMBER
+
+
+def _is_asked(parent: ast.AST, field: str) -> bool:
+    """Whether an expression is a condition, or a part of one."""
+    match parent:
+        case ast.If() | ast.IfExp():
+            return field == "test"
+        case ast.comprehension():
+            return field == "ifs"
+        case ast.BoolOp():
+            return True
+        case ast.UnaryOp():
+            return isinstance(parent.op, ast.Not)
+        case _:
+            return False
 
 
 def _is_filling(parent: ast.AST) -> bool:

@@ -2,7 +2,7 @@
 
 `Levers` is called in place of each (`instrument.py`). A change is a word and, after a colon, what
 it is about: `spec:P('x')`, `axis:x`, `axes:x,y`, `none:`, `text:name`, `add:name`, `drop:name`,
-`flip:`, `number:1024`, `least:1`, `regather:`, `search:`.
+`flip:`, `true:`, `false:`, `number:1024`, `least:1`, `regather:`, `search:`.
 """
 
 from __future__ import annotations
@@ -18,14 +18,24 @@ from msgspec import Struct
 from hlomem.advice.code import DROPPED_PRIMITIVES
 from hlomem.jax.compile.decisions import read_spec, spec_text
 from hlomem.jax.compile.frames import is_users
-from hlomem.jax.probes.instrument import LEVER, USE
+from hlomem.jax.probes.instrument import LEVER, TEST, USE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from types import FrameType
 
 ValueKind: TypeAlias = Literal[
-    "spec", "sharding", "text", "none", "flag", "number", "names", "rules", "policy", "match"
+    "spec",
+    "sharding",
+    "text",
+    "none",
+    "flag",
+    "test",
+    "number",
+    "names",
+    "rules",
+    "policy",
+    "match",
 ]
 _MAX_ITEMS = 64
 _MAX_SITES = 8
@@ -41,7 +51,8 @@ class Seen(Struct, frozen=True, kw_only=True):
     key: str
     kind: ValueKind
     text: str
-    """The spec, the word, or the items, one a line; after a tab, the axis a rule gives."""
+    """The spec, the word, or the items, one a line; after a tab, the axis a rule gives. Of a test
+    all answers."""
     last: int
     """The number of its last evaluation among all."""
     sites: tuple[str, ...] = ()
@@ -70,10 +81,17 @@ class Levers:
             return self._changed(value) if is_meant else value
         if key.endswith(USE) and not (_is_spec(value) or _is_sharding(value)):
             return value
+        is_test = key.endswith(TEST)
+        if is_test and not isinstance(value, bool):
+            return value
         self._count += 1
-        kind, text = _described(value)
+        kind, text = ("test", str(value)) if is_test else _described(value)
         if kind is not None:
             known = self._seen.get(key)
+            if is_test and known is not None and text not in known.text:
+                text = f"{known.text}\n{text}"
+            elif is_test and known is not None:
+                text = known.text
             sites = dict.fromkeys(() if known is None else known.sites)
             sites.update(
                 {site: None} if len(sites) < _MAX_SITES and (site := calling_line()) else {}
@@ -102,6 +120,8 @@ class Levers:
                 return None
             case "flip":
                 return not value
+            case "true" | "false":
+                return self._word == "true" if isinstance(value, bool) else value
             case "number":
                 return int(self._about)
             case "add":
