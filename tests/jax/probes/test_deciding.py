@@ -106,6 +106,23 @@ def make_logical(devices):
     return jax.jit(jnp.sin), (array(mesh, (64, 8, 16), spec(CACHE)),)
 
 
+def make_unmatched(devices):
+    mesh = meshed(devices)
+    words = {
+        "embed": None,
+        "heads": "y",
+        "feed_forward": "x",
+    }
+    spec = lambda *names: P(*[words.get(name) for name in names])
+    specs = [spec("embed", "mlp"), spec("embed", "heads"), spec(*DOWN)]
+    return jax.jit(lambda *ws: [jnp.sin(w) for w in ws]), tuple(
+        array(mesh, (64, 64), one) for one in specs
+    )
+
+
+DOWN = ("mlp", "embed")
+
+
 def make_odd(devices):
     mesh = meshed(devices)
     size = VOCABULARY
@@ -188,7 +205,7 @@ def make_excepted(devices):
     )
     spec = lambda name: P() if any(part in name for part in kept) else P("x")
     shapes = {"head": (512, 64), "layer": (512, 64), "norm": (64,)}
-    tables = {name: array(mesh, shape, spec(name)) for name, shape in shapes.items()}
+    tables = {name: array(mesh, shapes[name], spec(name)) for name in ("head", "layer", "norm")}
     return jax.jit(lambda tables: jax.tree.map(jnp.sin, tables)), (tables,)
 
 
@@ -283,6 +300,12 @@ def test_a_name_that_no_table_knows_is_told(model: Path) -> None:
     found = _decided(model, "make_logical", Fault({"argument x": "P('x', 'y')"}, {}))
     assert found is not None
     assert found.key.line == _line("CACHE = ")
+
+
+def test_a_row_is_told_of_whose_name_nothing_makes_use(model: Path) -> None:
+    wanted = {"argument ws[0]": "P(None, 'x')", "argument ws[2]": "P('x', None)"}
+    found = _decided(model, "make_unmatched", Fault(wanted=wanted, numbers={}))
+    assert (found.key.line, found.change) == (_line('        "feed_forward"'), "text:mlp")
 
 
 def test_a_size_that_no_axis_divides_is_told_where_it_is_made(model: Path) -> None:

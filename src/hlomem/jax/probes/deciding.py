@@ -197,6 +197,8 @@ def _effect(
     changed = {
         name for name, one in before.items() if name not in after or after[name].spec != one.spec
     }
+    if is_argument and not fault.wanted.keys() & before.keys() <= after.keys():
+        return None  # they are not handed over, which splits nothing
     if fault.is_kept:
         is_same = not changed and traced.products >= base.products
         if not is_same or traced.kept >= _LESS * base.kept:
@@ -227,7 +229,7 @@ def _effect(
         for name in changed - own
         if name in after
     )
-    if change.startswith("least:") and not is_wanted:
+    if change.startswith(("least:", "drop:")) and not is_wanted:
         return None
     is_unknown = change.startswith("text:") and seen.text not in {name for name, _ in _rules(base)}
     share = sum(others) / size
@@ -292,6 +294,7 @@ class _Tries:
         self._words = _words(base, axes)
         self._patterns = {word for word, axis in _rules(base) if axis == SPEC}
         self._tables = [read_key(seen.key) for seen in base.seen if seen.kind == "rules"]
+        self._unmatched = _unmatched(base, axes)
         self._is_kept = fault.is_kept
         every = [one.name for one in base.arrays if one.name.startswith(_ARGUMENT)]
         self._parts = {part for name in every for part in _parts(name.removeprefix(_ARGUMENT))}
@@ -357,8 +360,10 @@ class _Tries:
         elif _PATTERN.search(seen.text):
             yield from [f"text:{seen.text}|{path}" for path in self._paths if path.isidentifier()]
         elif self._words and seen.text.isidentifier() and seen.text not in self._no_axes:
-            yield from [f"text:{word}" for word in self._words if word != seen.text]
-            if not self._is_key(seen):
+            is_key = self._is_key(seen)
+            words = (*self._words, *(self._unmatched if is_key else ()))
+            yield from [f"text:{word}" for word in words if word != seen.text]
+            if not is_key:
                 yield "none:"
 
     def _is_key(self, seen: Seen) -> bool:
@@ -403,6 +408,18 @@ def _words(base: Traced, axes: Sequence[str]) -> list[str]:
         if axis in axes and word not in axes:
             words.setdefault(axis, word)
     return list(words.values())
+
+
+def _unmatched(base: Traced, axes: Sequence[str]) -> list[str]:
+    """The names that stand beside those of tables, and that no table has."""
+    known = {word for word, _ in _rules(base)}
+    beside = [
+        word
+        for seen in base.seen
+        if seen.kind == "names" and not known.isdisjoint(words := seen.text.split("\n"))
+        for word in words
+    ]
+    return [word for word in dict.fromkeys(beside) if word and word not in {*known, *axes}]
 
 
 def _rules(base: Traced) -> Iterator[tuple[str, str]]:
