@@ -9,8 +9,9 @@ import pytest
 pytest.importorskip("jax", reason="jax is not installed; `make jax` runs these tests")
 
 from hlomem.jax.compile.messages import Job
-from hlomem.jax.probes.deciding import Fault, decide
+from hlomem.jax.probes.deciding import decide
 from hlomem.jax.probes.parent import Prober
+from hlomem.jax.probes.tries import Fault
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -305,6 +306,7 @@ def test_a_name_that_no_table_knows_is_told(model: Path) -> None:
 def test_a_row_is_told_of_whose_name_nothing_makes_use(model: Path) -> None:
     wanted = {"argument ws[0]": "P(None, 'x')", "argument ws[2]": "P('x', None)"}
     found = _decided(model, "make_unmatched", Fault(wanted=wanted, numbers={}))
+    assert found is not None
     assert (found.key.line, found.change) == (_line('        "feed_forward"'), "text:mlp")
 
 
@@ -345,18 +347,21 @@ def test_the_size_from_which_on_arrays_are_split_is_told(model: Path) -> None:
 def test_a_test_of_shapes_is_told_that_leaves_an_array_out(model: Path) -> None:
     wanted = {"argument tables['layers']": "P(None, 'x')"}
     found = _decided(model, "make_ranked", Fault(wanted=wanted, numbers={}))
+    assert found is not None
     assert (found.key.line, found.change) == (_line("        if len(shape) == 2"), "true:")
 
 
 def test_a_test_of_names_is_told_whatever_is_compared(model: Path) -> None:
     wanted = {"argument ws[1]": "P('x')"}
     found = _decided(model, "make_prefixed", Fault(wanted=wanted, numbers={}))
+    assert found is not None
     assert found.key.line == _line('    spec = lambda name: P("x") if not')
 
 
 def test_an_exception_that_is_too_much_is_told(model: Path) -> None:
     wanted = {"argument tables['head']": "P('x')"}
     found = _decided(model, "make_excepted", Fault(wanted=wanted, numbers={}))
+    assert found is not None
     assert (found.key.line, found.change) == (_line('        "head",'), "drop:head")
 
 

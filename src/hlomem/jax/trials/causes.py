@@ -13,8 +13,9 @@ from msgspec.structs import replace
 
 from hlomem.base.errors import CommandError
 from hlomem.jax.compile.decisions import decision_names
-from hlomem.jax.probes.deciding import Fault, decide
+from hlomem.jax.probes.deciding import decide
 from hlomem.jax.probes.parent import Prober
+from hlomem.jax.probes.tries import Fault
 from hlomem.jax.trials.lines import group_of
 from hlomem.jax.trials.source_edits import SourceFile
 from hlomem.report.data.sharding.finding import Link

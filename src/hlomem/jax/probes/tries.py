@@ -1,0 +1,195 @@
+"""The changes that may tell which expression of the source decides how arrays are split."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from hlomem.hlo.sharding import bare_spec
+from hlomem.jax.probes.instrument import read_key
+from hlomem.jax.probes.levers import SPEC
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from hlomem.jax.probes.levers import Seen
+    from hlomem.jax.probes.messages import Traced
+
+ARGUMENT = "argument "
+_MAX_WANTED = 3
+_MAX_PATHS = 3
+_PATTERN = re.compile(r"\\[.bdw]|\(.*\)|\.\*|\$$")
+"""Of regular expressions."""
+_MARKS = ("/", ".", "[")
+"""Of paths."""
+
+
+class Fault(NamedTuple):
+    """Arrays that are split wrongly."""
+
+    wanted: Mapping[str, str]
+    """The specs they should have, by the names of `Placed`; empty where none is known."""
+    numbers: Mapping[int, int]
+    """Sizes of dimensions that an axis does not divide, and the next that it does."""
+    is_kept: bool = False
+    """Whether they are what loops keep."""
+    is_of_spec: bool = False
+    """Whether all that is split as they are is at fault, too, whatever its size."""
+
+
+def tries_of(base: Traced, fault: Fault, axes: Sequence[str]) -> Iterator[tuple[Seen, str]]:
+    """The changes to try of expressions that were evaluated, the likeliest first."""
+    tries = _Tries(base, fault, axes)
+    for some in (tries.numbers, tries.specs, tries.names, tries.limits, tries.answers):
+        for seen in base.seen:
+            for change in dict.fromkeys(some(seen)):
+                yield seen, change
+
+
+class _Tries:
+    def __init__(self, base: Traced, fault: Fault, axes: Sequence[str]) -> None:
+        self._numbers = fault.numbers
+        self._wanted = list(dict.fromkeys(fault.wanted.values()))[:_MAX_WANTED]
+        self._joined = list(dict.fromkeys([some for one in self._wanted for some in _joined(one)]))
+        used = [axis for axis in axes if any(repr(axis) in spec for spec in self._wanted)]
+        self._axes = list(dict.fromkeys([*used, *axes]))
+        names = [one.removeprefix(ARGUMENT) for one in fault.wanted if one.startswith(ARGUMENT)]
+        self._paths = list(dict.fromkeys(_paths(names[0]))) if names else []
+        self._own = {part for name in names for part in _parts(name)}
+        self._every = "|".join([re.escape("/".join(_parts(name)[1:])) for name in names])
+        self._words = _words(base, axes)
+        self._patterns = {word for word, axis in rules_of(base) if axis == SPEC}
+        self._tables = [read_key(seen.key) for seen in base.seen if seen.kind == "rules"]
+        self._unmatched = _unmatched(base, axes)
+        self._is_kept = fault.is_kept
+        every = [one.name for one in base.arrays if one.name.startswith(ARGUMENT)]
+        self._parts = {part for name in every for part in _parts(name.removeprefix(ARGUMENT))}
+        self._no_axes = {*axes, *self._parts}
+
+    def numbers(self, seen: Seen) -> Iterator[str]:
+        """Another size of a dimension, where the size is made."""
+        if seen.kind == "number" and float(seen.text) in self._numbers:
+            yield f"number:{self._numbers[int(seen.text)]}"
+
+    def limits(self, seen: Seen) -> Iterator[str]:
+        """One instead of a number, which may be the size from which on arrays are split."""
+        if seen.kind == "number" and self._wanted and float(seen.text) not in self._numbers:
+            yield "least:1"
+
+    def answers(self, seen: Seen) -> Iterator[str]:
+        """The other answer to what is asked, always."""
+        if seen.kind == "test":
+            yield from [f"{other.lower()}:" for other in ("True", "False") if seen.text != other]
+
+    def specs(self, seen: Seen) -> Iterator[str]:
+        """Other axes, where specs are written."""
+        if seen.kind in ("spec", "sharding"):
+            yield from [
+                f"spec:{one}" for one in self._wanted if bare_spec(one) != bare_spec(seen.text)
+            ]
+            yield from [f"spec:P({axis!r})" for axis in self._axes if not bare_spec(seen.text)]
+        elif seen.kind == "none":
+            yield from [f"axis:{axis}" for axis in (*self._axes, *self._words)]
+        elif seen.kind == "text" and seen.text in self._axes:
+            yield "none:"
+            yield from [f"axis:{axis}" for axis in self._axes if axis != seen.text]
+            yield from [f"axes:{','.join(some)}" for some in self._joined if seen.text in some]
+        elif seen.kind == "names" and set(seen.text.split("\n")) <= {"", *self._axes}:
+            yield from [f"spec:{one}" for one in self._wanted]
+
+    def names(self, seen: Seen) -> Iterator[str]:
+        """Other names, where arrays are told apart by theirs, and switches."""
+        items = seen.text.split("\n")
+        if seen.kind == "flag":
+            yield "flip:"
+        elif seen.kind == "policy" and self._is_kept:
+            yield "regather:"
+        elif seen.kind == "match" and self._paths:
+            yield "search:"
+        elif seen.kind == "text":
+            yield from self._texts(seen)
+        elif seen.kind == "names":
+            if any(item.strip("./") in self._parts for item in items):
+                yield from [f"add:{path}" for path in self._paths if _is_like(path, items)]
+            yield from [
+                f"drop:{one}" for one in items if one and (self._is_kept or one in self._own)
+            ]
+        elif seen.kind == "rules" and any(item.partition("\t")[2] == SPEC for item in items):
+            words = [item.partition("\t")[0] for item in items]
+            paths = [path for path in self._paths if _is_like(path, words)][:_MAX_PATHS]
+            yield from [f"add:{path}={spec}" for path in paths for spec in self._wanted[:1]]
+
+    def _texts(self, seen: Seen) -> Iterator[str]:
+        if seen.text in self._patterns and self._every:
+            yield f"text:{self._every}"
+            yield from [f"text:{path}" for path in self._paths if "/" not in path][:1]
+        elif _PATTERN.search(seen.text):
+            yield from [f"text:{seen.text}|{path}" for path in self._paths if path.isidentifier()]
+        elif self._words and seen.text.isidentifier() and seen.text not in self._no_axes:
+            is_key = self._is_key(seen)
+            words = (*self._words, *(self._unmatched if is_key else ()))
+            yield from [f"text:{word}" for word in words if word != seen.text]
+            if not is_key:
+                yield "none:"
+
+    def _is_key(self, seen: Seen) -> bool:
+        """Whether a word stands in a table that has axes for words."""
+        key = read_key(seen.key)
+        return any(
+            table.file == key.file and table.begin <= key.begin and key.end <= table.end
+            for table in self._tables
+        )
+
+
+def _joined(spec: str) -> list[tuple[str, ...]]:
+    """The axes of each dimension that several split."""
+    parts = re.findall(r"\(('[^()]*)\)", bare_spec(spec))
+    found = [tuple(re.findall(r"'([^']*)'", part)) for part in parts]
+    return [some for some in found if len(some) > 1]
+
+
+def _parts(path: str) -> list[str]:
+    """The words of an argument's path."""
+    return [word for word in re.split(r"[\[\].']+", path) if word]
+
+
+def _paths(path: str) -> Iterator[str]:
+    """An argument's path, its end and its parts, as programs write them."""
+    parts = _parts(path)
+    yield from ("/".join(parts), "/".join(parts[1:]), path)
+    for part in parts[::-1]:
+        if not part.isdigit():
+            yield from (part, f".{part}")
+
+
+def _is_like(path: str, texts: Sequence[str]) -> bool:
+    """Whether a path is written as some of these are: with slashes, dots or brackets."""
+    return any([one in path for one in _MARKS] == [one in text for one in _MARKS] for text in texts)
+
+
+def _words(base: Traced, axes: Sequence[str]) -> list[str]:
+    """A name for each axis, by tables that have names for axes."""
+    words: dict[str, str] = {}
+    for word, axis in rules_of(base):
+        if axis in axes and word not in axes:
+            words.setdefault(axis, word)
+    return list(words.values())
+
+
+def _unmatched(base: Traced, axes: Sequence[str]) -> list[str]:
+    """The names used with those of tables, and that no table has."""
+    known = {word for word, _ in rules_of(base)}
+    together = [
+        word
+        for seen in base.seen
+        if seen.kind == "names" and not known.isdisjoint(words := seen.text.split("\n"))
+        for word in words
+    ]
+    return [word for word in dict.fromkeys(together) if word and word not in {*known, *axes}]
+
+
+def rules_of(base: Traced) -> Iterator[tuple[str, str]]:
+    for seen in base.seen:
+        for line in seen.text.split("\n") if seen.kind == "rules" else ():
+            word, _, axis = line.partition("\t")
+            yield word, axis
