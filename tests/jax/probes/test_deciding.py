@@ -198,6 +198,17 @@ def make_prefixed(devices):
     )
 
 
+def make_repeated(devices):
+    mesh = meshed(devices)
+    spec = lambda name: P() if name == EXTRA else P("x")
+    tables = {name: array(mesh, (64, 64), spec(name)) for name in ("user", "item")}
+    state = ({"sums": dict(tables)}, S((), "int32"))
+    return jax.jit(lambda tables, state: (tables, state)), (tables, state)
+
+
+EXTRA = "item"
+
+
 def make_excepted(devices):
     mesh = meshed(devices)
     kept = (
@@ -356,6 +367,13 @@ def test_a_test_of_names_is_told_whatever_is_compared(model: Path) -> None:
     found = _decided(model, "make_prefixed", Fault(wanted=wanted, numbers={}))
     assert found is not None
     assert found.key.line == _line('    spec = lambda name: P("x") if not')
+
+
+def test_parameters_that_repeat_their_optimizers_state_are_decided_with_it(model: Path) -> None:
+    fault = Fault({"argument state[0]['sums']['item']": "P('x')"}, {})
+    found = _decided(model, "make_repeated", fault)
+    assert found is not None
+    assert found.key.line == _line("    spec = lambda name: P() if name == EXTRA")
 
 
 def test_an_exception_that_is_too_much_is_told(model: Path) -> None:

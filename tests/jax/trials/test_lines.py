@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from hlomem.hlo.sharding import Axis, Mesh
 from hlomem.jax.compile.messages import ArgumentLines
 from hlomem.jax.trials.lines import Lines, chain_of_argument
@@ -54,6 +56,16 @@ def test_one_of_two_that_share_an_expression_is_told_in_the_function_that_asks_f
     there = _decision("put 3", "to_levels 6", "body 12", spec="P('x')")
     back = _decision("put 3", "to_grid 9", "body 12", spec="P(None, 'x')")
     assert Lines([there, back], PLACING).primary([there]) == "/a/m.py:6"
+
+
+def test_of_what_a_helper_gathers_what_loops_gather_in_each_iteration_is_meant() -> None:
+    once = _decision("gather 5", "loss 8", "step 40", shape=(64, 8))
+    each = _decision("gather 5", "body 11", "loss 13", "step 40")
+    loop = replace(_decision("loss 13", "step 40"), kind="scan")
+    lines = Lines([once, loop, each], PLACING)
+    assert lines.in_loops([once, each]) == [each]
+    assert lines.primary([each]) == "/a/m.py:11"
+    assert lines.in_loops([once]) == [once]
 
 
 def test_padding_is_told_where_all_that_pad_the_same_size_meet() -> None:

@@ -121,6 +121,26 @@ def make_split_batch(devices):
     return _fsdp(devices, 8, ("data", "fsdp"))
 
 
+def make_decode(devices):
+    mesh = Mesh(np.array(devices).reshape(2, 4), ("data", "tensor"))
+    placed = lambda shape, *axes: S(shape, "float32", sharding=NamedSharding(mesh, P(*axes)))
+    weights = [{"w": placed((1024, 2048), None, "tensor")} for _ in range(2)]
+    cache = [{"k": placed((8, 512, 64), "data", None, "tensor")} for _ in range(2)]
+    encoded = [{"k": placed((8, 1024, 64), "data", None, "tensor")} for _ in range(2)]
+
+    def step(weights, cache, encoded, x):
+        new = []
+        for w, own, other in zip(weights, cache, encoded):
+            new.append({"k": jax.lax.dynamic_update_slice_in_dim(own["k"], x[:, None, :64], 0, 1)})
+            score = jnp.einsum("bk,bsk->bs", x[:, :64], other["k"])
+            x = x + (score @ w["w"])[:, :1024]
+        return new, x
+
+    shardings = jax.tree.map(lambda leaf: leaf.sharding, cache)
+    step = jax.jit(step, donate_argnums=1, out_shardings=(shardings, None))
+    return step, (weights, cache, encoded, S((8, 1024), "float32"))
+
+
 def make_plain(devices):
     mesh = Mesh(np.array(devices), ("data",))
     split, whole = NamedSharding(mesh, P("data")), NamedSharding(mesh, P())
@@ -239,6 +259,11 @@ def test_an_argument_that_jit_places_is_named_in_in_shardings(model: Path) -> No
 
 def test_a_model_on_every_device_is_a_choice_where_only_data_are_split(model: Path) -> None:
     assert _shard(model, "make_plain").findings == ()
+
+
+def test_weights_are_not_held_to_what_is_kept_of_an_input(model: Path) -> None:
+    # `encoded` is called as the cache that is returned is, and has another shape.
+    assert _shard(model, "make_decode", is_tried=False).findings == ()
 
 
 def test_a_constraint_that_the_trace_does_not_use_is_named_first(model: Path) -> None:

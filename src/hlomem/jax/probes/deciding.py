@@ -195,7 +195,7 @@ def _effect(
         before[name].size
         for name in changed - own
         if (
-            name.startswith(ARGUMENT) and not name.endswith(ends)
+            name.startswith(ARGUMENT) and not _is_repeated(name, ends)
             if is_argument
             else _look(before[name], fault) not in alike
         )
@@ -248,6 +248,12 @@ def _dimensions(spec: str) -> int:
 def _end_of(name: str) -> str:
     """The path of an argument in its tree, which trees that repeat it end in."""
     return name[name.index("[") :] if name.startswith(ARGUMENT) and "[" in name else ""
+
+
+def _is_repeated(name: str, ends: tuple[str, ...]) -> bool:
+    """Whether an argument repeats one of others in its tree, or one of them repeats it."""
+    own = _end_of(name)
+    return name.endswith(ends) or (own != "" and any(end.endswith(own) for end in ends))
 
 
 def _by_name(traced: Traced) -> dict[str, Placed]:

@@ -58,6 +58,14 @@ class Lines:
         lines = {_lines(one) for one in near if one.shapes[0] == dimensions}
         return [one for one in near if not lines or _lines(one) in lines]
 
+    def in_loops(self, group: Sequence[Decision]) -> list[Decision]:
+        """Those of a group that loops do in each iteration; all of it where none does."""
+        loops = {
+            one.applied[0].line for one in self._decisions if one.kind == "scan" and one.applied
+        }
+        inside = [one for one in group if any(frame.line in loops for frame in one.applied[1:])]
+        return inside or list(group)
+
     def padded_alike(self, group: Sequence[Decision], mesh: Mesh) -> list[Decision]:
         """A group, and all that pad the same size along the same axes."""
         padded = {one for decision in group for one in _padded(decision, mesh)}
@@ -132,7 +140,7 @@ def group_of(lines: Lines, finding: ShardingFinding) -> list[Decision]:
     if change.place is not None and change.place.is_constraint:
         return lines.at(change.place, change.dimensions, change.asked)
     if change.drops_gathered and finding.source:
-        return lines.through(finding.source)
+        return lines.in_loops(lines.through(finding.source))
     return []
 
 

@@ -11,6 +11,7 @@ can compute inside (`fused.py`); and what results can be declared to be written 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -314,8 +315,8 @@ def _borrowed(lent: Iterable[int], buffers: Iterable[int], passing: int) -> int:
     free = sorted(lent)
     most, borrowed = sum(free), 0
     for size in sorted(buffers, reverse=True):
-        place = next((place for place, room in enumerate(free) if room >= size), None)
-        if place is not None:
+        place = bisect_left(free, size)
+        if place < len(free):
             del free[place]
             borrowed += size
     return min(most, borrowed + passing)

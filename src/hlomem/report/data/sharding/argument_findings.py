@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
@@ -40,6 +40,10 @@ _MATRIX = 2
 _MAX_CODE = 8
 _FEW = 0.02
 """The share of the largest saving of a group below which an argument of it is not told."""
+
+
+Rest: TypeAlias = "tuple[str, tuple[int, ...], str]"
+"""The path of an array in its tree, its shape and its sharding."""
 
 
 class Wish(NamedTuple):
@@ -106,13 +110,18 @@ def _joined(
 
 def _repeats(some: Sequence[Wish], others: Sequence[Wish]) -> bool:
     """Whether arrays of one tree are called and sharded as those of another."""
-    known = {_rest(wish) for wish in others}
+    known = [_rest(wish) for wish in others]
     large = [wish for wish in some if wish.saves >= _FEW * max(one.saves for one in some)]
-    return all(_rest(wish)[0] != "" and _rest(wish) in known for wish in large)
+    return all(any(_is_same(_rest(wish), one) for one in known) for wish in large)
 
 
-def _rest(wish: Wish) -> tuple[str, tuple[int, ...], str]:
-    """The path of an array in its tree, its shape and its sharding."""
+def _is_same(one: Rest, other: Rest) -> bool:
+    """Whether shapes and shardings are equal, and one path ends as the other."""
+    (path, *its), (longer, *others) = sorted((one, other), key=lambda rest: len(rest[0]))
+    return its == others and path != "" and longer.endswith(path)
+
+
+def _rest(wish: Wish) -> Rest:
     assert wish.layout.sharding is not None
     path = wish.name[len(top_of(wish.name)) :]
     return path, wish.layout.whole, wish.layout.sharding.spec()

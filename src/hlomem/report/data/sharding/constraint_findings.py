@@ -7,7 +7,6 @@ shardings that take several moves.
 
 from __future__ import annotations
 
-from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.base.sizes import format_bytes
@@ -96,7 +95,7 @@ def _doubt(subject: Subject, constraint: Constraint) -> Doubt | None:
     if is_backward(value.op_name) or is_recomputed(value.op_name):
         return None
     whole = value.dimensions
-    size = prod(whole) * value.instruction.shape.element_type.byte_width
+    size = value.size
     if any(one % sharding.split_of(at) for at, one in enumerate(whole)):
         return Doubt("padding", constraint, size, _even(sharding, whole))
     before = source_sharding(subject, value)

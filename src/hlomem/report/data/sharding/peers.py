@@ -46,7 +46,13 @@ class Peers:
             return list(layout.sharding.free)
         free = layout.sharding.free
         if not is_data:
-            return [axis for axis in free if self._is_like_model(name, layout, axis)]
+            return [
+                axis
+                for axis in free
+                if self._is_like_model(name, layout, axis)
+                or self._is_like_what_it_meets(name, layout, axis)
+                or (share >= _LARGE and axis in idle_axes(self._subject))
+            ]
         model = [its for _, _, its in self._model] if share >= _LARGE else []
         return [
             axis
@@ -66,19 +72,13 @@ class Peers:
 
     def _is_like_data(self, layout: Layout, axis: Axis) -> bool:
         """Whether an axis splits a dimension of this size of other data."""
-        sizes = {
-            size
-            for _, _, other in self._data
-            for size, axes in zip(other.whole, _rows(other), strict=False)
-            if axis in axes
-        }
-        return bool(sizes & set(layout.whole))
+        return bool(_sizes_split([its for _, _, its in self._data], axis) & set(layout.whole))
 
     def _is_like_model(self, name: str, layout: Layout, axis: Axis) -> bool:
         """Whether an axis splits the model; most of it, where another splits the argument.
 
-        It is not held to the state of its own optimizer, and what is only read not to what
-        changes, such as a cache.
+        It is not held to the state of its own optimizer, what is only read not to what changes,
+        such as a cache, and what is trained not to what is not, such as the model of adapters.
         """
         assert layout.sharding is not None
         tree = top_of(name)
@@ -86,13 +86,21 @@ class Peers:
         others = [
             (other, its)
             for other, its_buffer, its in self._model
-            if (its.whole, its.local) != (layout.whole, layout.local)
+            if _kind(its) != _kind(layout)
             and not (its.whole in shapes and self._is_elsewhere(tree, other, its_buffer))
         ]
-        if not self._subject.has_update(name):
-            others = [one for one in others if not self._subject.has_update(one[0])]
+        has_update = self._subject.has_update(name)
+        if self._subject.is_trained or not has_update:
+            others = [one for one in others if self._subject.has_update(one[0]) == has_update]
         share = _share_split([its for _, its in others], axis)
         return share >= _MOST if layout.sharding.used else share > 0
+
+    def _is_like_what_it_meets(self, name: str, layout: Layout, axis: Axis) -> bool:
+        """Whether a cache has a dimension that an axis splits of what the program reads beside."""
+        if self._subject.is_trained or not self._subject.has_update(name):
+            return False
+        every = [its for other, _, its in self._subject.arguments if other != name]
+        return bool(_sizes_split(every, axis) & set(layout.whole))
 
     def _is_elsewhere(self, tree: str, name: str, buffer: Buffer) -> bool:
         """Whether an argument is in another tree, such as that of an optimizer."""
@@ -113,6 +121,21 @@ def _share_split(layouts: Sequence[Layout], axis: Axis) -> float:
     """The share of all elements that an axis splits."""
     sizes = [(prod(layout.whole), axis in _used(layout)) for layout in layouts]
     return sum(size for size, is_split in sizes if is_split) / max(sum(s for s, _ in sizes), 1)
+
+
+def _kind(layout: Layout) -> tuple[list[int], frozenset[str]]:
+    """What is equal for weights that lead to and fro: their sizes, and the axes that split them."""
+    return sorted(layout.whole), frozenset([axis.name for axis in _used(layout)])
+
+
+def _sizes_split(layouts: Sequence[Layout], axis: Axis) -> set[int]:
+    """The sizes of the dimensions that an axis splits."""
+    return {
+        size
+        for layout in layouts
+        for size, axes in zip(layout.whole, _rows(layout), strict=False)
+        if axis in axes
+    }
 
 
 def _rows(layout: Layout) -> tuple[tuple[Axis, ...], ...]:

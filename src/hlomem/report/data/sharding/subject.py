@@ -248,11 +248,17 @@ class Subject:
             return False
         if buffer.role != roles.ARGUMENTS:
             return buffer.role == roles.INPUTS
-        return not (_tail(name) and _tail(name) in self._tails)
+        return name not in self._returned
 
     @cached_property
-    def _tails(self) -> set[str]:
-        return {_tail(result) for result, _, _ in self.results}
+    def _returned(self) -> set[str]:
+        """The arguments of whose path and shape there is a result."""
+        results = {(_tail(name), layout.whole) for name, _, layout in self.results}
+        return {
+            name
+            for name, _, layout in self.arguments
+            if (tail := _tail(name)) and (tail, layout.whole) in results
+        }
 
     def is_donated(self, argument: str) -> bool:
         """Whether an argument may be overwritten by a result."""

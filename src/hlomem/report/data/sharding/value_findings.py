@@ -67,10 +67,16 @@ def input_axes(subject: Subject) -> list[Axis]:
 
 
 def idle_axes(subject: Subject) -> list[Axis]:
-    """The axes of the mesh that split nothing that the program is given, returns or constrains."""
+    """The axes of the mesh that split nothing that the program is given or returns, nor anything
+    large that it constrains.
+    """
     shardings = [layout.sharding for _, _, layout in (*subject.arguments, *subject.results)]
     if subject.whole is not None:
-        shardings += [constraint.sharding for constraint in subject.whole.constraints]
+        shardings += [
+            constraint.sharding
+            for constraint in subject.whole.constraints
+            if constraint.value.size >= WORTH * subject.space.size
+        ]
     used = {axis.name for one in shardings if one is not None for axis in one.used}
     mesh = subject.layouts.mesh
     axes = mesh.axes if mesh is not None else ()
@@ -264,7 +270,7 @@ def _why(first: Held, axis: Axis, constraint: Constraint | None, *, is_idle: boo
     assert first.layout.sharding is not None
     words = (
         f"{first.buffer.name} {list(first.layout.whole)} is {first.layout.sharding.spec()};"
-        f" {'no array is' if is_idle else 'inputs are'} split along {axis.name} ({axis.size})"
+        f" {'no large array is' if is_idle else 'inputs are'} split along {axis.name} ({axis.size})"
     )
     if constraint is not None:
         return f"{words}; the constraint {constraint.sharding.spec()} keeps it whole"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from functools import cached_property
 from itertools import pairwise
+from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.hlo.sharding import (
@@ -52,6 +53,11 @@ class WholeValue(NamedTuple):
     @property
     def dimensions(self) -> tuple[int, ...]:
         return tuple(self.instruction.shape.dimensions)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole array."""
+        return prod(self.dimensions) * self.instruction.shape.element_type.byte_width
 
 
 class Constraint(NamedTuple):
