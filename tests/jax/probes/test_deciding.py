@@ -124,6 +124,23 @@ def make_unmatched(devices):
 DOWN = ("mlp", "embed")
 
 
+def make_unused(devices):
+    mesh = meshed(devices)
+    words = {
+        "expert": "x",
+        "act_expert": "x",
+    }
+    split = lambda *names: NamedSharding(mesh, P(*[words.get(name) for name in names]))
+
+    def apply(first, second, x):
+        x = jax.lax.with_sharding_constraint(x, split("act_expert", None))
+        return jnp.tanh(first * x), second * x
+
+    axes = (("experts", "embed"), ("experts", "mlp"))
+    weights = [S((8, 64), "float32", sharding=split(*names)) for names in axes]
+    return jax.jit(apply), (*weights, S((8, 64), "float32"))
+
+
 def make_odd(devices):
     mesh = meshed(devices)
     size = VOCABULARY
@@ -319,6 +336,15 @@ def test_a_row_is_told_of_whose_name_nothing_makes_use(model: Path) -> None:
     found = _decided(model, "make_unmatched", Fault(wanted=wanted, numbers={}))
     assert found is not None
     assert (found.key.line, found.change) == (_line('        "feed_forward"'), "text:mlp")
+
+
+EXPERTS = {"argument first": "P('x')", "argument second": "P('x')"}
+
+
+def test_a_row_is_told_that_nothing_uses_before_one_that_constraints_use(model: Path) -> None:
+    found = _decided(model, "make_unused", Fault(EXPERTS, {}))
+    assert found is not None
+    assert found.key.line == _line('        "expert": ')
 
 
 def test_a_size_that_no_axis_divides_is_told_where_it_is_made(model: Path) -> None:

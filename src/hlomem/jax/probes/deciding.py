@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.hlo.sharding import bare_spec
 from hlomem.jax.probes.instrument import USE, read_key
-from hlomem.jax.probes.tries import ARGUMENT, rules_of, tries_of
+from hlomem.jax.probes.tries import ARGUMENT, CONSTRAINT, rules_of, tries_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -65,9 +65,11 @@ class _Effect(NamedTuple):
     """Whether these have the dimensions that the change splits."""
     is_unknown: bool = False
     """Whether it is another name for one that no table has."""
+    acts: int = 0
+    """The number of constraints that it changes beside what is at fault."""
 
     @property
-    def rank(self) -> tuple[bool, bool, bool, bool, int, int, int, bool, int]:
+    def rank(self) -> tuple[bool, bool, bool, bool, int, int, int, bool, int, int]:
         word, _, about = self.change.partition(":")
         is_by_name = self.is_unknown or (word == "add" and "=" not in about)
         return (
@@ -80,6 +82,7 @@ class _Effect(NamedTuple):
             # With a sharding that the program has already; not a name instead of another.
             2 if is_by_name else 1 if word != "text" else 0,
             word != "add",
+            -self.acts,
             -self.seen.last if word == "number" else self.seen.last,
         )
 
@@ -224,6 +227,7 @@ def _effect(
         arrays=len(others),
         is_possible=is_possible,
         is_unknown=is_unknown,
+        acts=sum(name.startswith(CONSTRAINT) for name in changed - own),
     )
 
 

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from hlomem.jax.probes.levers import Seen
     from hlomem.jax.probes.messages import Traced
 
-ARGUMENT = "argument "
+ARGUMENT, CONSTRAINT = "argument ", "constraint "
+"""The beginnings of names of `Placed`."""
 _MAX_WANTED = 3
 _MAX_PATHS = 3
 _PATTERN = re.compile(r"\\[.bdw]|\(.*\)|\.\*|\$$")
