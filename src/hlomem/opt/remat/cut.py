@@ -108,6 +108,16 @@ class _Cut:
         self._kept = self._find_overwritten()
         """Nodes not to be recomputed: what they read is written over by then, or what they make is
         written over in turn."""
+        self._source, self._sink = 2 * len(state.origin), 2 * len(state.origin) + 1
+        self._needed = {
+            operand
+            for node in self._behind
+            for operand in state.operands[node]
+            if self._places[operand] <= at
+        }
+        self._edges_of: dict[int, tuple[int, int]] = {}
+        """By node the edges that are cut where it is kept, and where it is recomputed."""
+        self._network = self._connect()
 
     def run(self) -> State | None:
         """The program with all that changes; None where nothing is freed."""
@@ -115,8 +125,15 @@ class _Cut:
             try:
                 return self._write(self._choose())
             except _Overwritten as found:
-                self._kept.add(found.node)
+                self._keep(found.node)
         return None
+
+    def _keep(self, node: int) -> None:
+        self._kept.add(node)
+        kept, remade = self._edges_of[node]
+        is_done = self._network.resize(kept, self._size(node))
+        if not (is_done and self._network.resize(remade, self._cost(node))):
+            self._network = self._connect()
 
     def _write(self, remade: set[int]) -> State | None:
         draft = Draft(self._state)
@@ -181,27 +198,23 @@ class _Cut:
 
     # The cut.
 
-    def _choose(self) -> set[int]:
-        """The nodes that are recomputed after the peak."""
-        count = len(self._state.origin)
-        source, sink = 2 * count, 2 * count + 1
-        network = Network(sink + 1)
-        needed = {
-            operand
-            for node in self._behind
-            for operand in self._state.operands[node]
-            if self._places[operand] <= self._at
-        }
+    def _connect(self) -> Network:
+        network = Network(self._sink + 1)
         for node in self._before:
-            network.connect(2 * node, 2 * node + 1, self._size(node))
-            network.connect(source, 2 * node, self._cost(node))
+            kept = network.connect(2 * node, 2 * node + 1, self._size(node))
+            remade = network.connect(self._source, 2 * node, self._cost(node))
+            self._edges_of[node] = kept, remade
             for operand in self._state.operands[node]:
                 network.connect(2 * operand + 1, 2 * node, UNCUT)
-            if node in needed:
-                network.connect(2 * node + 1, sink, UNCUT)
-        near = network.source_side(source, sink)
+            if node in self._needed:
+                network.connect(2 * node + 1, self._sink, UNCUT)
+        return network
+
+    def _choose(self) -> set[int]:
+        """The nodes that are recomputed after the peak."""
+        near = self._network.source_side(self._source, self._sink)
         remade: set[int] = set()
-        pending = list(needed)
+        pending = list(self._needed)
         while pending:
             node = pending.pop()
             if node not in remade and 2 * node not in near:

@@ -16,11 +16,20 @@ class Network:
         self._target: list[int] = []
         self._left: list[int] = []
 
-    def connect(self, start: int, end: int, capacity: int) -> None:
+    def connect(self, start: int, end: int, capacity: int) -> int:
+        """The number of the new edge."""
         for one, other, room in ((start, end, capacity), (end, start, 0)):
             self._edges[one].append(len(self._target))
             self._target.append(other)
             self._left.append(room)
+        return len(self._target) - 2
+
+    def resize(self, edge: int, capacity: int) -> bool:
+        """Give an edge another capacity, unless more than that is sent over it."""
+        sent = self._left[edge ^ 1]
+        if sent <= capacity:
+            self._left[edge] = capacity - sent
+        return sent <= capacity
 
     def source_side(self, source: int, sink: int) -> set[int]:
         while True:
