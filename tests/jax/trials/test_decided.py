@@ -148,6 +148,9 @@ def test_only_loops_around_gathers_are_recomputed() -> None:
     kept = _decision("checkpoint", 5, 7, 9)
     without = list(recomputed_loops([inner, gather, kept], [gather]))[1]
     assert without.decisions[0].dropped == ()
+    given = _decision("checkpoint", 7, 9)  # the function that the loop is given
+    without = list(recomputed_loops([inner, gather, given], [gather]))[1]
+    assert without.decisions[0].dropped == ()
 
 
 def test_the_printed_policy_drops_what_the_compiled_one_did() -> None:

@@ -129,7 +129,8 @@ def recomputed_loops(decisions: Sequence[Decision], group: Sequence[Decision]) -
         code += " prevent_cse=False"
         policy = f"{code}, policy={DROPS_GATHERED})\n{DROPPING_POLICY.strip()}"
         yield _change([loop], (), policy, DROPPED_PRIMITIVES)
-        inner = [one for one in decisions if one.kind == "checkpoint" and _is_inside(one, loop)]
+        kept = [one for one in decisions if one.kind == "checkpoint"]
+        inner = [one for one in kept if _is_inside(one, loop) or _is_given(one, loop)]
         if inner:  # what it keeps is recomputed by choice already
             yield _change([loop], (), f"{code})")
 
@@ -139,6 +140,11 @@ def _is_inside(one: Decision, loop: Decision) -> bool:
     outer = [frame.line for frame in loop.applied]
     lines = [frame.line for frame in one.applied]
     return len(lines) > len(outer) > 0 and lines[-len(outer) :] == outer
+
+
+def _is_given(one: Decision, loop: Decision) -> bool:
+    """Whether a checkpoint is the very function that a loop is given: it has no line of its own."""
+    return [frame.line for frame in one.applied] == [frame.line for frame in loop.applied]
 
 
 class Search:
