@@ -124,6 +124,26 @@ def make_unmatched(devices):
 DOWN = ("mlp", "embed")
 
 
+PLACES = (
+    ("frame", "x"),
+    ("row", None),
+    ("column", None),
+    ("pixel", "x"),
+)
+
+
+def make_misplaced(devices):
+    mesh = Mesh(np.array(devices), ("x",))
+
+    def put(image, row="row"):
+        names = ("frame" if row == "row" else None, row, "column")
+        spec = P(*[dict(PLACES).get(name) for name in names])
+        return jax.lax.with_sharding_constraint(image, NamedSharding(mesh, spec))
+
+    decode = lambda image: put(put(jnp.sin(image))[..., 1:], row="pixel")
+    return jax.jit(decode), (S((18, 64, 64), "float32"),)
+
+
 def make_unused(devices):
     mesh = meshed(devices)
     words = {
@@ -336,6 +356,15 @@ def test_a_row_is_told_of_whose_name_nothing_makes_use(model: Path) -> None:
     found = _decided(model, "make_unmatched", Fault(wanted=wanted, numbers={}))
     assert found is not None
     assert (found.key.line, found.change) == (_line('        "feed_forward"'), "text:mlp")
+
+
+def test_the_row_is_told_that_has_the_axis_of_another(model: Path) -> None:
+    lines = [f"{model}:{_line(text)}" for text in ("        return jax.lax", "    decode = ")]
+    name = f"constraint {' '.join(lines)} #1"
+    found = _decided(model, "make_misplaced", Fault({name: "P(None, 'x', None)"}, {}))
+    assert found is not None
+    assert (found.key.line, found.change) == (_line('    ("frame"'), "swap:frame>row")
+    assert found.is_wanted
 
 
 EXPERTS = {"argument first": "P('x')", "argument second": "P('x')"}

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.hlo.sharding import bare_spec
 from hlomem.jax.probes.instrument import USE, read_key
+from hlomem.jax.probes.levers import SWAPPED
 from hlomem.jax.probes.tries import ARGUMENT, CONSTRAINT, rules_of, tries_of
 
 if TYPE_CHECKING:
@@ -119,13 +120,14 @@ def _asked_before(best: _Effect, effects: Sequence[_Effect]) -> _Effect:
 
 
 def _key(base: Traced, best: _Effect) -> Key:
-    """The expression of a change; of an item that is too much, its own."""
+    """The expression of a change; of an item that is too much, or has another's axis, its own."""
     key = read_key(best.seen.key)
-    word, _, item = best.change.partition(":")
+    word, _, about = best.change.partition(":")
+    item = about.partition(SWAPPED)[0]
     inside = [
         its
         for seen in base.seen
-        if word == "drop" and seen.kind == "text" and seen.text == item
+        if word in ("drop", "swap") and seen.kind == "text" and seen.text == item
         if (its := read_key(seen.key)).file == key.file and key.begin <= its.begin <= key.end
     ]
     return inside[0] if inside else key

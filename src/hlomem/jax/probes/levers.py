@@ -2,7 +2,7 @@
 
 `Levers` is called in place of each (`instrument.py`). A change is a word and, after a colon, what
 it is about: `spec:P('x')`, `axis:x`, `axes:x,y`, `none:`, `text:name`, `add:name`, `drop:name`,
-`flip:`, `true:`, `false:`, `number:1024`, `least:1`, `regather:`, `search:`.
+`swap:name>name`, `flip:`, `true:`, `false:`, `number:1024`, `least:1`, `regather:`, `search:`.
 """
 
 from __future__ import annotations
@@ -41,6 +41,8 @@ _MAX_ITEMS = 64
 _MAX_SITES = 8
 _ANONYMOUS = re.compile(r"(\.<locals>\.<[a-z]+>)+$")
 """The end of a lambda's or a comprehension's qualified name."""
+SWAPPED = ">"
+"""Between the names of two rules that give each other's axes."""
 SPEC = "*"
 """Instead of an axis, where a rule gives a spec."""
 
@@ -128,6 +130,8 @@ class Levers:
                 return _with_item(value, self._about)
             case "drop":
                 return _without_item(value, self._about)
+            case "swap":
+                return _with_swapped(value, *self._about.split(SWAPPED))
             case "search":
                 return re.search
             case "regather":
@@ -259,3 +263,10 @@ def _with_item(value: Any, item: str) -> Any:
 
 def _without_item(value: Any, item: str) -> Any:
     return type(value)([one for one in value if one != item])
+
+
+def _with_swapped(value: Any, one: str, other: str) -> Any:
+    """Rules of which two give each other's axes."""
+    rules = value if isinstance(value, dict) else dict(value)
+    swapped = {**rules, one: rules[other], other: rules[one]}
+    return swapped if isinstance(value, dict) else type(value)(list(swapped.items()))

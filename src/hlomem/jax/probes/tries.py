@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.hlo.sharding import bare_spec
 from hlomem.jax.probes.instrument import read_key
-from hlomem.jax.probes.levers import SPEC
+from hlomem.jax.probes.levers import SPEC, SWAPPED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -119,6 +119,16 @@ class _Tries:
             words = [item.partition("\t")[0] for item in items]
             paths = [path for path in self._paths if _is_like(path, words)][:_MAX_PATHS]
             yield from [f"add:{path}={spec}" for path in paths for spec in self._wanted[:1]]
+        elif seen.kind == "rules" and self._wanted:
+            yield from self._swaps([item.partition("\t") for item in items])
+
+    def _swaps(self, rules: Sequence[tuple[str, str, str]]) -> Iterator[str]:
+        """The axis of one name for another that has none, and the other way round."""
+        names = [name for name, _, _ in rules]
+        if len(set(names)) == len(names):
+            given = [name for name, _, axis in rules if axis in self._axes]
+            free = [name for name, _, axis in rules if not axis]
+            yield from [f"swap:{one}{SWAPPED}{other}" for one in given for other in free]
 
     def _texts(self, seen: Seen) -> Iterator[str]:
         if seen.text in self._patterns and self._every:
