@@ -144,8 +144,21 @@ def _wishes(subject: Subject) -> Iterator[Wish]:
             often = subject.layouts.written
             other = split_further(sharding, layout.whole, axes, is_spread=True, written=often)
             wish = Wish("replicated", name, buffer, layout, wanted, other=other)
-            is_dropped = subject.is_argument_dropped(name, layout.whole, wish.axes)
-            yield wish._replace(kind="dropped") if is_dropped else wish
+            if subject.is_argument_dropped(name, layout.whole, wish.axes):
+                yield wish._replace(kind="dropped")
+            elif not _is_returned_in_parts(subject, name, layout):
+                yield wish
+
+
+def _is_returned_in_parts(subject: Subject, name: str, layout: Layout) -> bool:
+    """Whether an argument is donated for a result that is asked to be split more: it is lost."""
+    lost = _lost_donation(subject, name, layout) if subject.is_donated(name) else None
+    if lost is None or not lost.is_split_more:
+        return False
+    return (
+        subject.is_result_fixed(lost.result)
+        or subject.constraint_of_result(lost.result) is not None
+    )
 
 
 def _parameter_of(
@@ -304,17 +317,9 @@ def find_lost_donations(
     told = {name for finding in known for name in finding.names}
     groups: dict[tuple[str | None, str], list[Lost]] = defaultdict(list)
     for name, _, layout in subject.donated:
-        for result, its_buffer, its in subject.results if name not in told else ():
-            if (
-                its.whole == layout.whole
-                and its.local != layout.local
-                and layout.sharding is not None
-                and its.sharding is not None
-                and subject.is_update(name, result)
-            ):
-                lost = Lost(name, layout.sharding, result, its_buffer, its)
-                groups[subject.result_line(result), top_of(name)].append(lost)
-                break
+        lost = _lost_donation(subject, name, layout) if name not in told else None
+        if lost is not None:
+            groups[subject.result_line(lost.result), top_of(name)].append(lost)
     for group in groups.values():
         if sum(lost.buffer.size for lost in group) >= WORTH * subject.space.size:
             group.sort(key=lambda lost: -lost.buffer.size)
@@ -339,6 +344,20 @@ class Lost(NamedTuple):
         """Whether the result has less on a device than the argument."""
         whole = self.layout.whole
         return prod(self.layout.local) < prod(self.wanted.shard(whole))
+
+
+def _lost_donation(subject: Subject, name: str, layout: Layout) -> Lost | None:
+    """A donated argument with its result, where these are sharded differently."""
+    for result, its_buffer, its in subject.results if layout.sharding is not None else ():
+        if (
+            its.whole == layout.whole
+            and its.local != layout.local
+            and its.sharding is not None
+            and subject.is_update(name, result)
+        ):
+            assert layout.sharding is not None
+            return Lost(name, layout.sharding, result, its_buffer, its)
+    return None
 
 
 def _given_otherwise(
