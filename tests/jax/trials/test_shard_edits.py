@@ -264,6 +264,32 @@ def make_dropped(devices):
     return step, ({"w": w, "v": v}, array((64, 64), "data", None))
 
 
+VOCABULARY = 8186
+
+
+def _spec_of(mesh, shape, *axes):
+    kept = [a if a and n % dict(mesh.shape)[a] == 0 else None for n, a in zip(shape, axes)]
+    return P(*kept)
+
+
+def make_odd_vocabulary(devices):
+    mesh = _mesh(devices, "data", "model")
+    shapes = {"embed": (VOCABULARY, 64), "up": (64, 512)}
+    axes = {"embed": ("model", None), "up": (None, "model")}
+    specs = {name: _spec_of(mesh, shapes[name], *axes[name]) for name in shapes}
+
+    def loss(params, x):
+        logits = jnp.tanh(x @ params["up"] @ params["up"].T) @ params["embed"].T
+        logits = jax.lax.with_sharding_constraint(
+            logits, NamedSharding(mesh, _spec_of(mesh, logits.shape, "data", "model")))
+        return jnp.mean(jax.nn.logsumexp(logits, axis=1))
+
+    array = lambda shape, spec: S(shape, "float32", sharding=NamedSharding(mesh, spec))
+    params = {name: array(shapes[name], specs[name]) for name in shapes}
+    step = jax.jit(lambda params, x: jax.tree.map(jnp.subtract, params, jax.grad(loss)(params, x)))
+    return step, (params, array((256, 64), P("data")))
+
+
 def make_whole_batch(devices):
     mesh = _mesh(devices, "data")
     specs = {"image": P(), "w": P()}
@@ -296,9 +322,9 @@ def _at(model: Path, text: str) -> str:
 def test_a_tree_that_a_loop_stacks_whole_is_named_where_that_is_asked_for(model: Path) -> None:
     first = _first(model, "make_emitted_tree")
     assert first.kind == "stack"
-    # What only places is called once: there it is asked for, and the chain has the constraint.
-    assert first.source == _at(model, "            return moved, keep(")
-    assert _at(model, "    keep = lambda tree") in [link.line for link in first.chain]
+    # What only places is called once; the spec that decides is chosen where it is defined.
+    assert first.source == _at(model, "    keep = lambda tree")
+    assert _at(model, "            return moved, keep(") in [link.line for link in first.chain]
     # The leaves have one dimension and two: the first is split.
     assert "with_sharding_constraint(tree, NamedSharding(mesh, P('env')))" in first.how
     # 32 steps of [512, 64], of which one device keeps an eighth.
@@ -382,6 +408,17 @@ def test_an_axis_that_a_helper_leaves_out_is_dropped(model: Path) -> None:
     assert first.got >= 8 << 20
 
 
+def test_a_size_that_no_axis_divides_is_made_one_that_they_do(model: Path) -> None:
+    first = _first(model, "make_odd_vocabulary")
+    assert (first.kind, first.names[0]) == ("dropped", "params['embed']")
+    assert first.source == _at(model, "VOCABULARY = 8186")
+    assert "-VOCABULARY = 8186\n+VOCABULARY = 8188" in first.how
+    assert "8188 instead of 8186: what is added has to count for nothing" in first.why
+    # Logits of [128, 8186] on each device, in parts of a quarter, and the gradient of a table.
+    assert first.got is not None
+    assert first.got >= 4 << 20
+
+
 def test_inputs_that_the_only_axis_does_not_split_are_told_before_what_they_make(
     model: Path,
 ) -> None:
@@ -395,7 +432,7 @@ def test_inputs_that_the_only_axis_does_not_split_are_told_before_what_they_make
 def test_a_result_that_is_gathered_to_be_returned_is_told(model: Path) -> None:
     first = _first(model, "make_gathered_result")
     assert first.kind == "replicated"
-    assert first.source == _at(model, "    fn = jax.jit(respond")
+    assert first.source == _at(model, '    returned = (NamedSharding(mesh, P("hosts"))')
     assert first.change.results == {"result[0]": "P(('hosts', 'chips'))"}
     # [4096, 512] on two hosts' chips: a half, then an eighth.
     assert first.got is not None

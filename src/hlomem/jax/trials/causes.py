@@ -6,7 +6,6 @@ another value changes the arrays it is about and no others. A finding without su
 
 from __future__ import annotations
 
-from math import lcm
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -16,12 +15,13 @@ from hlomem.jax.compile.decisions import decision_names
 from hlomem.jax.probes.deciding import decide
 from hlomem.jax.probes.parent import Prober
 from hlomem.jax.probes.tries import Fault
+from hlomem.jax.trials.finding_changes import even_sizes
 from hlomem.jax.trials.lines import group_of
 from hlomem.jax.trials.source_edits import SourceFile
 from hlomem.report.data.sharding.finding import Link
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from hlomem.jax.compile.messages import Facts, Job
     from hlomem.jax.probes.deciding import Decided
@@ -91,7 +91,7 @@ def _fault(finding: ShardingFinding, facts: Facts, lines: Lines, subject: Subjec
         wanted |= dict(change.results)
     if not wanted:
         wanted |= dict(_decided(finding, facts, lines))
-    numbers = _numbers(finding, subject) if finding.kind == "dropped" else {}
+    numbers = even_sizes(finding, subject) if finding.kind == "dropped" else {}
     return Fault(wanted, numbers, is_of_spec=finding.kind == "padding")
 
 
@@ -105,18 +105,3 @@ def _decided(finding: ShardingFinding, facts: Facts, lines: Lines) -> Iterator[t
         return
     for one in group_of(lines, finding):
         yield names[one], change.constraint
-
-
-def _numbers(finding: ShardingFinding, subject: Subject) -> Mapping[int, int]:
-    """Sizes of dimensions that the devices do not divide, and the next that they do."""
-    mesh = subject.layouts.mesh
-    assert mesh is not None
-    devices = lcm(*[axis.size for axis in mesh.axes])
-    shapes = [
-        layout.whole
-        for name, _, layout in subject.arguments
-        if name in finding.change.arguments or name in finding.names
-    ]
-    shapes.append(finding.change.dimensions)
-    sizes = {size for shape in shapes for size in shape or ()}
-    return {size: size + -size % devices for size in sizes if size % devices and size > devices}

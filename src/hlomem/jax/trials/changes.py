@@ -76,6 +76,8 @@ class Change(NamedTuple):
     """The share of the program's time it may add, as a guess for sorting."""
     promise: Advice | None = None
     """The advice with planned bytes, if there is one."""
+    at: str = ""
+    """`file:line` of what it changes, where that is the line to be told."""
     instead: tuple[tuple[Edit, ...], ...] = ()
     """Other edits, one after the other, if the program cannot be traced with these."""
 

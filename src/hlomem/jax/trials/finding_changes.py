@@ -5,6 +5,8 @@ In: a finding and its program. Out: `Change`s, of which each is compiled; none w
 
 from __future__ import annotations
 
+from contextlib import suppress
+from math import lcm
 from typing import TYPE_CHECKING
 
 from hlomem.advice.code import DROPPING_POLICY, DROPS_GATHERED
@@ -15,14 +17,17 @@ from hlomem.jax.trials.decided import LINK
 from hlomem.jax.trials.source_edits import SourceFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from hlomem.jax.compile.parent import PlannedProgram
     from hlomem.jax.trials.source_edits import Edit
     from hlomem.report.data.sharding.finding import Place, ShardingChange, ShardingFinding
+    from hlomem.report.data.sharding.subject import Subject
 
 
-def changes_of(finding: ShardingFinding, planned: PlannedProgram) -> Iterator[Change]:
+def changes_of(
+    finding: ShardingFinding, planned: PlannedProgram, subject: Subject
+) -> Iterator[Change]:
     """The changes of a finding, each to be compiled apart."""
     wanted = finding.change
     title = f"the shardings of {finding.names[0] if finding.names else finding.kind}"
@@ -43,6 +48,8 @@ def changes_of(finding: ShardingFinding, planned: PlannedProgram) -> Iterator[Ch
                 yield change._replace(edits=tuple(dict.fromkeys([*edits, *more])))
     for edits in _left_out(wanted) if wanted.may_be_left_out else ():
         yield Change("shard", title, "", LINK, edits=tuple(edits))
+    if finding.kind == "dropped":
+        yield from _evened(finding, planned, subject)
     if wanted.is_assigned and wanted.place is not None:
         edits = use_constraints(SourceFile(wanted.place.file), wanted.place.line)
         yield Change("shard", title, "", LINK, edits=tuple(edits))
@@ -50,6 +57,50 @@ def changes_of(finding: ShardingFinding, planned: PlannedProgram) -> Iterator[Ch
         policy = Policy(DROPS_GATHERED, DROPPING_POLICY)
         yield from wrap_layers_by(planned.memory.memory, planned.facts, policy)
         yield from other_policies(_file_of(finding))
+
+
+def even_sizes(finding: ShardingFinding, subject: Subject) -> Mapping[int, int]:
+    """Sizes of dimensions that the devices do not divide, and the next that they do."""
+    mesh = subject.layouts.mesh
+    devices = 1 if mesh is None else lcm(*[axis.size for axis in mesh.axes])
+    shapes = [
+        layout.whole
+        for name, _, layout in subject.arguments
+        if name in finding.change.arguments or name in finding.names
+    ]
+    shapes.append(finding.change.dimensions)
+    sizes = {size for shape in shapes for size in shape or ()}
+    return {size: size + -size % devices for size in sizes if size % devices and size > devices}
+
+
+def _evened(
+    finding: ShardingFinding, planned: PlannedProgram, subject: Subject
+) -> Iterator[Change]:
+    """A size that no axis divides made one that they do, where it is written once."""
+    names = [line.rpartition(":")[0] for line in _lines_of(finding, planned)]
+    files = _readable(dict.fromkeys(names))
+    for size, even in even_sizes(finding, subject).items():
+        edits = [(file, edit) for file in files for edit in file.other_numbers(size, even)]
+        if len(edits) == 1:
+            [(file, edit)] = edits
+            cost = f"{even} instead of {size}: what is added has to count for nothing"
+            title, at = f"{even} instead of {size}", f"{file.file}:{file.line_of(edit)}"
+            yield Change("shard", title, cost, LINK, edits=(edit,), at=at)
+
+
+def _lines_of(finding: ShardingFinding, planned: PlannedProgram) -> Iterator[str]:
+    """The lines that lead to a finding, and those that make and place arguments."""
+    yield from [finding.source or "", *[link.line for link in finding.chain]]
+    for at in planned.facts.argument_lines.values():
+        yield from (*at.made, *at.sharding, *at.written)
+
+
+def _readable(names: Iterable[str]) -> list[SourceFile]:
+    found = []
+    for name in names:
+        with suppress(CommandError):
+            found.append(SourceFile(name))
+    return found
 
 
 def _left_out(wanted: ShardingChange) -> Iterator[list[Edit]]:
@@ -67,10 +118,7 @@ def _left_out(wanted: ShardingChange) -> Iterator[list[Edit]]:
 
 
 def _file_of(finding: ShardingFinding) -> list[SourceFile]:
-    try:
-        return [SourceFile((finding.source or "").rpartition(":")[0])]
-    except CommandError:
-        return []
+    return _readable([(finding.source or "").rpartition(":")[0]])
 
 
 def _results(wanted: ShardingChange, arguments: Mapping[str, str]) -> dict[str, str]:

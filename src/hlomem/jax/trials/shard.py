@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from hlomem.jax.compile.parent import PlannedProgram
     from hlomem.jax.trials.changes import Change
     from hlomem.report.data.sharding.finding import FindingKind
+    from hlomem.report.data.sharding.subject import Subject
 
 MAX_SECONDS = 1800.0
 """How long one compile may take."""
@@ -76,6 +77,8 @@ _MAX_UNUSED = 2
 _NEAR, _SURE = 0.9, 0.25
 """The shares of the most that is saved from which on a likely and a sure mistake may be first."""
 _SAME = 1.02
+_RESIZED = 0.9
+"""What counts of the bytes that arrays of other sizes save, next to other shardings."""
 _PRECEDENCE: tuple[FindingKind, ...] = (
     "dropped", "donated", "optimizer", "padding", "reshard", "gathered", "stack", "replicated"
 )  # fmt: skip
@@ -168,7 +171,7 @@ def shard_job(
         lambda doing: on_progress(f"tries {doing} {words}"),
     )
     tried = [
-        _tried(trials, finding, planned, lines, mesh) if number < _MAX_TRIED else finding
+        _tried(trials, finding, planned, lines, subject) if number < _MAX_TRIED else finding
         for number, finding in enumerate(report.findings)
     ]
     helped = {one.source for one in tried if _is_helpful(one, report.size)}
@@ -341,13 +344,13 @@ def _tried(
     finding: ShardingFinding,
     planned: PlannedProgram,
     lines: Lines,
-    mesh: Mesh | None,
+    subject: Subject,
 ) -> ShardingFinding:
     """A finding with what its change saved: by an edit of the source, or else without one."""
-    best = _best(trials, finding, list(changes_of(finding, planned)))
+    best = _best(trials, finding, list(changes_of(finding, planned, subject)))
     if _is_helpful(best, trials.base.plan.size) and best.got is not None:
         return best
-    other = _best(trials, finding, list(_decided(finding, planned, lines, mesh)))
+    other = _best(trials, finding, list(_decided(finding, planned, lines, subject.layouts.mesh)))
     is_better = other.got is not None and other.got > (best.got or 0)
     return other if is_better else best
 
@@ -376,7 +379,7 @@ def _best(trials: Trials, finding: ShardingFinding, changes: Sequence[Change]) -
     if not compiled:
         problem = done[0].problem if done else "no expression of the source could be changed"
         return replace(finding, note=f"not compiled: {problem}")
-    best = min(compiled, key=lambda one: one.size)
+    best = max(compiled, key=lambda one: _worth(trials.base.plan.size - one.size, one.changes))
     got = trials.base.plan.size - best.size
     [chosen] = best.changes
     change = replace(
@@ -387,8 +390,17 @@ def _best(trials: Trials, finding: ShardingFinding, changes: Sequence[Change]) -
         has_mesh=chosen.has_mesh,
         decisions=chosen.decisions,
     )
+    if chosen.at:
+        links = [Link(what="applied", line=finding.source)] if finding.source else []
+        why = f"{finding.why}; {chosen.cost}"
+        finding = replace(finding, source=chosen.at, chain=(*links, *finding.chain), why=why)
     how = [
         code_of(change.arguments, change.results),
         best.how() if best.edits or chosen.code else "",
     ]
     return replace(finding, got=got, how="\n".join([part for part in how if part]), change=change)
+
+
+def _worth(saved: int, changes: Sequence[Change]) -> float:
+    """The bytes that changes save; less of one that gives arrays another size."""
+    return saved * _RESIZED if any(change.at for change in changes) else saved

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import difflib
+from bisect import bisect_right
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
@@ -218,6 +219,18 @@ class SourceFile:
         lead += "" if inside.endswith("(") else " "
         position = len(inside)
         return Edit(self.file, position, position, f"{lead}{name}={value}")
+
+    def other_numbers(self, number: int, other: int) -> list[Edit]:
+        """Another number wherever one is written."""
+        return [
+            Edit(self.file, *self.range_of(node), str(other))
+            for node in ast.walk(self.tree)
+            if isinstance(node, ast.Constant) and type(node.value) is int and node.value == number
+        ]
+
+    def line_of(self, edit: Edit) -> int:
+        """The line that an edit begins on."""
+        return bisect_right(self._line_starts, edit.start)
 
     def constrain(self, place: Place, sharding: str) -> Edit | None:
         """The expression at a place, with another sharding; None where there is no expression."""

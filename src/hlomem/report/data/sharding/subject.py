@@ -444,7 +444,8 @@ class Subject:
     def is_argument_dropped(self, name: str, whole: Sequence[int], axes: Sequence[Axis]) -> bool:
         """The same of the function that makes an argument's sharding."""
         at = self._argument_lines.get(name, WrittenAt(()))
-        split = [line.rpartition(":") for line in (*at.sharding[:1], *at.made[:1])]
+        where = (*at.sharding[:1], *at.made[:1], *at.written[:1])
+        split = [line.rpartition(":") for line in where]
         lines = [(file, int(number)) for file, _, number in split if number.isdigit()]
         return self._is_dropped(lines, whole, axes)
 
