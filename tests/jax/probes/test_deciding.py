@@ -361,7 +361,9 @@ def test_a_row_is_told_of_whose_name_nothing_makes_use(model: Path) -> None:
 def test_the_row_is_told_that_has_the_axis_of_another(model: Path) -> None:
     lines = [f"{model}:{_line(text)}" for text in ("        return jax.lax", "    decode = ")]
     name = f"constraint {' '.join(lines)} #1"
-    found = _decided(model, "make_misplaced", Fault({name: "P(None, 'x', None)"}, {}))
+    found = _decided(
+        model, "make_misplaced", Fault({name: "P(None, 'x', None)"}, {}, is_of_spec=True)
+    )
     assert found is not None
     assert (found.key.line, found.change) == (_line('    ("frame"'), "swap:frame>row")
     assert found.is_wanted

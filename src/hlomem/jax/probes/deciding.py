@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from hlomem.hlo.sharding import bare_spec
 from hlomem.jax.probes.instrument import USE, read_key
 from hlomem.jax.probes.levers import SWAPPED
-from hlomem.jax.probes.tries import ARGUMENT, CONSTRAINT, rules_of, tries_of
+from hlomem.jax.probes.tries import ARGUMENT, CONSTRAINT, rules_of, tries_of, unmatched
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from hlomem.jax.probes.instrument import Key
     from hlomem.jax.probes.levers import Seen
@@ -44,6 +44,8 @@ class Decided(NamedTuple):
     """Whether the arrays are split as wanted after the change."""
     site: str = ""
     """The line that calls the function it is in, where others do so, too, and are not at fault."""
+    lost: str = ""
+    """The name that no table has an axis for, if that is why."""
 
     @property
     def line(self) -> str:
@@ -94,14 +96,29 @@ def decide(prober: Prober, base: Traced, fault: Fault, axes: Mapping[str, int]) 
     `axes` are those of the mesh, with their sizes.
     """
     effects = _effects(prober, base, fault, axes, is_used=False)
-    if not any(one.is_wanted and one.is_possible for one in effects):
-        effects += _effects(prober, base, fault, axes, is_used=True)
+    if effects is not None and not any(one.is_wanted and one.is_possible for one in effects):
+        used = _effects(prober, base, fault, axes, is_used=True)
+        effects = None if used is None else effects + used
+    if effects is None:
+        return None
     best = max(effects, key=lambda effect: effect.rank, default=None)
     if best is None or best.others > _FEW:
         return None
     best = _asked_before(best, effects)
     site = _site(prober, base, fault, axes, best)
-    return Decided(_key(base, best), best.change, best.is_wanted, site)
+    return Decided(_key(base, best), best.change, best.is_wanted, site, _lost(base, best, axes))
+
+
+def _lost(base: Traced, best: _Effect, axes: Iterable[str]) -> str:
+    """The name that is used and that no table has; empty where another change decides."""
+    word, _, about = best.change.partition(":")
+    if word not in ("text", "every"):
+        return ""
+    name = about.rpartition(SWAPPED)[2]
+    known = {one for one, _ in rules_of(base)}
+    if name in known and best.seen.text not in known:
+        return best.seen.text
+    return name if name in unmatched(base, axes) else ""
 
 
 def _asked_before(best: _Effect, effects: Sequence[_Effect]) -> _Effect:
@@ -135,16 +152,19 @@ def _key(base: Traced, best: _Effect) -> Key:
 
 def _effects(
     prober: Prober, base: Traced, fault: Fault, axes: Mapping[str, int], *, is_used: bool
-) -> list[_Effect]:
-    """The effects of changes where values are made, or where they are used by a name."""
+) -> list[_Effect] | None:
+    """The effects of changes where values are made, or where they are used by a name.
+
+    None if not all were traced in time: another may be likelier.
+    """
     every = tries_of(base, fault, list(axes))
     tries = [one for one in every if one[0].key.endswith(USE) == is_used][:_MAX_PROBES]
     traced = prober.trace([(seen.key, change) for seen, change in tries])
-    return [
-        effect
-        for (seen, change), one in zip(tries, traced, strict=True)
-        if one is not None and (effect := _effect(base, one, fault, axes, seen, change)) is not None
-    ]
+    done = [(one, seen, change) for (seen, change), one in zip(tries, traced, strict=True) if one]
+    if len(done) < len(tries):
+        return None
+    found = [_effect(base, one, fault, axes, seen, change) for one, seen, change in done]
+    return [effect for effect in found if effect is not None]
 
 
 def _site(
@@ -217,7 +237,7 @@ def _effect(
     )
     if change.startswith(("least:", "drop:")) and not is_wanted:
         return None
-    is_unknown = change.startswith("text:") and seen.text not in {
+    is_unknown = change.startswith(("text:", "every:")) and seen.text not in {
         name for name, _ in rules_of(base)
     }
     share = sum(others) / size

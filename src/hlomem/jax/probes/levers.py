@@ -1,8 +1,9 @@
 """Expressions of the user's source while they are evaluated: noted, and one of them changed.
 
 `Levers` is called in place of each (`instrument.py`). A change is a word and, after a colon, what
-it is about: `spec:P('x')`, `axis:x`, `axes:x,y`, `none:`, `text:name`, `add:name`, `drop:name`,
-`swap:name>name`, `flip:`, `true:`, `false:`, `number:1024`, `least:1`, `regather:`, `search:`.
+it is about: `spec:P('x')`, `axis:x`, `axes:x,y`, `none:`, `text:name`, `every:name>name`,
+`add:name`, `drop:name`, `swap:name>name`, `flip:`, `true:`, `false:`, `number:1024`, `least:1`,
+`regather:`, `search:`.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _MAX_SITES = 8
 _ANONYMOUS = re.compile(r"(\.<locals>\.<[a-z]+>)+$")
 """The end of a lambda's or a comprehension's qualified name."""
 SWAPPED = ">"
-"""Between the names of two rules that give each other's axes."""
+"""Between the names of two rules that give each other's axes, or a word and another."""
 SPEC = "*"
 """Instead of an axis, where a rule gives a spec."""
 
@@ -80,6 +81,7 @@ class Levers:
     def __call__(self, key: str, value: Any) -> Any:
         if self._key:
             is_meant = key == self._key and (not self._site or self._site == calling_line())
+            is_meant = is_meant or (self._word == "every" and self._is_said(value))
             return self._changed(value) if is_meant else value
         if key.endswith(USE) and not (_is_spec(value) or _is_sharding(value)):
             return value
@@ -107,6 +109,10 @@ class Levers:
     def seen(self) -> tuple[Seen, ...]:
         return tuple(self._seen.values())
 
+    def _is_said(self, value: Any) -> bool:
+        """Whether a value is the word that another is to stand for everywhere."""
+        return isinstance(value, str) and value == self._about.partition(SWAPPED)[0]
+
     def _changed(self, value: Any) -> Any:
         self.is_changed = True
         match self._word:
@@ -114,6 +120,8 @@ class Levers:
                 return _with_spec(value, self._about)
             case "axis" | "text":
                 return self._about
+            case "every":
+                return self._about.partition(SWAPPED)[2] if isinstance(value, str) else value
             case "axes":
                 return tuple(self._about.split(","))
             case "least":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.hlo.sharding import bare_spec
@@ -10,7 +11,7 @@ from hlomem.jax.probes.instrument import read_key
 from hlomem.jax.probes.levers import SPEC, SWAPPED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from hlomem.jax.probes.levers import Seen
     from hlomem.jax.probes.messages import Traced
@@ -61,8 +62,15 @@ class _Tries:
         self._words = _words(base, axes)
         self._patterns = {word for word, axis in rules_of(base) if axis == SPEC}
         self._tables = [read_key(seen.key) for seen in base.seen if seen.kind == "rules"]
-        self._unmatched = _unmatched(base, axes)
+        self._ruled = {word for word, _ in rules_of(base)}
+        self._unmatched = unmatched(base, axes)
         self._is_kept = fault.is_kept
+        self._is_of_spec = fault.is_of_spec
+        texts = [seen for seen in base.seen if seen.kind == "text"]
+        self._first = {seen.text: seen.key for seen in texts[::-1]}
+        self._repeated = {
+            text for text, count in Counter(one.text for one in texts).items() if count > 1
+        }
         every = [one.name for one in base.arrays if one.name.startswith(ARGUMENT)]
         self._parts = {part for name in every for part in _parts(name.removeprefix(ARGUMENT))}
         self._no_axes = {*axes, *self._parts}
@@ -119,7 +127,7 @@ class _Tries:
             words = [item.partition("\t")[0] for item in items]
             paths = [path for path in self._paths if _is_like(path, words)][:_MAX_PATHS]
             yield from [f"add:{path}={spec}" for path in paths for spec in self._wanted[:1]]
-        elif seen.kind == "rules" and self._wanted:
+        elif seen.kind == "rules" and self._is_of_spec:
             yield from self._swaps([item.partition("\t") for item in items])
 
     def _swaps(self, rules: Sequence[tuple[str, str, str]]) -> Iterator[str]:
@@ -142,6 +150,9 @@ class _Tries:
             yield from [f"text:{word}" for word in words if word != seen.text]
             if not is_key:
                 yield "none:"
+            is_lost = not is_key and seen.text in self._repeated - self._ruled
+            if is_lost and seen.key == self._first[seen.text]:
+                yield from [f"every:{seen.text}{SWAPPED}{word}" for word in self._words]
 
     def _is_key(self, seen: Seen) -> bool:
         """Whether a word stands in a table that has axes for words."""
@@ -187,7 +198,7 @@ def _words(base: Traced, axes: Sequence[str]) -> list[str]:
     return list(words.values())
 
 
-def _unmatched(base: Traced, axes: Sequence[str]) -> list[str]:
+def unmatched(base: Traced, axes: Iterable[str]) -> list[str]:
     """The names used with those of tables, and that no table has."""
     known = {word for word, _ in rules_of(base)}
     together = [

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from hlomem.report.data.sharding.finding import ShardingFinding
     from hlomem.report.data.sharding.subject import Subject
 
-_MAX_FOUND = 2
-_SECONDS = 120.0
+_MAX_FOUND = 3
+_SECONDS = 300.0
 _MAX_LINKS = 6
 
 
@@ -57,6 +57,9 @@ def at_deciding_lines(
 
 
 def _placed(finding: ShardingFinding, found: Decided | None) -> ShardingFinding:
+    if found is not None and found.lost and finding.kind == "replicated":
+        why = f"{finding.why}; no rule has {found.lost!r}"
+        finding = replace(finding, kind="dropped", why=why)
     if found is None or found.line == finding.source or _is_named_for(found, finding.source):
         return finding
     links = [Link(what="applied", line=finding.source)] if finding.source else []
@@ -80,7 +83,8 @@ def _is_named_for(found: Decided, source: str | None) -> bool:
 def _fault(finding: ShardingFinding, facts: Facts, lines: Lines, subject: Subject) -> Fault:
     """The arrays that a finding is about, as a trace knows them."""
     change = finding.change
-    if change.is_assigned or change.exchanges:
+    is_left_out = any(one.decision.kind == "dropped" for one in change.decisions)  # by a library
+    if change.is_assigned or change.exchanges or is_left_out:
         return Fault({}, {})
     if finding.kind == "gathered":
         return Fault({}, {}, is_kept=True)

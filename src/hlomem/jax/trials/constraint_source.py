@@ -163,23 +163,21 @@ def asks_what_divides(file_name: str, line: int) -> bool:
     if not around:
         return False
     function = max(around, key=lambda node: (node.lineno, node.col_offset))
-    names = {
-        node.func.id
-        for node in ast.walk(function)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
-    }
+    calls = [node.func for node in ast.walk(function) if isinstance(node, ast.Call)]
+    names = {one.id for one in calls if isinstance(one, ast.Name)}
+    names |= {one.attr for one in calls if isinstance(one, ast.Attribute)}
     called = [one for name in sorted(names) for one in _called(file, name)]
-    return any(_has_remainder(one) for one in (function, *called))
+    return any(has_remainder(one) for one in (function, *called))
 
 
-def _has_remainder(function: Function) -> bool:
-    """Whether a function computes a remainder, which `%` of a text does not."""
+def has_remainder(code: ast.AST) -> bool:
+    """Whether code computes a remainder, which `%` of a text does not."""
     return any(
         isinstance(node, ast.BinOp)
         and isinstance(node.op, ast.Mod)
         and not isinstance(node.left, ast.JoinedStr)
         and not (isinstance(node.left, ast.Constant) and isinstance(node.left.value, str))
-        for node in ast.walk(function)
+        for node in ast.walk(code)
     )
 
 

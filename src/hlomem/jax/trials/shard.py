@@ -35,6 +35,7 @@ from hlomem.jax.trials.decided import (
 from hlomem.jax.trials.exchanges import exchanges_instead, with_exchanges
 from hlomem.jax.trials.finding_changes import changes_of
 from hlomem.jax.trials.givers import Givers
+from hlomem.jax.trials.left_out import left_out
 from hlomem.jax.trials.lines import Lines, chain_of_argument, group_of
 from hlomem.jax.trials.source_edits import SourceFile
 from hlomem.jax.trials.subjects import subject_of
@@ -148,6 +149,7 @@ def shard_job(
         on_progress=lambda doing: on_progress(f"{doing} {words}"),
     )
     subject = subject_of(planned, log)
+    subject.left_out = left_out(job, subject) if is_tried else {}
     report = replace(report_on(subject, is_tried=is_tried), target=job.target)
     dead = planned.facts.dead_constraints
     facts = planned.facts
@@ -186,7 +188,7 @@ def shard_job(
     notes = [_note(one) for one in tried if one not in helpful]
     on_progress(f"traces other values {words}")
     findings = at_deciding_lines(job, _ranked(helpful), facts, lines, subject)
-    return replace(report, findings=tuple(findings), notes=(*report.notes, *notes))
+    return replace(report, findings=tuple(_ranked(findings)), notes=(*report.notes, *notes))
 
 
 def _at_its_line(

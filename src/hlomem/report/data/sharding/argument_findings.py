@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from msgspec.structs import replace
 
 from hlomem.base.sizes import format_bytes
+from hlomem.hlo.sharding import parse_spec
 from hlomem.report.data import roles
 from hlomem.report.data.sharding.finding import ShardingChange, ShardingFinding
 from hlomem.report.data.sharding.peers import Peers
@@ -138,16 +139,24 @@ def _wishes(subject: Subject) -> Iterator[Wish]:
             if its.replication < sharding.replication:
                 yield Wish("optimizer", name, buffer, layout, its, like)
                 continue
-        axes = peers.axes_for(name, buffer, layout)
+        meant = _axes_left_out(subject, name, sharding)
+        axes = meant or peers.axes_for(name, buffer, layout)
         wanted = split_further(sharding, layout.whole, axes)
         if wanted is not None:
             often = subject.layouts.written
             other = split_further(sharding, layout.whole, axes, is_spread=True, written=often)
             wish = Wish("replicated", name, buffer, layout, wanted, other=other)
-            if subject.is_argument_dropped(name, layout.whole, wish.axes):
+            may_be = not subject.left_out and subject.may_be_left_out(name, layout.whole, wish.axes)
+            if meant or may_be:
                 yield wish._replace(kind="dropped")
             elif not _is_returned_in_parts(subject, name, layout):
                 yield wish
+
+
+def _axes_left_out(subject: Subject, name: str, sharding: Sharding) -> list[Axis]:
+    """The free axes that an argument was meant to be split along, if they divided its size."""
+    meant = parse_spec(subject.left_out.get(name, ""), sharding.mesh)
+    return [axis for axis in meant.used if axis in sharding.free] if meant else []
 
 
 def _is_returned_in_parts(subject: Subject, name: str, layout: Layout) -> bool:

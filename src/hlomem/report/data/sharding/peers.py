@@ -7,6 +7,7 @@ unless it splits a part of the model, too. An axis of the model leaves nothing w
 from __future__ import annotations
 
 from functools import cached_property
+from itertools import zip_longest
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,7 @@ _LARGE = 0.05
 _HUGE = 0.2
 """The shares of the memory from which on an array that no axis splits is told."""
 _MOST = 0.5
+_MATRIX = 2
 
 
 class Peers:
@@ -40,7 +42,11 @@ class Peers:
         is_data = self._subject.is_input(name, buffer)
         share = buffer.size / max(self._subject.space.size, 1)
         if layout.sharding.used and is_data:
-            return []
+            return [
+                axis
+                for axis in layout.sharding.free
+                if self._is_like_one_of_its_sizes(name, layout, axis)
+            ]
         is_chosen = not is_data and self._has_split_state(name, layout)
         if not layout.sharding.used and share >= _HUGE and not is_chosen:
             return list(layout.sharding.free)
@@ -73,6 +79,19 @@ class Peers:
     def _is_like_data(self, layout: Layout, axis: Axis) -> bool:
         """Whether an axis splits a dimension of this size of other data."""
         return bool(_sizes_split([its for _, _, its in self._data], axis) & set(layout.whole))
+
+    def _is_like_one_of_its_sizes(self, name: str, layout: Layout, axis: Axis) -> bool:
+        """Whether an axis splits an array of these sizes that is split as this one is, but more."""
+        return len(layout.whole) >= _MATRIX and any(
+            its.whole == layout.whole
+            and axis in _used(its)
+            and all(
+                set(some) <= set(more)
+                for some, more in zip_longest(_rows(layout), _rows(its), fillvalue=())
+            )
+            for other, _, its in self._subject.arguments
+            if other != name
+        )
 
     def _is_like_model(self, name: str, layout: Layout, axis: Axis) -> bool:
         """Whether an axis splits the model; most of it, where another splits the argument.

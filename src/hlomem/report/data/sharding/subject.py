@@ -85,6 +85,8 @@ class Subject:
         self._result_lines = tuple(result_lines)
         self._asks_what_divides = asks_what_divides
         self._result_origins = tuple(result_origins)
+        self.left_out: Mapping[str, str] = {}
+        """The specs that arguments were meant to have, where an axis does not divide a size."""
 
     @cached_property
     def arguments(self) -> list[tuple[str, Buffer, Layout]]:
@@ -441,7 +443,7 @@ class Subject:
             lines += [] if is_installed(frame.file_name) else [(frame.file_name, frame.line)]
         return self._is_dropped(lines[:1], constraint.value.dimensions, axes)
 
-    def is_argument_dropped(self, name: str, whole: Sequence[int], axes: Sequence[Axis]) -> bool:
+    def may_be_left_out(self, name: str, whole: Sequence[int], axes: Sequence[Axis]) -> bool:
         """The same of the function that makes an argument's sharding."""
         at = self._argument_lines.get(name, WrittenAt(()))
         where = (*at.sharding[:1], *at.made[:1], *at.written[:1])
