@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.usefixtures("eight_devices")
 
 MODEL = '''"""Ways to write a sharding."""
+import functools
 import re
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -142,6 +144,81 @@ def make_misplaced(devices):
 
     decode = lambda image: put(put(jnp.sin(image))[..., 1:], row="pixel")
     return jax.jit(decode), (S((18, 64, 64), "float32"),)
+
+
+def make_lost(devices):
+    mesh = meshed(devices)
+    words = {"batch": "x", "embed": None}
+    weight = lambda *names: array(mesh, (64, 64), P(*[words.get(name) for name in names]))
+    made = {"first": weight("lines", "embed"), "second": weight("lines", "embed")}  # twice
+    made["tokens"] = weight("batch", "embed")
+    return jax.jit(lambda tables: jax.tree.map(jnp.sin, tables)), (made,)
+
+
+def make_renamed(devices):
+    mesh = meshed(devices)
+    words = {
+        "inner": "x",
+        "embed": None,
+    }
+    weight = lambda names: array(mesh, (64, 64), P(*[words.get(name) for name in names]))
+    made = {"up": weight(("embed", "ffn")), "down": weight(("ffn", "embed"))}
+    return jax.jit(lambda tables: jax.tree.map(jnp.sin, tables)), (made,)
+
+
+class Table(NamedTuple):
+    rows: int
+    placement: str = "rows"
+
+    def spec(self):
+        return {"rows": P("x"), "whole": P()}[self.placement]
+
+
+TABLES = {
+    "user": Table(4096),
+    "item": Table(2048, placement="whole"),
+    "day": Table(8, placement="whole"),
+}
+
+
+def make_placed(devices):
+    mesh = meshed(devices)
+    made = {name: array(mesh, (its.rows, 64), its.spec()) for name, its in TABLES.items()}
+    return jax.jit(lambda tables: jax.tree.map(jnp.sin, tables)), (made,)
+
+
+class Layouts:
+    def __init__(self, mesh):
+        self.fields = NamedSharding(mesh, P("x", "y"))
+        self.maps = NamedSharding(mesh, P("x"))
+
+
+def make_mapped(devices):
+    layouts = Layouts(meshed(devices))
+    step = jax.jit(
+        lambda fields, maps: fields + maps.sum(),
+        out_shardings=layouts.maps,  # the field
+    )
+    field = S((64, 64, 64), "float32", sharding=layouts.fields)
+    return step, (field, S((4, 64), "float32", sharding=layouts.maps))
+
+
+def make_kept_by_name(devices):
+    mesh = meshed(devices)
+    keep = jax.checkpoint_policies.save_any_names_but_these("scores")
+
+    def gather(w):
+        full = jax.lax.with_sharding_constraint(w, NamedSharding(mesh, P()))
+        return checkpoint_name(full, "kernel")
+
+    @functools.partial(jax.checkpoint, policy=keep)
+    def layer(x, w):
+        scores = checkpoint_name(jnp.sin(x), "scores")
+        return jnp.tanh((x + scores) @ gather(w)), None
+
+    loss = lambda w, x: jax.lax.scan(layer, x, w)[0].sum()
+    weights = array(mesh, (4, 64, 64), P(None, "x"))
+    return jax.jit(jax.grad(loss)), (weights, array(mesh, (8, 64), P("x")))
 
 
 def make_unused(devices):
@@ -367,6 +444,38 @@ def test_the_row_is_told_that_has_the_axis_of_another(model: Path) -> None:
     assert found is not None
     assert (found.key.line, found.change) == (_line('    ("frame"'), "swap:frame>row")
     assert found.is_wanted
+
+
+def test_a_name_is_told_that_several_places_use_and_no_table_has(model: Path) -> None:
+    wanted = {"argument tables['first']": "P('x')", "argument tables['second']": "P('x')"}
+    found = _decided(model, "make_lost", Fault(wanted, {}))
+    assert found is not None
+    assert (found.key.line, found.lost) == (_line("    made = {"), "lines")
+
+
+def test_a_row_that_nothing_uses_is_told_before_uses_that_no_row_has(model: Path) -> None:
+    wanted = {"argument tables['up']": "P(None, 'x')", "argument tables['down']": "P('x', None)"}
+    found = _decided(model, "make_renamed", Fault(wanted, {}))
+    assert found is not None
+    assert (found.key.line, found.lost) == (_line('        "inner": "x",'), "ffn")
+
+
+def test_another_row_of_a_table_is_tried_where_a_field_names_one(model: Path) -> None:
+    found = _decided(model, "make_placed", Fault({"argument tables['item']": "P('x')"}, {}))
+    assert found is not None
+    assert (found.key.line, found.change) == (_line('    "item": Table('), "text:rows")
+
+
+def test_the_use_of_a_layout_is_told_where_its_definition_is_also_of_others(model: Path) -> None:
+    found = _decided(model, "make_mapped", Fault({"result": "P('x', 'y')"}, {}))
+    assert found is not None
+    assert found.key.line == _line("        out_shardings=layouts.maps,  # the field")
+
+
+def test_a_policy_is_told_that_keeps_a_gathered_value_by_its_name(model: Path) -> None:
+    found = _decided(model, "make_kept_by_name", Fault({}, {}, is_kept=True))
+    assert found is not None
+    assert (found.key.line, found.change) == (_line("    keep = "), "unname:kernel")
 
 
 EXPERTS = {"argument first": "P('x')", "argument second": "P('x')"}

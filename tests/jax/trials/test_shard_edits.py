@@ -290,6 +290,89 @@ def make_odd_vocabulary(devices):
     return step, (params, array((256, 64), P("data")))
 
 
+def make_coarse_medium(devices):
+    mesh = _mesh(devices, "rows", "columns")
+    array = lambda *axes: S((512, 256, 16), "float32", sharding=NamedSharding(mesh, P(*axes)))
+    medium = {"speed": array("rows"), "loss": array("rows")}  # the medium
+
+    def move(field, medium):
+        return medium["loss"] * field + medium["speed"] * jnp.roll(field, 1, 2)
+
+    return jax.jit(move, donate_argnums=0), (array("rows", "columns"), medium)
+
+
+class Places:
+    def __init__(self, mesh):
+        self.mesh = mesh
+
+    def fits(self, size, axis):
+        return axis is not None and size % self.mesh.shape[axis] == 0
+
+    def array(self, shape, *axes):
+        kept = [axis if self.fits(size, axis) else None for size, axis in zip(shape, axes)]
+        return S(shape, "float32", sharding=NamedSharding(self.mesh, P(*kept)))
+
+
+@dataclass
+class Experts:
+    count: int = 60
+    axis: str | None = "data"
+
+
+def make_odd_experts(devices, experts=Experts()):
+    places = Places(_mesh(devices, "data"))
+    up = places.array((experts.count, 64, 256), experts.axis, None, None)
+    down = places.array((experts.count, 256, 64), experts.axis, None, None)
+
+    def choose(weights, x):
+        inner = jnp.tanh(jnp.einsum("btd,edf->btef", x, weights["up"]))
+        return jnp.einsum("btef,efd->btd", inner, weights["down"])
+
+    return jax.jit(choose), ({"up": up, "down": down}, places.array((8, 4, 64), "data", None, None))
+
+
+def make_whole_experts(devices):
+    return make_odd_experts(devices, Experts(axis=None))
+
+
+def make_history(devices):
+    mesh = _mesh(devices, "rows", "columns")
+    frame = P("rows")  # of a step
+    field, kept = NamedSharding(mesh, P("rows", "columns")), NamedSharding(mesh, frame)
+
+    def step(field, _):
+        field = jnp.roll(field, 1, 0) * 0.9
+        return field, jax.lax.with_sharding_constraint(field, kept)
+
+    run = lambda field: jax.lax.scan(step, field, None, length=16)
+    results = field, NamedSharding(mesh, P(None, *frame))
+    return jax.jit(run, donate_argnums=0, out_shardings=results), (
+        S((512, 512), "float32", sharding=field),
+    )
+
+
+def _rows(users):
+    return users + 1  # and nobody
+
+
+def make_odd_users(devices):
+    mesh = _mesh(devices, "data", "model")
+
+    def array(shape, *axes):
+        many = lambda axis: np.prod([mesh.shape[name] for name in jax.tree.leaves(axis)], dtype=int)
+        ways = [many(axis) for axis in axes]
+        kept = [axis if size % way == 0 else None for axis, size, way in zip(axes, shape, ways)]
+        return S(shape, "float32", sharding=NamedSharding(mesh, P(*kept)))
+
+    table = array((_rows(40_000), 63), ("data", "model"), None)
+
+    def step(table, ids):
+        loss = lambda table: jnp.sum(jnp.take(table, ids, axis=0) ** 2)
+        return table - jax.grad(loss)(table)
+
+    return jax.jit(step, donate_argnums=0), (table, S((64,), "int32"))
+
+
 def make_whole_batch(devices):
     mesh = _mesh(devices, "data")
     specs = {"image": P(), "w": P()}
@@ -417,6 +500,51 @@ def test_a_size_that_no_axis_divides_is_made_one_that_they_do(model: Path) -> No
     # Logits of [128, 8186] on each device, in parts of a quarter, and the gradient of a table.
     assert first.got is not None
     assert first.got >= 4 << 20
+
+
+def test_data_that_is_split_less_than_an_array_of_its_sizes_is_told(model: Path) -> None:
+    first = _first(model, "make_coarse_medium")
+    assert first.kind == "replicated"
+    assert first.source == _at(model, '    medium = {"speed"')
+    assert set(first.names) == {"medium['speed']", "medium['loss']"}
+    assert set(first.change.arguments.values()) == {"P('rows', 'columns')"}
+    # Two volumes of 8 MiB: a half of each on a device, then an eighth.
+    assert first.got is not None
+    assert first.got >= 6 << 20
+
+
+def test_weights_that_a_method_leaves_whole_are_dropped(model: Path) -> None:
+    first = _first(model, "make_odd_experts")
+    assert first.kind == "dropped"
+    assert first.source == _at(model, "    count: int = 60")
+    assert set(first.names) == {"weights['up']", "weights['down']"}
+    assert first.got is not None
+    assert first.got >= 5 << 20
+
+
+def test_weights_that_were_to_be_whole_are_not_dropped(model: Path) -> None:
+    # So large a part of the memory is told, but nothing was left out.
+    assert _first(model, "make_whole_experts").kind == "replicated"
+
+
+def test_a_result_that_a_loop_stacks_is_told_with_what_it_stacks(model: Path) -> None:
+    first = _first(model, "make_history")
+    assert first.kind == "stack"
+    assert first.source == _at(model, '    frame = P("rows")')
+    assert dict(first.change.results) == {"result[1]": "P(None, 'rows', 'columns')"}
+    assert "with_sharding_constraint(x, NamedSharding(mesh, P('rows', 'columns')))" in first.how
+    # Sixteen fields of 1 MiB: a half of them on a device, then an eighth.
+    assert first.got is not None
+    assert first.got >= 6 << 20
+
+
+def test_a_size_is_rounded_up_where_it_is_computed(model: Path) -> None:
+    first = _first(model, "make_odd_users")
+    assert first.kind == "dropped"
+    assert first.source == _at(model, "    return users + 1")
+    assert "+    return -(-(users + 1) // 8) * 8  # and nobody" in first.how
+    assert first.got is not None
+    assert first.got >= 8 << 20
 
 
 def test_inputs_that_the_only_axis_does_not_split_are_told_before_what_they_make(

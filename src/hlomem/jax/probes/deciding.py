@@ -9,13 +9,21 @@ from __future__ import annotations
 
 import ast
 import re
-from math import prod
+from math import inf, prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.hlo.sharding import bare_spec
 from hlomem.jax.probes.instrument import USE, read_key
 from hlomem.jax.probes.levers import SWAPPED
-from hlomem.jax.probes.tries import ARGUMENT, CONSTRAINT, rules_of, tries_of, unmatched
+from hlomem.jax.probes.tries import (
+    ARGUMENT,
+    CONSTRAINT,
+    is_of_no_use,
+    rules_of,
+    tries_of,
+    unmatched,
+    uses_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -68,6 +76,8 @@ class _Effect(NamedTuple):
     """Whether these have the dimensions that the change splits."""
     is_unknown: bool = False
     """Whether it is another name for one that no table has."""
+    is_missing: bool = False
+    """Whether it names a row that nothing uses as several places ask, and no table has."""
     acts: int = 0
     """The number of constraints that it changes beside what is at fault."""
 
@@ -83,7 +93,7 @@ class _Effect(NamedTuple):
             -self.arrays,
             -self.kept,
             # With a sharding that the program has already; not a name instead of another.
-            2 if is_by_name else 1 if word != "text" else 0,
+            3 if self.is_missing else 2 if is_by_name else 1 if word != "text" else 0,
             word != "add",
             -self.acts,
             -self.seen.last if word == "number" else self.seen.last,
@@ -96,9 +106,10 @@ def decide(prober: Prober, base: Traced, fault: Fault, axes: Mapping[str, int]) 
     `axes` are those of the mesh, with their sizes.
     """
     effects = _effects(prober, base, fault, axes, is_used=False)
-    if effects is not None and not any(one.is_wanted and one.is_possible for one in effects):
+    if effects is not None and (most := _most_arrays(effects)):
         used = _effects(prober, base, fault, axes, is_used=True)
-        effects = None if used is None else effects + used
+        fewer = None if used is None else [one for one in used if one.arrays < most]
+        effects = None if fewer is None else effects + fewer
     if effects is None:
         return None
     best = max(effects, key=lambda effect: effect.rank, default=None)
@@ -107,6 +118,18 @@ def decide(prober: Prober, base: Traced, fault: Fault, axes: Mapping[str, int]) 
     best = _asked_before(best, effects)
     site = _site(prober, base, fault, axes, best)
     return Decided(_key(base, best), best.change, best.is_wanted, site, _lost(base, best, axes))
+
+
+def _most_arrays(effects: Sequence[_Effect]) -> float:
+    """The number of other arrays that a use of a layout must have fewer of; 0 not to look at uses.
+
+    Any where nothing does what is wanted where layouts are made.
+    """
+    if not any(one.is_wanted and one.is_possible for one in effects):
+        return inf
+    best = max(effects, key=lambda effect: effect.rank)
+    is_layout = best.others <= _FEW and best.seen.kind in ("spec", "sharding")
+    return best.arrays if is_layout else 0
 
 
 def _lost(base: Traced, best: _Effect, axes: Iterable[str]) -> str:
@@ -237,9 +260,11 @@ def _effect(
     )
     if change.startswith(("least:", "drop:")) and not is_wanted:
         return None
-    is_unknown = change.startswith(("text:", "every:")) and seen.text not in {
-        name for name, _ in rules_of(base)
-    }
+    known = {name for name, _ in rules_of(base)}
+    is_unknown = change.startswith(("text:", "every:")) and seen.text not in known
+    word = change.removeprefix("text:")
+    is_missing = change.startswith("text:") and seen.text in known and word not in known
+    is_missing = is_missing and uses_of(base, word) > 1 and is_of_no_use(base, seen)
     share = sum(others) / size
     return _Effect(
         seen,
@@ -249,6 +274,7 @@ def _effect(
         arrays=len(others),
         is_possible=is_possible,
         is_unknown=is_unknown,
+        is_missing=is_missing,
         acts=sum(name.startswith(CONSTRAINT) for name in changed - own),
     )
 

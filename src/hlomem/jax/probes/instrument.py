@@ -20,6 +20,8 @@ USE = "use"
 """The syntax of a name that a value is handed on by: a lever if that is a sharding."""
 TEST = "test"
 """The syntax of what is asked: a lever if the answer is true or false."""
+SUM = "sum"
+"""The syntax of what is computed of two operands."""
 _MIN_NUMBER = 9
 """Smaller ones are rarely the size of a dimension."""
 _MAX_TEXT = 200
@@ -48,6 +50,10 @@ class Key(NamedTuple):
     @property
     def end(self) -> tuple[int, int]:
         return self.end_line, self.end_column
+
+    def is_in(self, other: Key) -> bool:
+        """Whether another expression has it inside."""
+        return self.file == other.file and other.begin <= self.begin and self.end <= other.end
 
     def text(self) -> str:
         return "|".join(map(str, self))
@@ -113,7 +119,7 @@ class _Wrapper(ast.NodeTransformer):
             return "name" if is_named else USE
         if isinstance(node, _DISPLAYS) and isinstance(getattr(node, "ctx", ast.Load()), ast.Load):
             return "display"
-        return "sum" if isinstance(node, ast.BinOp) else ""
+        return SUM if isinstance(node, ast.BinOp) else ""
 
     def _is_literal(self, node: ast.expr) -> bool:
         if isinstance(node, ast.Tuple | ast.List):

@@ -3,7 +3,7 @@
 `Levers` is called in place of each (`instrument.py`). A change is a word and, after a colon, what
 it is about: `spec:P('x')`, `axis:x`, `axes:x,y`, `none:`, `text:name`, `every:name>name`,
 `add:name`, `drop:name`, `swap:name>name`, `flip:`, `true:`, `false:`, `number:1024`, `least:1`,
-`regather:`, `search:`.
+`regather:`, `unname:name`, `search:`.
 """
 
 from __future__ import annotations
@@ -86,10 +86,11 @@ class Levers:
         if key.endswith(USE) and not (_is_spec(value) or _is_sharding(value)):
             return value
         is_test = key.endswith(TEST)
-        if is_test and not isinstance(value, bool):
+        plain = _plain(value)
+        if is_test and not isinstance(plain, bool):
             return value
         self._count += 1
-        kind, text = ("test", str(value)) if is_test else _described(value)
+        kind, text = ("test", str(plain)) if is_test else _described(plain)
         if kind is not None:
             known = self._seen.get(key)
             if is_test and known is not None and text not in known.text:
@@ -131,7 +132,7 @@ class Levers:
             case "flip":
                 return not value
             case "true" | "false":
-                return self._word == "true" if isinstance(value, bool) else value
+                return self._word == "true" if isinstance(_plain(value), bool) else value
             case "number":
                 return int(self._about)
             case "add":
@@ -144,6 +145,8 @@ class Levers:
                 return re.search
             case "regather":
                 return _without_gathered(value)
+            case "unname":
+                return _without_name(value, self._about)
             case _:
                 return value
 
@@ -162,6 +165,12 @@ def calling_line() -> str:
                 return f"{code.co_filename}:{frame.f_lineno}"
         frame = frame.f_back
     return ""
+
+
+def _plain(value: Any) -> Any:
+    """What numpy has of its own for truth and whole numbers as Python has it."""
+    is_numpy = type(value).__module__ == "numpy" and getattr(value, "shape", None) == ()
+    return value.item() if is_numpy and value.dtype.kind in "bi" else value
 
 
 def _described(value: Any) -> tuple[ValueKind | None, str]:
@@ -241,6 +250,16 @@ def _without_gathered(policy: Any) -> Any:
 
     def keeps(primitive: Any, *given: Any, **options: Any) -> Any:
         return primitive.name not in DROPPED_PRIMITIVES and policy(primitive, *given, **options)
+
+    return keeps
+
+
+def _without_name(policy: Any, name: str) -> Any:
+    """A policy that keeps what another keeps, but no value of a name."""
+
+    def keeps(primitive: Any, *given: Any, **options: Any) -> Any:
+        is_named = primitive.name == "name" and options.get("name") == name
+        return not is_named and policy(primitive, *given, **options)
 
     return keeps
 

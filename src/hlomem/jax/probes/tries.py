@@ -7,6 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.hlo.sharding import bare_spec
+from hlomem.jax.probes.choices import choices_of, kept_names
 from hlomem.jax.probes.instrument import read_key
 from hlomem.jax.probes.levers import SPEC, SWAPPED
 
@@ -20,6 +21,7 @@ ARGUMENT, CONSTRAINT = "argument ", "constraint "
 """The beginnings of names of `Placed`."""
 _MAX_WANTED = 3
 _MAX_PATHS = 3
+_MAX_CHOICES = 60
 _PATTERN = re.compile(r"\\[.bdw]|\(.*\)|\.\*|\$$")
 """Of regular expressions."""
 _MARKS = ("/", ".", "[")
@@ -42,7 +44,8 @@ class Fault(NamedTuple):
 def tries_of(base: Traced, fault: Fault, axes: Sequence[str]) -> Iterator[tuple[Seen, str]]:
     """The changes to try of expressions that were evaluated, the likeliest first."""
     tries = _Tries(base, fault, axes)
-    for some in (tries.numbers, tries.specs, tries.names, tries.limits, tries.answers):
+    kinds = (tries.numbers, tries.specs, tries.names, tries.choices, tries.limits, tries.answers)
+    for some in kinds:
         for seen in base.seen:
             for change in dict.fromkeys(some(seen)):
                 yield seen, change
@@ -50,6 +53,7 @@ def tries_of(base: Traced, fault: Fault, axes: Sequence[str]) -> Iterator[tuple[
 
 class _Tries:
     def __init__(self, base: Traced, fault: Fault, axes: Sequence[str]) -> None:
+        self._seen = base.seen
         self._numbers = fault.numbers
         self._wanted = list(dict.fromkeys(fault.wanted.values()))[:_MAX_WANTED]
         self._joined = list(dict.fromkeys([some for one in self._wanted for some in _joined(one)]))
@@ -74,11 +78,19 @@ class _Tries:
         every = [one.name for one in base.arrays if one.name.startswith(ARGUMENT)]
         self._parts = {part for name in every for part in _parts(name.removeprefix(ARGUMENT))}
         self._no_axes = {*axes, *self._parts}
+        self._choices = choices_of(base.seen) if self._wanted else {}
+        self._choices_left = _MAX_CHOICES
 
     def numbers(self, seen: Seen) -> Iterator[str]:
         """Another size of a dimension, where the size is made."""
         if seen.kind == "number" and float(seen.text) in self._numbers:
             yield f"number:{self._numbers[int(seen.text)]}"
+
+    def choices(self, seen: Seen) -> Iterator[str]:
+        """Another word that may stand there: a row of the same table, a value of the same field."""
+        for word in self._choices.get(seen.key, ())[: self._choices_left]:
+            self._choices_left -= 1
+            yield f"text:{word}"
 
     def limits(self, seen: Seen) -> Iterator[str]:
         """One instead of a number, which may be the size from which on arrays are split."""
@@ -112,7 +124,7 @@ class _Tries:
         if seen.kind == "flag":
             yield "flip:"
         elif seen.kind == "policy" and self._is_kept:
-            yield "regather:"
+            yield from ["regather:", *[f"unname:{name}" for name in kept_names(self._seen)]]
         elif seen.kind == "match" and self._paths:
             yield "search:"
         elif seen.kind == "text":
@@ -156,11 +168,7 @@ class _Tries:
 
     def _is_key(self, seen: Seen) -> bool:
         """Whether a word stands in a table that has axes for words."""
-        key = read_key(seen.key)
-        return any(
-            table.file == key.file and table.begin <= key.begin and key.end <= table.end
-            for table in self._tables
-        )
+        return any(map(read_key(seen.key).is_in, self._tables))
 
 
 def _joined(spec: str) -> list[tuple[str, ...]]:
@@ -208,6 +216,18 @@ def unmatched(base: Traced, axes: Iterable[str]) -> list[str]:
         for word in words
     ]
     return [word for word in dict.fromkeys(together) if word and word not in {*known, *axes}]
+
+
+def is_of_no_use(base: Traced, seen: Seen) -> bool:
+    """Whether a word names a row of a table, and nothing else that was evaluated."""
+    tables = [read_key(one.key) for one in base.seen if one.kind == "rules"]
+    words = [read_key(one.key) for one in base.seen if one.kind == "text" and one.text == seen.text]
+    return all(any(map(word.is_in, tables)) for word in words)
+
+
+def uses_of(base: Traced, word: str) -> int:
+    """The number of places where a word is used."""
+    return sum(one.kind == "text" and one.text == word for one in base.seen)
 
 
 def rules_of(base: Traced) -> Iterator[tuple[str, str]]:

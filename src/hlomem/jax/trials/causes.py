@@ -15,7 +15,7 @@ from hlomem.jax.compile.decisions import decision_names
 from hlomem.jax.probes.deciding import decide
 from hlomem.jax.probes.parent import Prober
 from hlomem.jax.probes.tries import Fault
-from hlomem.jax.trials.finding_changes import even_sizes
+from hlomem.jax.trials.finding_changes import even_sizes, is_of_steps
 from hlomem.jax.trials.lines import group_of
 from hlomem.jax.trials.source_edits import SourceFile
 from hlomem.report.data.sharding.finding import Link
@@ -60,8 +60,10 @@ def _placed(finding: ShardingFinding, found: Decided | None) -> ShardingFinding:
     if found is not None and found.lost and finding.kind == "replicated":
         why = f"{finding.why}; no rule has {found.lost!r}"
         finding = replace(finding, kind="dropped", why=why)
-    if found is None or found.line == finding.source or _is_named_for(found, finding.source):
+    if found is None or found.line == finding.source:
         return finding
+    if not is_of_steps(finding) and _is_named_for(found, finding.source):
+        return finding  # of both results and constraints it is the line of one
     links = [Link(what="applied", line=finding.source)] if finding.source else []
     links += [link for link in finding.chain if link.line not in (found.line, finding.source)]
     return replace(finding, source=found.line, chain=tuple(links[:_MAX_LINKS]))
@@ -91,6 +93,10 @@ def _fault(finding: ShardingFinding, facts: Facts, lines: Lines, subject: Subjec
     wanted = {f"argument {name}": spec for name, spec in change.arguments.items()}
     if change.is_of_batch:
         wanted |= dict(_decided(finding, facts, lines))
+    if is_of_steps(finding):
+        fixed = [name for name in change.results if subject.is_result_fixed(name)]
+        wanted = {name: change.results[name] for name in fixed}
+        wanted |= dict(_decided(finding, facts, lines)) if change.decisions else {}
     if not wanted:
         wanted |= dict(change.results)
     if not wanted:

@@ -98,6 +98,31 @@ def following_constraints(
         )
 
 
+def stacked_constraints(
+    decisions: Sequence[Decision], wanted: ShardingChange, mesh: Mesh
+) -> Iterator[Change]:
+    """Results that loops stack in another sharding, with the constraints on what is stacked."""
+    part = parse_spec(wanted.constraint, mesh)
+    others = []
+    for one in decisions if part is not None else ():
+        is_of_part = one.kind == "constraint" and one.shapes[0] == wanted.dimensions
+        asked = parse_spec(one.specs[0], mesh) if is_of_part else None
+        if asked is not None and part is not None and set(asked.used) < set(part.used):
+            others.append(OtherDecision(decision=one, specs=(wanted.constraint,)))
+    lines = dict.fromkeys([one.decision.applied[0].line for one in others if one.decision.applied])
+    code = [f"at {line}, instead of {others[0].decision.specs[0]}:" for line in lines]
+    code += [f"with_sharding_constraint(x, NamedSharding(mesh, {wanted.constraint}))"] * bool(code)
+    yield Change(
+        "shard",
+        "results that a loop stacks",
+        "",
+        LINK,
+        results=tuple(wanted.results.items()),
+        decisions=tuple(others),
+        code="\n".join(code),
+    )
+
+
 def _told(group: Sequence[Decision], specs: Sequence[str]) -> str:
     """The code of a group's other constraints, with the line where it goes."""
     asked = "nothing" if group[0].kind == "dropped" else group[0].specs[0]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from hlomem.advice.code import DROPPING_POLICY, DROPS_GATHERED
 from hlomem.base.errors import CommandError
+from hlomem.hlo.sharding import parse_spec
 from hlomem.jax.trials.changes import Change, Policy, other_policies, wrap_layers_by
 from hlomem.jax.trials.constraint_source import use_constraints
 from hlomem.jax.trials.decided import LINK
@@ -30,6 +31,8 @@ def changes_of(
 ) -> Iterator[Change]:
     """The changes of a finding, each to be compiled apart."""
     wanted = finding.change
+    if is_of_steps(finding):
+        return  # with the constraints in the loop, which are not edited
     title = f"the shardings of {finding.names[0] if finding.names else finding.kind}"
     for arguments in (wanted.arguments, wanted.other_arguments):
         if arguments or (wanted.results and arguments is wanted.arguments):
@@ -59,18 +62,31 @@ def changes_of(
         yield from other_policies(_file_of(finding))
 
 
+def is_of_steps(finding: ShardingFinding) -> bool:
+    """Whether it is on a result that a loop stacks, with what constrains the parts."""
+    return finding.kind == "stack" and bool(finding.change.results)
+
+
 def even_sizes(finding: ShardingFinding, subject: Subject) -> Mapping[int, int]:
     """Sizes of dimensions that the devices do not divide, and the next that they do."""
+    return {size: size + -size % many for size, many in _divisors(finding, subject).items()}
+
+
+def _divisors(finding: ShardingFinding, subject: Subject) -> Mapping[int, int]:
+    """Sizes that are not divided, and what is to divide them: as meant, or every axis."""
     mesh = subject.layouts.mesh
-    devices = 1 if mesh is None else lcm(*[axis.size for axis in mesh.axes])
-    shapes = [
-        layout.whole
-        for name, _, layout in subject.arguments
-        if name in finding.change.arguments or name in finding.names
-    ]
-    shapes.append(finding.change.dimensions)
-    sizes = {size for shape in shapes for size in shape or ()}
-    return {size: size + -size % devices for size in sizes if size % devices and size > devices}
+    if mesh is None:
+        return {}
+    every = lcm(*[axis.size for axis in mesh.axes])
+    meant = subject.left_out.specs if subject.left_out is not None else {}
+    found: dict[int, int] = {}
+    for name, _, layout in subject.arguments:
+        if name in finding.change.arguments or name in finding.names:
+            spec = parse_spec(meant.get(name, ""), mesh)
+            for at, size in enumerate(layout.whole):
+                found[size] = lcm(every, 1 if spec is None else spec.split_of(at))
+    found |= {size: every for size in finding.change.dimensions if size not in found}
+    return {size: many for size, many in found.items() if size % many and size > many}
 
 
 def _evened(
@@ -79,13 +95,24 @@ def _evened(
     """A size that no axis divides made one that they do, where it is written once."""
     names = [line.rpartition(":")[0] for line in _lines_of(finding, planned)]
     files = _readable(dict.fromkeys(names))
-    for size, even in even_sizes(finding, subject).items():
+    for size, many in _divisors(finding, subject).items():
+        even = size + -size % many
         edits = [(file, edit) for file in files for edit in file.other_numbers(size, even)]
+        edits = edits or list(_rounded(subject, size, many))
         if len(edits) == 1:
             [(file, edit)] = edits
             cost = f"{even} instead of {size}: what is added has to count for nothing"
             title, at = f"{even} instead of {size}", f"{file.file}:{file.line_of(edit)}"
             yield Change("shard", title, cost, LINK, edits=(edit,), at=at)
+
+
+def _rounded(subject: Subject, size: int, many: int) -> Iterator[tuple[SourceFile, Edit]]:
+    """The expressions that a size is computed by, rounded up to what the devices divide."""
+    sums = subject.left_out.sums if subject.left_out is not None else {}
+    for place in sums.get(size, ()):
+        for file in _readable([place.file]):
+            edit = file.rounded_up(place, many)
+            yield from [(file, edit)] if edit is not None else []
 
 
 def _lines_of(finding: ShardingFinding, planned: PlannedProgram) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """The axes that a program leaves out of its arguments' specs, because they do not divide a size.
 
 In: a compiled program. Out: the specs that arguments were meant to have, found by tracing the
-program with the other answer where it asks what divides what.
+program with the other answer where it asks what divides what, and where sizes are computed.
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING
 
 from hlomem.base.errors import CommandError
 from hlomem.hlo.sharding import parse_spec
-from hlomem.jax.probes.instrument import read_key
+from hlomem.jax.probes.instrument import SUM, read_key
 from hlomem.jax.probes.parent import Prober
 from hlomem.jax.probes.tries import ARGUMENT
 from hlomem.jax.trials.constraint_source import has_remainder
 from hlomem.jax.trials.source_edits import SourceFile
+from hlomem.report.data.sharding.finding import Place
+from hlomem.report.data.sharding.subject import LeftOut
 from hlomem.report.data.sharding.values import WORTH
 
 if TYPE_CHECKING:
@@ -30,14 +32,14 @@ _SECONDS = 60.0
 _MAX_ASKED = 8
 
 
-def left_out(job: Job, subject: Subject) -> dict[str, str]:
-    """The specs that arguments would have, if the sizes that helpers ask about were divided."""
+def left_out(job: Job, subject: Subject) -> LeftOut | None:
+    """What would be split if helpers did not ask what divides it; None where that is not known."""
     if not any(_may_matter(subject)):
-        return {}
+        return None
     with Prober(job, _SECONDS) as prober:
         [base] = prober.trace([("", "")])
         if base is None or base.problem:
-            return {}
+            return None
         asked = [seen for seen in base.seen if seen.kind == "test" and _is_of_remainder(seen)]
         traced = prober.trace(
             [
@@ -50,7 +52,25 @@ def left_out(job: Job, subject: Subject) -> dict[str, str]:
     found: dict[str, str] = {}
     for one in traced:
         found |= dict(_uneven(subject, base, one)) if one is not None else {}
-    return found
+    sums: dict[int, list[Place]] = {}
+    for seen in base.seen:
+        if seen.kind == "number" and seen.text.isdigit() and (place := _sum_at(seen)):
+            sums.setdefault(int(seen.text), []).append(place)
+    return LeftOut(found, sums) if asked else None
+
+
+def _sum_at(seen: Seen) -> Place | None:
+    """The place where a number is computed."""
+    key = read_key(seen.key)
+    if key.syntax != SUM:
+        return None
+    return Place(
+        file=key.file,
+        line=key.line,
+        column=key.column,
+        end_line=key.end_line,
+        end_column=key.end_column,
+    )
 
 
 def _may_matter(subject: Subject) -> Iterator[bool]:

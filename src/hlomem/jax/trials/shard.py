@@ -30,10 +30,11 @@ from hlomem.jax.trials.decided import (
     following_constraints,
     other_constraints,
     recomputed_loops,
+    stacked_constraints,
     used_constraints,
 )
 from hlomem.jax.trials.exchanges import exchanges_instead, with_exchanges
-from hlomem.jax.trials.finding_changes import changes_of
+from hlomem.jax.trials.finding_changes import changes_of, is_of_steps
 from hlomem.jax.trials.givers import Givers
 from hlomem.jax.trials.left_out import left_out
 from hlomem.jax.trials.lines import Lines, chain_of_argument, group_of
@@ -149,7 +150,7 @@ def shard_job(
         on_progress=lambda doing: on_progress(f"{doing} {words}"),
     )
     subject = subject_of(planned, log)
-    subject.left_out = left_out(job, subject) if is_tried else {}
+    subject.left_out = left_out(job, subject) if is_tried else None
     report = replace(report_on(subject, is_tried=is_tried), target=job.target)
     dead = planned.facts.dead_constraints
     facts = planned.facts
@@ -364,6 +365,8 @@ def _decided(
     group, decisions = group_of(lines, finding), planned.facts.decisions
     if finding.change.is_of_batch and mesh is not None:
         yield from following_constraints(decisions, finding.change, finding.axes, mesh)
+    elif is_of_steps(finding) and mesh is not None:
+        yield from stacked_constraints(decisions, finding.change, mesh)
     elif finding.change.is_assigned:
         yield from used_constraints(lines.through(finding.source or ""))
     elif finding.change.exchanges:

@@ -228,6 +228,14 @@ class SourceFile:
             if isinstance(node, ast.Constant) and type(node.value) is int and node.value == number
         ]
 
+    def rounded_up(self, place: Place, multiple: int) -> Edit | None:
+        """The number that the expression at a place comes to, rounded up."""
+        node = self._expression(place)
+        if node is None:
+            return None
+        text = f"-(-({self.source_of(node)}) // {multiple}) * {multiple}"
+        return Edit(self.file, *self.range_of(node), text)
+
     def line_of(self, edit: Edit) -> int:
         """The line that an edit begins on."""
         return bisect_right(self._line_starts, edit.start)

@@ -20,6 +20,7 @@ from hlomem.report.data.sharding.collectives import Collective, build_collective
 from hlomem.report.data.sharding.constraint_findings import find_odd_constraints
 from hlomem.report.data.sharding.finding import ShardingFinding  # noqa: TC001 - msgspec reads it
 from hlomem.report.data.sharding.gather_findings import find_full_reshards, find_kept_gathers
+from hlomem.report.data.sharding.stack_findings import find_stacked_results
 from hlomem.report.data.sharding.subject import Subject
 from hlomem.report.data.sharding.value_findings import find_padding, find_whole_values
 from hlomem.report.data.sharding.values import WORTH, split_further
@@ -135,6 +136,7 @@ class _Found:
             find_whole_batches,
             lambda given: find_lost_donations(given, self.findings),
             lambda given: find_in_results(given, self.findings),
+            lambda given: find_stacked_results(given, self.findings),
             find_whole_values,
             find_padding,
             find_kept_gathers,

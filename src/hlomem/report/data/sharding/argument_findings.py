@@ -139,24 +139,29 @@ def _wishes(subject: Subject) -> Iterator[Wish]:
             if its.replication < sharding.replication:
                 yield Wish("optimizer", name, buffer, layout, its, like)
                 continue
-        meant = _axes_left_out(subject, name, sharding)
-        axes = meant or peers.axes_for(name, buffer, layout)
-        wanted = split_further(sharding, layout.whole, axes)
+        meant = _meant(subject, name, sharding)
+        axes = peers.axes_for(name, buffer, layout)
+        if meant is not None:
+            axes = [axis for axis in meant.used if axis in sharding.free]
+        wanted = split_further(sharding, layout.whole, axes) or meant
         if wanted is not None:
             often = subject.layouts.written
             other = split_further(sharding, layout.whole, axes, is_spread=True, written=often)
             wish = Wish("replicated", name, buffer, layout, wanted, other=other)
-            may_be = not subject.left_out and subject.may_be_left_out(name, layout.whole, wish.axes)
+            may_be = subject.left_out is None and subject.may_be_left_out(
+                name, layout.whole, wish.axes
+            )
             if meant or may_be:
                 yield wish._replace(kind="dropped")
             elif not _is_returned_in_parts(subject, name, layout):
                 yield wish
 
 
-def _axes_left_out(subject: Subject, name: str, sharding: Sharding) -> list[Axis]:
-    """The free axes that an argument was meant to be split along, if they divided its size."""
-    meant = parse_spec(subject.left_out.get(name, ""), sharding.mesh)
-    return [axis for axis in meant.used if axis in sharding.free] if meant else []
+def _meant(subject: Subject, name: str, now: Sharding) -> Sharding | None:
+    """The sharding that an argument was meant to have, if its axes divided its size."""
+    specs = subject.left_out.specs if subject.left_out is not None else {}
+    meant = parse_spec(specs.get(name, ""), now.mesh)
+    return meant if meant and set(meant.used) - set(now.used) else None
 
 
 def _is_returned_in_parts(subject: Subject, name: str, layout: Layout) -> bool:
@@ -450,7 +455,7 @@ def find_in_results(
             yield _dropped_result(subject, name, buffer, layout, constraint)
         elif wanted is not None:
             whole = Whole(name, buffer, layout, wanted)
-            groups[subject.result_line(name), _tree_of(name)].append(whole)
+            groups[subject.result_line(name), tree_of(name)].append(whole)
     for (line, _), group in groups.items():
         group.sort(key=lambda whole: -whole.buffer.size)
         yield _whole_results(subject, line, group)
@@ -471,12 +476,12 @@ class Whole(NamedTuple):
     wanted: Sharding
 
 
-def _tree_of(result: str) -> str:
+def tree_of(result: str) -> str:
     """The part of what the function returns that a result is in: `result[1]`."""
     return result.partition("]")[0].partition(".")[0]
 
 
-def _alike(subject: Subject, buffer: Buffer, layout: Layout, left: float) -> dict[ValueId, float]:
+def alike_in(subject: Subject, buffer: Buffer, layout: Layout, left: float) -> dict[ValueId, float]:
     """A result and the values of its shape that are as whole, with what is left of them."""
     whole = tuple([size for size in layout.whole if size != 1])
     found = {
@@ -500,7 +505,7 @@ def _whole_results(subject: Subject, line: str | None, group: Sequence[Whole]) -
     for one in group:
         assert one.layout.sharding is not None
         left = one.wanted.replication / one.layout.sharding.replication
-        share |= _alike(subject, one.buffer, one.layout, left)
+        share |= alike_in(subject, one.buffer, one.layout, left)
     size = sum(one.buffer.size for one in group)
     specs = {one.name: one.wanted.spec() for one in group}
     more = f" and {plural(len(group) - 1, 'other')}" if len(group) > 1 else ""
@@ -530,7 +535,7 @@ def _dropped_result(
     reason = " and ".join(uneven) or "another constraint or the result's own sharding overrides it"
     other = split_further(layout.sharding, layout.whole)
     left = 1.0 if other is None else other.replication / layout.sharding.replication
-    share = _alike(subject, buffer, layout, left)
+    share = alike_in(subject, buffer, layout, left)
     for axis in other.used if other is not None else ():
         share |= {found.buffer.id: found.share for found in values_along(subject, axis)}
     spec = "" if other is None else other.spec()

@@ -50,6 +50,15 @@ class WrittenAt(NamedTuple):
     """The lines that wrote the spec of its sharding."""
 
 
+class LeftOut(NamedTuple):
+    """What a program would split if it did not ask what an axis divides."""
+
+    specs: Mapping[str, str]
+    """Those that arguments were meant to have, by name."""
+    sums: Mapping[int, Sequence[Place]]
+    """The expressions that come to a number."""
+
+
 class Subject:
     """One memory space of a partitioned program."""
 
@@ -85,8 +94,7 @@ class Subject:
         self._result_lines = tuple(result_lines)
         self._asks_what_divides = asks_what_divides
         self._result_origins = tuple(result_origins)
-        self.left_out: Mapping[str, str] = {}
-        """The specs that arguments were meant to have, where an axis does not divide a size."""
+        self.left_out: LeftOut | None = None
 
     @cached_property
     def arguments(self) -> list[tuple[str, Buffer, Layout]]:
