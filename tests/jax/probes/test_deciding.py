@@ -73,6 +73,18 @@ def make_rules(devices):
     )
 
 
+def make_dead(devices):
+    mesh = meshed(devices)
+    rules = (
+        (r"experts/(in|gate)$", P("x")),
+        (r"experts/down$", P(None, "x")),
+        (r".*", P()),
+    )
+    spec = lambda name: next(spec for rule, spec in rules if re.search(rule, name))
+    made = {name: array(mesh, (64, 64), spec(f"experts/{name}")) for name in ("in", "gate", "out")}
+    return jax.jit(lambda tree: jax.tree.map(jnp.sin, tree)), ({"experts": made},)
+
+
 def make_anchored(devices):
     mesh = meshed(devices)
     rules = [(r"layer/w", P("x"))]
@@ -335,6 +347,21 @@ def make_excepted(devices):
     return jax.jit(lambda tables: jax.tree.map(jnp.sin, tables)), (tables,)
 
 
+LOGICAL = (
+    ("tokens", "x"),
+    ("length", None),
+    ("width", "y"),
+)
+
+
+def make_narrow_batch(devices):
+    mesh = meshed(devices)
+    spec = lambda rules, *names: P(*[rules[name] for name in names])
+    batch = array(mesh, (64, 64), spec(dict(LOGICAL), "tokens", "length"))
+    weights = array(mesh, (4096,), spec(dict(LOGICAL), "width"))
+    return jax.jit(lambda batch, w: (batch.sum(), w + 1)), (batch, weights)
+
+
 BATCH = {
     "tokens": "x",
     "model": "y",
@@ -409,6 +436,14 @@ def test_a_rule_that_matches_nothing_is_told_before_the_last_one(model: Path) ->
     assert found.key.line == _line('    (r".*"')
 
 
+def test_a_rule_whose_pattern_no_path_has_is_told(model: Path) -> None:
+    wanted = {"argument tree['experts']['out']": "P(None, 'x')"}
+    found = _decided(model, "make_dead", Fault(wanted, {}))
+    assert found is not None
+    assert found.key.line == _line('        (r"experts/down$"')
+    assert found.why == "the rule 'experts/down$' matches nothing"
+
+
 def test_a_match_at_the_beginning_of_paths_only_is_told(model: Path) -> None:
     found = _decided(model, "make_anchored", Fault({"argument ws[1]": "P('x')"}, {}))
     assert found is not None
@@ -450,14 +485,14 @@ def test_a_name_is_told_that_several_places_use_and_no_table_has(model: Path) ->
     wanted = {"argument tables['first']": "P('x')", "argument tables['second']": "P('x')"}
     found = _decided(model, "make_lost", Fault(wanted, {}))
     assert found is not None
-    assert (found.key.line, found.lost) == (_line("    made = {"), "lines")
+    assert (found.key.line, found.why) == (_line('    made = {"first"'), "no rule has 'lines'")
 
 
 def test_a_row_that_nothing_uses_is_told_before_uses_that_no_row_has(model: Path) -> None:
     wanted = {"argument tables['up']": "P(None, 'x')", "argument tables['down']": "P('x', None)"}
     found = _decided(model, "make_renamed", Fault(wanted, {}))
     assert found is not None
-    assert (found.key.line, found.lost) == (_line('        "inner": "x",'), "ffn")
+    assert (found.key.line, found.why) == (_line('        "inner": "x",'), "no rule has 'ffn'")
 
 
 def test_another_row_of_a_table_is_tried_where_a_field_names_one(model: Path) -> None:
@@ -476,6 +511,13 @@ def test_a_policy_is_told_that_keeps_a_gathered_value_by_its_name(model: Path) -
     found = _decided(model, "make_kept_by_name", Fault({}, {}, is_kept=True))
     assert found is not None
     assert (found.key.line, found.change) == (_line("    keep = "), "unname:kernel")
+
+
+def test_the_row_is_told_that_gives_the_very_sharding_that_is_wanted(model: Path) -> None:
+    fault = Fault({"argument batch": "P(('x', 'y'))"}, {})
+    found = _decided(model, "make_narrow_batch", fault)
+    assert found is not None
+    assert (found.key.line, found.change) == (_line('    ("tokens", "x")'), "axes:x,y")
 
 
 EXPERTS = {"argument first": "P('x')", "argument second": "P('x')"}

@@ -31,7 +31,8 @@ Place = tuple[str, tuple[int, int]]
 def choices_of(every: Sequence[Seen]) -> Mapping[str, list[str]]:
     """For each word that was evaluated, by its key, the others that may stand there."""
     words = {seen.key: read_key(seen.key) for seen in every if seen.kind == "text"}
-    tables = {read_key(seen.key): _names(seen) for seen in every if seen.kind == "rules"}
+    kinds = ("rules", "names")
+    tables = {read_key(seen.key): _names(seen) for seen in every if seen.kind in kinds}
     slots = {
         place: slot
         for file in dict.fromkeys(key.file for key in words.values())

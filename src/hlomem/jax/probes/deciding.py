@@ -19,6 +19,7 @@ from hlomem.jax.probes.tries import (
     ARGUMENT,
     CONSTRAINT,
     is_of_no_use,
+    matches_nothing,
     rules_of,
     tries_of,
     unmatched,
@@ -52,8 +53,8 @@ class Decided(NamedTuple):
     """Whether the arrays are split as wanted after the change."""
     site: str = ""
     """The line that calls the function it is in, where others do so, too, and are not at fault."""
-    lost: str = ""
-    """The name that no table has an axis for, if that is why."""
+    why: str = ""
+    """The name that no table has an axis for, or the rule that matches nothing, if that is why."""
 
     @property
     def line(self) -> str:
@@ -77,12 +78,14 @@ class _Effect(NamedTuple):
     is_unknown: bool = False
     """Whether it is another name for one that no table has."""
     is_missing: bool = False
-    """Whether it names a row that nothing uses as several places ask, and no table has."""
+    """Whether it gives a row that nothing uses, or a rule that matches nothing, what is missing."""
     acts: int = 0
     """The number of constraints that it changes beside what is at fault."""
+    is_exact: bool = False
+    """Whether they then have the very shardings that are wanted, not others into as many parts."""
 
     @property
-    def rank(self) -> tuple[bool, bool, bool, bool, int, int, int, bool, int, int]:
+    def rank(self) -> tuple[bool, bool, bool, bool, int, int, int, bool, int, bool, int]:
         word, _, about = self.change.partition(":")
         is_by_name = self.is_unknown or (word == "add" and "=" not in about)
         return (
@@ -96,6 +99,7 @@ class _Effect(NamedTuple):
             3 if self.is_missing else 2 if is_by_name else 1 if word != "text" else 0,
             word != "add",
             -self.acts,
+            self.is_exact,
             -self.seen.last if word == "number" else self.seen.last,
         )
 
@@ -117,7 +121,7 @@ def decide(prober: Prober, base: Traced, fault: Fault, axes: Mapping[str, int]) 
         return None
     best = _asked_before(best, effects)
     site = _site(prober, base, fault, axes, best)
-    return Decided(_key(base, best), best.change, best.is_wanted, site, _lost(base, best, axes))
+    return Decided(_key(base, best), best.change, best.is_wanted, site, _why(base, best, axes))
 
 
 def _most_arrays(effects: Sequence[_Effect]) -> float:
@@ -132,16 +136,18 @@ def _most_arrays(effects: Sequence[_Effect]) -> float:
     return best.arrays if is_layout else 0
 
 
-def _lost(base: Traced, best: _Effect, axes: Iterable[str]) -> str:
-    """The name that is used and that no table has; empty where another change decides."""
+def _why(base: Traced, best: _Effect, axes: Iterable[str]) -> str:
+    """Why nothing splits the arrays at fault: no rule is for them; empty for another reason."""
     word, _, about = best.change.partition(":")
     if word not in ("text", "every"):
         return ""
+    if matches_nothing(base, best.seen):
+        return f"the rule {best.seen.text!r} matches nothing"
     name = about.rpartition(SWAPPED)[2]
     known = {one for one, _ in rules_of(base)}
     if name in known and best.seen.text not in known:
-        return best.seen.text
-    return name if name in unmatched(base, axes) else ""
+        return f"no rule has {best.seen.text!r}"
+    return f"no rule has {name!r}" if name in unmatched(base, axes) else ""
 
 
 def _asked_before(best: _Effect, effects: Sequence[_Effect]) -> _Effect:
@@ -253,6 +259,10 @@ def _effect(
         and _parts_by(after[name].spec, axes) >= _parts_by(fault.wanted[name], axes) > 1
         for name in own
     )
+    is_exact = all(
+        name in after and bare_spec(after[name].spec) == bare_spec(fault.wanted[name])
+        for name in own
+    )
     is_possible = not any(
         0 < before[name].dimensions < _dimensions(after[name].spec)
         for name in changed - own
@@ -265,6 +275,7 @@ def _effect(
     word = change.removeprefix("text:")
     is_missing = change.startswith("text:") and seen.text in known and word not in known
     is_missing = is_missing and uses_of(base, word) > 1 and is_of_no_use(base, seen)
+    is_missing |= change.startswith("text:") and matches_nothing(base, seen)
     share = sum(others) / size
     return _Effect(
         seen,
@@ -275,6 +286,7 @@ def _effect(
         is_possible=is_possible,
         is_unknown=is_unknown,
         is_missing=is_missing,
+        is_exact=is_exact,
         acts=sum(name.startswith(CONSTRAINT) for name in changed - own),
     )
 

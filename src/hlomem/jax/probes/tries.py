@@ -218,6 +218,20 @@ def unmatched(base: Traced, axes: Iterable[str]) -> list[str]:
     return [word for word in dict.fromkeys(together) if word and word not in {*known, *axes}]
 
 
+def matches_nothing(base: Traced, seen: Seen) -> bool:
+    """Whether a word is the pattern of a rule that gives a spec, and no argument's path has it."""
+    if seen.text not in {word for word, axis in rules_of(base) if axis == SPEC}:
+        return False
+    try:
+        pattern = re.compile(seen.text)
+    except re.error:
+        return False
+    names = [one.name for one in base.arrays if one.name.startswith(ARGUMENT)]
+    paths = [_parts(name.removeprefix(ARGUMENT)) for name in names]
+    written = [mark.join(path[at:]) for path in paths for mark in "/." for at in range(len(path))]
+    return not any(map(pattern.search, written))
+
+
 def is_of_no_use(base: Traced, seen: Seen) -> bool:
     """Whether a word names a row of a table, and nothing else that was evaluated."""
     tables = [read_key(one.key) for one in base.seen if one.kind == "rules"]

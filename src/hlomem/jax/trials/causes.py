@@ -57,9 +57,8 @@ def at_deciding_lines(
 
 
 def _placed(finding: ShardingFinding, found: Decided | None) -> ShardingFinding:
-    if found is not None and found.lost and finding.kind == "replicated":
-        why = f"{finding.why}; no rule has {found.lost!r}"
-        finding = replace(finding, kind="dropped", why=why)
+    if found is not None and found.why and finding.kind == "replicated":
+        finding = replace(finding, kind="dropped", why=f"{finding.why}; {found.why}")
     if found is None or found.line == finding.source:
         return finding
     if not is_of_steps(finding) and _is_named_for(found, finding.source):
