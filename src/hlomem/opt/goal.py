@@ -233,9 +233,10 @@ _SMALLEST = 60
 """The same for a program, whatever it has of kernels."""
 TIMES: Mapping[Effort, int] = {"low": 1, "default": 1, "high": 100}
 """How many times that much is planned."""
-FITS_SHARE, CHEAP_SHARE = 0.4, 0.5
+FITS_SHARE, CHEAP_SHARE, FIRST_SHARE = 0.4, 0.5, 0.5
 """The parts of that work for what fits a budget, and for what is cheap, at most: most programs take
-half of the latter. Orders have a part of their own; checks are not counted."""
+half of the latter; and for what fits where it is looked for before what is cheap, whose plans it
+cannot take over. Orders have a part of their own; checks are not counted."""
 
 
 class Clock:

@@ -29,7 +29,7 @@ from hlomem.opt.candidate import (
 )
 from hlomem.opt.checks import Allowed, Change, find_problems
 from hlomem.opt.constants import MAX_INSIDE_STARTS, MAX_NEARLY, MAX_REJECTED, NEAR, NEARLY
-from hlomem.opt.goal import Budget, Effort, Front, Goal, Order, Pieces, WorkLeft
+from hlomem.opt.goal import FITS_SHARE, Budget, Effort, Front, Goal, Order, Pieces, WorkLeft
 from hlomem.opt.loops.change import has_pairs
 from hlomem.opt.orders.planned_orders import temporary_bytes
 from hlomem.opt.remat.floor import find_floor
@@ -179,10 +179,10 @@ def find_accepted(
     return None, notes
 
 
-def find_fits(start: Candidate, limit: int) -> list[Candidate]:
-    """Programs that need less, each planned, in the order they were found."""
+def find_fits(start: Candidate, limit: int, share: float = FITS_SHARE) -> list[Candidate]:
+    """Programs that need less, each planned, as they were found, for a part of the work."""
     with collector_off():
-        return list(_Fits(start, limit).run())
+        return list(_Fits(start, limit, share).run())
 
 
 def settle(
@@ -210,10 +210,10 @@ def settle(
 class _Fits:
     """Candidates for a budget: single values, then changed loops and cuts for rising prices."""
 
-    def __init__(self, start: Candidate, limit: int) -> None:
+    def __init__(self, start: Candidate, limit: int, share: float) -> None:
         self._start = start
         self._clock = start.given.clock
-        self._clock.start()
+        self._clock.start(share)
         self._goal = Budget(limit, work=WorkLeft(start.given.rules.effort, self._clock))
         self._bodies_left = MAX_INSIDE_STARTS
         self._waiting: list[Candidate] = []

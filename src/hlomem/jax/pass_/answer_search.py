@@ -36,11 +36,13 @@ from hlomem.opt.constants import (
     AFTER_HOOK_SHARE,
     AIM_PRICE,
     AIM_SHARE,
+    FAR,
     FAST_MEMORY,
     MAX_SLOWDOWN,
     MAX_SLOWDOWN_BY_DATA_SHEET,
+    NEAR_FLOOR,
 )
-from hlomem.opt.goal import Rules, Share
+from hlomem.opt.goal import FIRST_SHARE, FITS_SHARE, Rules, Share
 from hlomem.opt.once import once
 from hlomem.opt.orders.cost import model_time
 from hlomem.opt.orders.planned_orders import needed_bytes, other_bytes, temporary_bytes
@@ -52,7 +54,7 @@ from hlomem.opt.trials import try_cheap, try_fits, try_offloads, try_orders
 from hlomem.proto.module import read_module
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from hlomem.jax.pass_.limits import Limits
     from hlomem.jax.pass_.log import Outcome
@@ -120,13 +122,20 @@ class AnswerSearch:
         answer: Answer | None = None
         is_possible, aim = rest + floor.size <= limit, self._aim(found, limit)
         is_tried = is_possible or not self._rules.exact
+        room = room_for(found.plan, limit)
+        is_likely = found.temporaries > FAR * room and floor.size < NEAR_FLOOR * room
+        fits = self._fits_first(found, limit) if is_possible and is_likely else None
+        if fits is not None and self._quick(found, fits, limit):
+            answer = self._change(found, outcome, limit, fits=fits)
+            if not answer.outcome.missing:
+                return answer
         cheap, proposed = self._propose_cheap(found)
         foreseen = min(self._foresee_total(one) for one in (found, cheap) if one is not None)
         # Checkers are asked about what is handed on alone.
         plain = self._change(found, outcome, proposed=proposed) if foreseen <= limit else None
         total = inf if plain is None else rest + plain.outcome.after
         if is_tried and total > aim:
-            answer = self._change(found, outcome, limit, below=foreseen)
+            answer = self._change(found, outcome, limit, below=foreseen, fits=fits)
             if not answer.outcome.missing and (
                 plain is None or total > limit or _is_ahead(answer, plain, aim)
             ):
@@ -162,6 +171,7 @@ class AnswerSearch:
         has_budget: bool = False,
         below: float = inf,
         proposed: Iterable[Candidate] | None = None,
+        fits: list[Candidate] | None = None,
     ) -> Answer:
         """The program in the order found, and with values recomputed, some as proposed before.
 
@@ -172,7 +182,7 @@ class AnswerSearch:
             limit = self._limits.budget.limit_of(
                 other_bytes(found.given.stages), ordered.outcome.before
             )
-        answer = self._recompute(found, ordered, limit, below, proposed)
+        answer = self._recompute(found, ordered, limit, below, proposed, fits)
         # Else checkers were asked about all of it.
         return check_order(found, answer) if answer.proto is ordered.proto else answer
 
@@ -212,6 +222,7 @@ class AnswerSearch:
         limit: int | None,
         below: float = inf,
         proposed: Iterable[Candidate] | None = None,
+        fits: list[Candidate] | None = None,
     ) -> Answer:
         """Fit the memory budget, if any; else recompute what is almost free."""
         if limit is not None:
@@ -221,7 +232,7 @@ class AnswerSearch:
             if not self._is_exact:
                 return self._fit_by_trying(found, answer, limit)
             if total > self._aim(found, limit):
-                change = partial(self._fit, found, answer, limit, below)
+                change = partial(self._fit, found, answer, limit, below, fits)
                 return self._with_floor(attempt(change, answer), found.given.stages)
         return attempt(partial(self._cheapen, found, answer, proposed), answer)
 
@@ -262,9 +273,16 @@ class AnswerSearch:
         answer = noted(answer, *notes, *tried.problems)
         return answer if tried.best is None else as_tried(answer, tried.best, tried.after)
 
-    def _fit(self, found: Candidate, answer: Answer, limit: int, below: float) -> Answer:
+    def _fit(
+        self,
+        found: Candidate,
+        answer: Answer,
+        limit: int,
+        below: float,
+        fits: list[Candidate] | None,
+    ) -> Answer:
         """The fastest that fits, else the smallest, of those that do not take too long."""
-        fits = quick = self._find_fits(found, limit)
+        fits = quick = self._find_fits(found, limit) if fits is None else fits
         most, is_missed = self._most(found), all(one.total > limit for one in fits)
         if most < inf:
             quick = [one for one in fits if one.slowdown <= most]
@@ -284,13 +302,27 @@ class AnswerSearch:
             answer = answer._replace(outcome=answer.outcome._replace(slower=front))
         return answer
 
-    def _find_fits(self, found: Candidate, limit: int) -> list[Candidate]:
+    def _fits_first(self, found: Candidate, limit: int) -> list[Candidate] | None:
+        """What is found for a number before it is known what is cheap; None where that fails."""
+        try:
+            return self._find_fits(found, limit, FIRST_SHARE)
+        except Exception:  # noqa: BLE001 - it fails again in `_fit`, where it is told
+            return None
+
+    def _quick(self, found: Candidate, fits: Sequence[Candidate], limit: int) -> bool:
+        """Whether any fits that does not take too long."""
+        most = self._most(found)
+        return any(one.total <= limit and one.slowdown <= most for one in fits)
+
+    def _find_fits(
+        self, found: Candidate, limit: int, share: float = FITS_SHARE
+    ) -> list[Candidate]:
         """Programs found for the aim, and for the number where none of those will do."""
-        most, aim = self._most(found), self._aim(found, limit)
-        fits = find_fits(found, aim)
-        if aim == limit or any(one.total <= aim and one.slowdown <= most for one in fits):
+        aim = self._aim(found, limit)
+        fits = find_fits(found, aim, share)
+        if aim == limit or self._quick(found, fits, aim):
             return fits
-        return [*fits, *find_fits(found, limit)]
+        return [*fits, *find_fits(found, limit, share)]
 
     @property
     def _may_move(self) -> bool:
