@@ -362,6 +362,42 @@ def make_narrow_batch(devices):
     return jax.jit(lambda batch, w: (batch.sum(), w + 1)), (batch, weights)
 
 
+TILES, BANDS = ("x", "y"), ("x", None)
+
+
+def laid_out(mesh, *axes):
+    def wrap(function):
+        def inner(value):
+            sharding = NamedSharding(mesh, P(*axes))
+            return jax.lax.with_sharding_constraint(function(value), sharding)
+
+        return inner
+
+    return wrap
+
+
+def make_decorated(devices):
+    mesh = meshed(devices)
+
+    @laid_out(mesh, *TILES)
+    def advance(field):
+        return field * 2
+
+    @laid_out(mesh, *BANDS)
+    def snapshot(field):
+        return field + 1
+
+    @laid_out(mesh, *BANDS)
+    def small(field):
+        return field[:4] + 1
+
+    def step(field):
+        field = advance(field)
+        return field, snapshot(field), small(field)
+
+    return jax.jit(step), (array(mesh, (64, 64), P(*TILES)),)
+
+
 BATCH = {
     "tokens": "x",
     "model": "y",
@@ -499,6 +535,7 @@ def test_another_row_of_a_table_is_tried_where_a_field_names_one(model: Path) ->
     found = _decided(model, "make_placed", Fault({"argument tables['item']": "P('x')"}, {}))
     assert found is not None
     assert (found.key.line, found.change) == (_line('    "item": Table('), "text:rows")
+    assert found.why == ""  # it is a layout's name, no rule that matches nothing
 
 
 def test_the_use_of_a_layout_is_told_where_its_definition_is_also_of_others(model: Path) -> None:
@@ -518,6 +555,20 @@ def test_the_row_is_told_that_gives_the_very_sharding_that_is_wanted(model: Path
     found = _decided(model, "make_narrow_batch", fault)
     assert found is not None
     assert (found.key.line, found.change) == (_line('    ("tokens", "x")'), "axes:x,y")
+
+
+def test_the_use_of_a_decorator_is_told_that_hands_axes_to_it(model: Path) -> None:
+    job = Job(factory=f"{model}:make_decorated", target="cpu")
+    called = f":{_line('        return field, snapshot(field)')}"
+    with Prober(job, 100.0) as prober:
+        [base] = prober.trace([("", "")])
+        assert base is not None
+        own = [one.name for one in base.arrays if called in one.name and one.size == 64 * 64 * 4]
+        fault = Fault(dict.fromkeys(own, "P('x', 'y')"), {})
+        found = decide(prober, base, fault, {"x": 4, "y": 2})
+    assert found is not None
+    snapshot = MODEL.split("\n").index("    def snapshot(field):")
+    assert (found.key.line, found.change) == (snapshot, "spec:P('x', 'y')")
 
 
 EXPERTS = {"argument first": "P('x')", "argument second": "P('x')"}

@@ -13,6 +13,7 @@ from math import inf, prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.hlo.sharding import bare_spec
+from hlomem.jax.probes.closures import is_in_closure
 from hlomem.jax.probes.instrument import USE, read_key
 from hlomem.jax.probes.levers import SWAPPED
 from hlomem.jax.probes.tries import (
@@ -85,7 +86,13 @@ class _Effect(NamedTuple):
     """Whether they then have the very shardings that are wanted, not others into as many parts."""
 
     @property
-    def rank(self) -> tuple[bool, bool, bool, bool, int, int, int, bool, int, bool, int]:
+    def is_handed_in(self) -> bool:
+        """Whether a value is given a name in a function that others make, for several callers."""
+        key = read_key(self.seen.key)
+        return len(self.seen.sites) > 1 and key.syntax in ("name", USE) and is_in_closure(key)
+
+    @property
+    def rank(self) -> tuple[bool, bool, bool, bool, int, int, bool, int, bool, int, bool, int]:
         word, _, about = self.change.partition(":")
         is_by_name = self.is_unknown or (word == "add" and "=" not in about)
         return (
@@ -95,6 +102,7 @@ class _Effect(NamedTuple):
             word not in ("flip", "true", "false"),  # what is switched or asked is written elsewhere
             -self.arrays,
             -self.kept,
+            not self.is_handed_in,  # it is said where that function is made
             # With a sharding that the program has already; not a name instead of another.
             3 if self.is_missing else 2 if is_by_name else 1 if word != "text" else 0,
             word != "add",
@@ -132,7 +140,9 @@ def _most_arrays(effects: Sequence[_Effect]) -> float:
     if not any(one.is_wanted and one.is_possible for one in effects):
         return inf
     best = max(effects, key=lambda effect: effect.rank)
-    is_layout = best.others <= _FEW and best.seen.kind in ("spec", "sharding")
+    if any(one.is_handed_in and one.arrays == best.arrays for one in effects):
+        return best.arrays + 1
+    is_layout = best.others <= _FEW and best.seen.kind in ("spec", "sharding", "names")
     return best.arrays if is_layout else 0
 
 

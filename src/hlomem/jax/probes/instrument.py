@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 LEVER = "__hlomem_lever__"
 USE = "use"
-"""The syntax of a name that a value is handed on by: a lever if that is a sharding."""
+"""The syntax of a name that a value is handed on by: a lever if that is a sharding, or axes."""
 TEST = "test"
 """The syntax of what is asked: a lever if the answer is true or false."""
 SUM = "sum"
@@ -239,6 +239,8 @@ def _is_value(parent: ast.AST, field: str) -> bool:
     match parent:
         case ast.Call():
             return field == "args"
+        case ast.Starred():
+            return True
         case ast.keyword() | ast.Return() | ast.Assign() | ast.AnnAssign() | ast.Lambda():
             return field in ("value", "body")
         case ast.Dict():

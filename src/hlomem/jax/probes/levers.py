@@ -83,7 +83,7 @@ class Levers:
             is_meant = key == self._key and (not self._site or self._site == calling_line())
             is_meant = is_meant or (self._word == "every" and self._is_said(value))
             return self._changed(value) if is_meant else value
-        if key.endswith(USE) and not (_is_spec(value) or _is_sharding(value)):
+        if key.endswith(USE) and not (_is_spec(value) or _is_sharding(value) or _is_axes(value)):
             return value
         is_test = key.endswith(TEST)
         plain = _plain(value)
@@ -227,6 +227,11 @@ def _is_placing(one: Any) -> bool:
     if isinstance(one, tuple):
         return all(part is None or isinstance(part, str) for part in one)
     return one is None or isinstance(one, str) or _is_spec(one) or _is_sharding(one)
+
+
+def _is_axes(value: Any) -> bool:
+    """Whether a value may be the parts of a spec."""
+    return isinstance(value, tuple) and value != () and _is_placing(value)
 
 
 def _is_spec(value: Any) -> bool:

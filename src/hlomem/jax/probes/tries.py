@@ -220,7 +220,8 @@ def unmatched(base: Traced, axes: Iterable[str]) -> list[str]:
 
 def matches_nothing(base: Traced, seen: Seen) -> bool:
     """Whether a word is the pattern of a rule that gives a spec, and no argument's path has it."""
-    if seen.text not in {word for word, axis in rules_of(base) if axis == SPEC}:
+    is_of_spec = seen.text in {word for word, axis in rules_of(base) if axis == SPEC}
+    if not is_of_spec or not is_of_no_use(base, seen):  # used elsewhere, it is a layout's name
         return False
     try:
         pattern = re.compile(seen.text)
