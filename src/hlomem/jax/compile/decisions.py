@@ -215,18 +215,46 @@ class Decisions:
     def _scanning(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(original)
         def scan(f: Any, *arguments: Any, **options: Any) -> Any:
-            decision = Decision(kind="scan", applied=users_frames())
+            jax = import_module("jax")
+            start = (*arguments, options.get("init"))[0]
+            leaves = [one for one in jax.tree.leaves(start) if hasattr(one, "shape")]
+            decision = Decision(
+                kind="scan",
+                shapes=tuple([tuple(one.shape) for one in leaves]),
+                sizes=tuple([bytes_of(one) for one in leaves]),
+                applied=users_frames(),
+            )
             other = self._note(decision)
-            if other is not None:
-                jax = import_module("jax")
+            if other is not None and other.specs:
+                start = self._constrained_tree(start, other)
+                arguments, options = (start, *arguments[1:]), _without(options, "init")
+            elif other is not None:
                 f = jax.checkpoint(f, prevent_cse=False, policy=_policy(other.dropped))
             return original(self._with_exchanges(f), *arguments, **options)
 
         return scan
 
+    def _constrained_tree(self, tree: Any, other: OtherDecision) -> Any:
+        """The arrays of a tree with constraints, of those of a decision that have a spec."""
+        jax, mesh = import_module("jax"), self.origins.meshes[-1]
+        wanted = dict(zip(other.decision.shapes, other.specs, strict=True))
+
+        def constrain(one: Any) -> Any:
+            spec = wanted.get(tuple(one.shape), "") if hasattr(one, "shape") else ""
+            if not spec:
+                return one
+            sharding = jax.sharding.NamedSharding(mesh, read_spec(spec))
+            return jax.lax.with_sharding_constraint(one, sharding)
+
+        return jax.tree.map(constrain, tree)
+
     def _with_exchanges(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """A function with all-to-alls instead of the gathers that are to be done otherwise."""
         return exchanged(function, self._exchanged) if self._exchanged else function
+
+
+def _without(options: dict[str, Any], name: str) -> dict[str, Any]:
+    return {key: value for key, value in options.items() if key != name}
 
 
 def _twin(value: Any) -> Any:

@@ -16,6 +16,7 @@ from hlomem.hlo.sharding import bare_spec
 from hlomem.jax.probes.closures import is_in_closure
 from hlomem.jax.probes.instrument import USE, read_key
 from hlomem.jax.probes.levers import SWAPPED
+from hlomem.jax.probes.names import name_of, words_of
 from hlomem.jax.probes.tries import (
     ARGUMENT,
     CONSTRAINT,
@@ -118,7 +119,7 @@ def decide(prober: Prober, base: Traced, fault: Fault, axes: Mapping[str, int]) 
     `axes` are those of the mesh, with their sizes.
     """
     effects = _effects(prober, base, fault, axes, is_used=False)
-    if effects is not None and (most := _most_arrays(effects)):
+    if effects is not None and (most := _most_arrays(base, fault, effects)):
         used = _effects(prober, base, fault, axes, is_used=True)
         fewer = None if used is None else [one for one in used if one.arrays < most]
         effects = None if fewer is None else effects + fewer
@@ -128,11 +129,12 @@ def decide(prober: Prober, base: Traced, fault: Fault, axes: Mapping[str, int]) 
     if best is None or best.others > _FEW:
         return None
     best = _asked_before(best, effects)
+    best = _chosen(base, fault, best, effects)
     site = _site(prober, base, fault, axes, best)
     return Decided(_key(base, best), best.change, best.is_wanted, site, _why(base, best, axes))
 
 
-def _most_arrays(effects: Sequence[_Effect]) -> float:
+def _most_arrays(base: Traced, fault: Fault, effects: Sequence[_Effect]) -> float:
     """The number of other arrays that a use of a layout must have fewer of; 0 not to look at uses.
 
     Any where nothing does what is wanted where layouts are made.
@@ -140,10 +142,39 @@ def _most_arrays(effects: Sequence[_Effect]) -> float:
     if not any(one.is_wanted and one.is_possible for one in effects):
         return inf
     best = max(effects, key=lambda effect: effect.rank)
-    if any(one.is_handed_in and one.arrays == best.arrays for one in effects):
+    is_handed_in = any(one.is_handed_in and one.arrays == best.arrays for one in effects)
+    if is_handed_in or _is_choice(base, fault, best):
         return best.arrays + 1
     is_layout = best.others <= _FEW and best.seen.kind in ("spec", "sharding", "names")
     return best.arrays if is_layout else 0
+
+
+def _chosen(base: Traced, fault: Fault, best: _Effect, effects: Sequence[_Effect]) -> _Effect:
+    """The last use of a layout by its name, where what is wanted has another name already."""
+    if not _is_choice(base, fault, best):
+        return best
+    name = name_of(read_key(best.seen.key))
+    uses = [
+        one
+        for one in effects
+        if one.is_wanted and one.is_possible and one.others <= _FEW and one.arrays <= best.arrays
+        if read_key(one.seen.key).syntax == USE or one.seen.text == name
+    ]
+    return max(uses, key=lambda one: one.seen.last, default=best)
+
+
+def _is_choice(base: Traced, fault: Fault, best: _Effect) -> bool:
+    """Whether a layout is not called after the arrays at fault, and another is what they want."""
+    key = read_key(best.seen.key)
+    name = name_of(key)
+    paths = [one for one in fault.wanted if not one.startswith(CONSTRAINT)]
+    if not name or best.seen.kind not in ("spec", "sharding", "names"):
+        return False
+    wanted = {bare_spec(spec) for spec in fault.wanted.values()}
+    others = [one for one in base.seen if (its := read_key(one.key)) != key and name_of(its)]
+    return words_of([name]).isdisjoint(words_of(paths)) and any(
+        one.kind in ("spec", "sharding") and bare_spec(one.text) in wanted for one in others
+    )
 
 
 def _why(base: Traced, best: _Effect, axes: Iterable[str]) -> str:

@@ -20,6 +20,8 @@ USE = "use"
 """The syntax of a name that a value is handed on by: a lever if that is a sharding, or axes."""
 TEST = "test"
 """The syntax of what is asked: a lever if the answer is true or false."""
+CALLEE = "callee"
+"""The syntax of what is called with one argument: a lever if it only changes a tree's leaves."""
 SUM = "sum"
 """The syntax of what is computed of two operands."""
 _MIN_NUMBER = 9
@@ -41,7 +43,7 @@ class Key(NamedTuple):
     end_line: int
     end_column: int
     syntax: str
-    """`constant`, `call`, `name`, `use`, `test`, `display` or `sum`."""
+    """`constant`, `call`, `name`, `use`, `test`, `display`, `sum` or `callee`."""
 
     @property
     def begin(self) -> tuple[int, int]:
@@ -73,6 +75,7 @@ class _Wrapper(ast.NodeTransformer):
         self._file = file
         self._wholes = _wholes(tree)
         self._constants = _constants(tree)
+        self._rests = _rests(tree)
 
     def generic_visit(self, node: ast.AST) -> ast.AST:
         for name, value in ast.iter_fields(node):
@@ -99,6 +102,8 @@ class _Wrapper(ast.NodeTransformer):
 
     def _syntax(self, parent: ast.AST, field: str, node: ast.AST) -> str:
         """The kind of lever that an expression is; empty if it is not one."""
+        if isinstance(parent, ast.Call) and field == "func" and _is_of_one(parent):
+            return CALLEE
         if isinstance(node, ast.Compare) or (
             isinstance(node, ast.Call) and _is_asked(parent, field)
         ):
@@ -113,7 +118,8 @@ class _Wrapper(ast.NodeTransformer):
         if isinstance(node, _NAMED) and isinstance(node.ctx, ast.Load):
             if isinstance(node, ast.Attribute) and node.attr == _ANCHORED:
                 return "name"  # of a pattern, only the beginning of a path
-            if not _is_value(parent, field):
+            is_callers = isinstance(parent, ast.Starred) and _last_name(node) in self._rests
+            if is_callers or not _is_value(parent, field):
                 return ""
             is_named = _last_name(node) in self._wholes or _is_of_policies(node)
             return "name" if is_named else USE
@@ -140,6 +146,13 @@ class _Wrapper(ast.NodeTransformer):
         function = ast.copy_location(ast.Name(LEVER, ast.Load()), node)
         place = ast.copy_location(ast.Constant(key.text()), node)
         return ast.copy_location(ast.Call(function, [place, node], []), node)
+
+
+def _is_of_one(call: ast.Call) -> bool:
+    """Whether a function is called with one argument, which is more than a word or a number."""
+    if call.keywords or len(call.args) != 1 or not isinstance(call.func, ast.Name | ast.Attribute):
+        return False
+    return not isinstance(call.args[0], ast.Starred | ast.Constant | ast.JoinedStr)
 
 
 def _is_deciding(value: object) -> bool:
@@ -182,6 +195,12 @@ def _constants(tree: ast.Module) -> frozenset[str]:
         for target in node.targets
         if isinstance(target, ast.Name)
     )
+
+
+def _rests(tree: ast.Module) -> frozenset[str]:
+    """The names of parameters that take the rest of what a caller gives."""
+    every = [node for node in ast.walk(tree) if isinstance(node, ast.arguments)]
+    return frozenset(one.vararg.arg for one in every if one.vararg is not None)
 
 
 def _last_name(node: ast.expr) -> str:

@@ -3,7 +3,7 @@
 `Levers` is called in place of each (`instrument.py`). A change is a word and, after a colon, what
 it is about: `spec:P('x')`, `axis:x`, `axes:x,y`, `none:`, `text:name`, `every:name>name`,
 `add:name`, `drop:name`, `swap:name>name`, `flip:`, `true:`, `false:`, `number:1024`, `least:1`,
-`regather:`, `unname:name`, `search:`.
+`regather:`, `unname:name`, `search:`, `skip:`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from msgspec import Struct
 from hlomem.advice.code import DROPPED_PRIMITIVES
 from hlomem.jax.compile.decisions import read_spec, spec_text
 from hlomem.jax.compile.frames import is_users
-from hlomem.jax.probes.instrument import LEVER, TEST, USE
+from hlomem.jax.probes.instrument import CALLEE, LEVER, TEST, USE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -37,6 +37,7 @@ ValueKind: TypeAlias = Literal[
     "rules",
     "policy",
     "match",
+    "form",
 ]
 _MAX_ITEMS = 64
 _MAX_SITES = 8
@@ -83,6 +84,8 @@ class Levers:
             is_meant = key == self._key and (not self._site or self._site == calling_line())
             is_meant = is_meant or (self._word == "every" and self._is_said(value))
             return self._changed(value) if is_meant else value
+        if key.endswith(CALLEE):
+            return self._watched(key, value)
         if key.endswith(USE) and not (_is_spec(value) or _is_sharding(value) or _is_axes(value)):
             return value
         is_test = key.endswith(TEST)
@@ -105,6 +108,20 @@ class Levers:
                 key=key, kind=kind, text=text, last=self._count, sites=tuple(sites)
             )
         return value
+
+    def _watched(self, key: str, function: Any) -> Any:
+        """A function, or one that does the same and notes whether it only changes leaves."""
+        if isinstance(function, type) or not callable(function):
+            return function
+
+        def watched(tree: Any) -> Any:
+            made = function(tree)
+            if _is_tree(tree) and _is_same_form(tree, made):
+                self._count += 1
+                self._seen[key] = Seen(key=key, kind="form", text="", last=self._count)
+            return made
+
+        return watched
 
     @property
     def seen(self) -> tuple[Seen, ...]:
@@ -143,12 +160,33 @@ class Levers:
                 return _with_swapped(value, *self._about.split(SWAPPED))
             case "search":
                 return re.search
+            case "skip":
+                return lambda tree: tree
             case "regather":
                 return _without_gathered(value)
             case "unname":
                 return _without_name(value, self._about)
             case _:
                 return value
+
+
+def _is_tree(value: Any) -> bool:
+    """Whether a value is a tree of arrays, and not one of them."""
+    if hasattr(value, "dtype"):
+        return False
+    try:
+        return len(import_module("jax").tree.leaves(value)) > 1
+    except (TypeError, ValueError):  # keys that have no order
+        return False
+
+
+def _is_same_form(tree: Any, made: Any) -> bool:
+    """Whether two trees have as many arrays, though they are others, or kept otherwise."""
+    if made is tree or not _is_tree(made):
+        return False
+    leaves = import_module("jax").tree.leaves
+    shapes, others = ([getattr(one, "shape", None) for one in leaves(its)] for its in (tree, made))
+    return shapes == others
 
 
 def calling_line() -> str:

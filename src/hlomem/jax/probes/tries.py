@@ -22,6 +22,7 @@ ARGUMENT, CONSTRAINT = "argument ", "constraint "
 _MAX_WANTED = 3
 _MAX_PATHS = 3
 _MAX_CHOICES = 60
+_MAX_FORMS = 20
 _PATTERN = re.compile(r"\\[.bdw]|\(.*\)|\.\*|\$$")
 """Of regular expressions."""
 _MARKS = ("/", ".", "[")
@@ -44,7 +45,15 @@ class Fault(NamedTuple):
 def tries_of(base: Traced, fault: Fault, axes: Sequence[str]) -> Iterator[tuple[Seen, str]]:
     """The changes to try of expressions that were evaluated, the likeliest first."""
     tries = _Tries(base, fault, axes)
-    kinds = (tries.numbers, tries.specs, tries.names, tries.choices, tries.limits, tries.answers)
+    kinds = (
+        tries.numbers,
+        tries.specs,
+        tries.names,
+        tries.choices,
+        tries.limits,
+        tries.answers,
+        tries.forms,
+    )
     for some in kinds:
         for seen in base.seen:
             for change in dict.fromkeys(some(seen)):
@@ -80,6 +89,7 @@ class _Tries:
         self._no_axes = {*axes, *self._parts}
         self._choices = choices_of(base.seen) if self._wanted else {}
         self._choices_left = _MAX_CHOICES
+        self._forms_left = _MAX_FORMS
 
     def numbers(self, seen: Seen) -> Iterator[str]:
         """Another size of a dimension, where the size is made."""
@@ -101,6 +111,12 @@ class _Tries:
         """The other answer to what is asked, always."""
         if seen.kind == "test":
             yield from [f"{other.lower()}:" for other in ("True", "False") if seen.text != other]
+
+    def forms(self, seen: Seen) -> Iterator[str]:
+        """What is called left out, where it only gives a tree another form."""
+        if seen.kind == "form" and self._paths and self._forms_left > 0:
+            self._forms_left -= 1
+            yield "skip:"
 
     def specs(self, seen: Seen) -> Iterator[str]:
         """Other axes, where specs are written."""

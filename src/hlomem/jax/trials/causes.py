@@ -108,8 +108,8 @@ def _decided(finding: ShardingFinding, facts: Facts, lines: Lines) -> Iterator[t
     """The constraints at fault, by name, with the specs that they should ask for."""
     change = finding.change
     names = decision_names(facts.decisions)
-    others = {one.decision: one.specs for one in change.decisions}
-    if others:
+    others = {one.decision: one.specs for one in change.decisions if one.decision.kind != "scan"}
+    if change.decisions:
         yield from [(names[one], (*specs, "")[0]) for one, specs in others.items() if one in names]
         return
     for one in group_of(lines, finding):

@@ -7,6 +7,7 @@ a `shard_map` along another axis, or recompute the body of a loop. What is told 
 
 from __future__ import annotations
 
+from collections import Counter
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,8 @@ from hlomem.report.data import roles
 from hlomem.report.data.sharding.decision import OtherDecision
 from hlomem.report.data.sharding.finding import ShardingChange, ShardingFinding
 from hlomem.report.data.sharding.gather_findings import steps_between
-from hlomem.report.data.sharding.values import WORTH
+from hlomem.report.data.sharding.value_findings import idle_axes, input_axes
+from hlomem.report.data.sharding.values import WORTH, values_along
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -134,6 +136,14 @@ def _told(group: Sequence[Decision], specs: Sequence[str]) -> str:
     return f"instead of {asked}:\n{code}"
 
 
+def _told_of_start(loop: Decision, specs: Sequence[str]) -> str:
+    """The code of constraints on what a loop begins with."""
+    shapes = zip(loop.shapes, specs, strict=True)
+    code = [f"{list(shape)}: {spec}" for shape, spec in shapes if spec]
+    title = f"constraints on what the loop at {loop.applied[0].line} begins with:"
+    return "\n".join([title, *dict.fromkeys(code)])
+
+
 def _change(
     group: Sequence[Decision], specs: Sequence[str], code: str, dropped: Sequence[str] = ()
 ) -> Change:
@@ -186,7 +196,7 @@ class Search:
         if mesh is None or self._subject.whole is None:
             return
         found = [*self._left_out(), *self._far(mesh), *self._mapped(mesh), *self._unlike(mesh)]
-        found += [*self._between(mesh), *self._carried(mesh)]
+        found += [*self._between(mesh), *self._carried(mesh), *self._begun()]
         found.sort(key=lambda one: -one[0].size)
         yield from found[:_MAX_FOUND]
 
@@ -266,6 +276,44 @@ class Search:
                 changes = [_change(group, (way,), _told(group, (way,))) for way in ways]
                 finding = self._finding("stack", group, why)
                 yield replace(finding, least=_MUCH), changes
+
+    def _begun(self) -> Iterator[tuple[ShardingFinding, list[Change]]]:
+        """Loops that begin with whole arrays, where what they stack is whole along an axis."""
+        loops = [one for one in self._decisions if one.kind == "scan" and one.applied]
+        for axis in [*input_axes(self._subject), *idle_axes(self._subject)]:
+            stacks = [
+                one
+                for one in values_along(self._subject, axis)
+                if one.buffer.role == roles.STACKED and len(one.layout.whole) > 1
+            ]
+            size = sum(one.buffer.size for one in stacks)
+            lengths = Counter(one.layout.whole[1] for one in stacks)
+            length = max(lengths, key=lengths.__getitem__, default=0)
+            if size < _LARGE * self._subject.space.size or length % axis.size:
+                continue
+            for loop in loops:
+                along = f"P({axis.name!r})"
+                specs = [along if shape[:1] == (length,) else "" for shape in loop.shapes]
+                if any(specs):
+                    change = _change([loop], specs, _told_of_start(loop, specs))
+                    yield self._finding_on_start(loop, axis, size), [change]
+
+    def _finding_on_start(self, loop: Decision, axis: Axis, size: int) -> ShardingFinding:
+        line = self._lines.primary([loop])
+        return ShardingFinding(
+            kind="stack",
+            title=f"a loop that begins with arrays that are whole along {axis.name}",
+            why=f"stacks of {format_bytes(size)} on each device are the same along {axis.name}",
+            size=size,
+            promised=0,
+            source=line or None,
+            chain=self._lines.chain([loop], line),
+            names=("what a loop begins with", axis.name),
+            axes=(axis.name,),
+            how="",
+            change=ShardingChange(),
+            least=_MUCH,
+        )
 
     def _unlike(self, mesh: Mesh) -> Iterator[tuple[ShardingFinding, list[Change]]]:
         """Constraints without an axis that others have, which are the same otherwise."""

@@ -283,17 +283,38 @@ def _without_told(tried: Sequence[ShardingFinding], least: float) -> list[Shardi
 
 
 def _without_symptoms(tried: Sequence[ShardingFinding], size: int) -> list[ShardingFinding]:
-    """Without findings at the line of a constraint that has no effect, where that saves as much."""
+    """Without findings of which another is the cause, where that saves as much.
+
+    A cause is a constraint of the same line that has no effect, or what is whole along the same
+    axis where the program, or a loop, begins.
+    """
     saved = {
         one.source: one.got or 0
         for one in tried
         if one.kind == "dropped" and _is_helpful(one, size)
     }
+    by_input = {
+        one.axes: one.got or 0
+        for one in tried
+        if one.kind in ("replicated", "stack") and _is_begun(one) and _is_helpful(one, size)
+    }
     return [
         one
         for one in tried
-        if one.kind == "dropped" or _NEAR * (one.got or 0) > saved.get(one.source, -1)
+        if one.kind == "dropped"
+        or (
+            _NEAR * (one.got or 0) > saved.get(one.source, -1)
+            and (_is_begun(one) or _NEAR * (one.got or 0) > by_input.get(one.axes, -1))
+        )
     ]
+
+
+def _is_begun(finding: ShardingFinding) -> bool:
+    """Whether a change is of arguments, or of what a loop begins with."""
+    others = finding.change.decisions
+    return bool(finding.change.arguments) or any(
+        one.decision.kind == "scan" and one.specs for one in others
+    )
 
 
 def _note(finding: ShardingFinding) -> str:
@@ -331,9 +352,13 @@ def _ranked(findings: Sequence[ShardingFinding]) -> list[ShardingFinding]:
     while left:
         first = left[0]
         alike = [one for one in left if _is_near(one, first)]
-        order.append(min(alike, key=lambda one: _PRECEDENCE.index(one.kind)))
+        order.append(min(alike, key=_precedence))
         left.remove(order[-1])
     return order
+
+
+def _precedence(finding: ShardingFinding) -> tuple[int, bool]:
+    return _PRECEDENCE.index(finding.kind), not finding.change.arguments
 
 
 def _is_near(one: ShardingFinding, first: ShardingFinding) -> bool:

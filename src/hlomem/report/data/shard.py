@@ -15,7 +15,7 @@ from hlomem.report.data.sharding.argument_findings import (
     find_in_results,
     find_lost_donations,
 )
-from hlomem.report.data.sharding.batch_findings import find_whole_batches
+from hlomem.report.data.sharding.batch_findings import find_whole_batches, find_whole_inputs
 from hlomem.report.data.sharding.collectives import Collective, build_collectives
 from hlomem.report.data.sharding.constraint_findings import find_odd_constraints
 from hlomem.report.data.sharding.finding import ShardingFinding  # noqa: TC001 - msgspec reads it
@@ -134,6 +134,7 @@ class _Found:
         rules = (
             find_in_arguments,
             find_whole_batches,
+            find_whole_inputs,
             lambda given: find_lost_donations(given, self.findings),
             lambda given: find_in_results(given, self.findings),
             lambda given: find_stacked_results(given, self.findings),

@@ -1,12 +1,10 @@
-"""Batches on every device: an axis that splits the model, and nothing that is computed with it.
+"""Inputs on every device: all devices along an axis compute the same with them.
 
-All devices along such an axis compute the same. Its batch is small next to what becomes of it, so
-that no rule by the size of arguments sees it.
+They are small next to what becomes of them, so that no rule by the size of arguments sees it.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -39,29 +37,55 @@ def find_whole_batches(subject: Subject) -> Iterator[ShardingFinding]:
         held = _held(subject, axis)
         is_much = held >= _MUCH * subject.space.size
         if wishes and is_much and not _splits_values(subject, axis):
-            sizes = {wish.name: wish.saves for wish in wishes}
-            found = finding_on(subject, "replicated", wishes, sizes)
-            yield replace(
-                found,
-                change=replace(found.change, is_of_batch=True),
-                title=f"{wishes[0].name} is whole along {axis.name}, which splits the model: values"
-                f" of {format_bytes(held)} are the same on {axis.size} devices",
-                size=held,
-            )
+            found = _finding(subject, wishes, axis, held, "splits the model")
+            yield replace(found, change=replace(found.change, is_of_batch=True))
 
 
-def _held(subject: Subject, axis: Axis) -> int:
-    """The bytes at the peak of values that are the same along an axis."""
+def find_whole_inputs(subject: Subject) -> Iterator[ShardingFinding]:
+    """Inputs of one length that are whole, though others are split, with what is computed."""
+    taken = input_axes(subject)
+    for length, group in _inputs(subject).items():
+        for axis in taken:
+            if any(its.sharding is None or axis in its.sharding.used for _, _, its in group):
+                continue
+            wishes = list(_wishes(group, axis))
+            held = _held(subject, axis, length)
+            if len(wishes) == len(group) and held >= _MUCH * subject.space.size:
+                found = _finding(subject, wishes, axis, held, "splits other inputs")
+                yield replace(found, is_other=True)  # they may be wanted whole
+
+
+def _finding(
+    subject: Subject, wishes: list[Wish], axis: Axis, held: int, why: str
+) -> ShardingFinding:
+    found = finding_on(subject, "replicated", wishes, {wish.name: wish.saves for wish in wishes})
+    return replace(
+        found,
+        title=f"{wishes[0].name} is whole along {axis.name}, which {why}: values"
+        f" of {format_bytes(held)} are the same on {axis.size} devices",
+        size=held,
+    )
+
+
+def _held(subject: Subject, axis: Axis, length: int = 0) -> int:
+    """The bytes at the peak of values that are the same along an axis; of those of one length."""
     held = list(values_along(subject, axis))
-    return sum(found.buffer.size for found in at_peak(subject, held)) if held else 0
+    alive = at_peak(subject, held) if held else []
+    return sum(one.buffer.size for one in alive if not length or length in one.layout.whole)
 
 
 def _batch(subject: Subject) -> list[Argument]:
     """The inputs that have the length of most of them."""
-    data = [one for one in subject.arguments if subject.is_input(one[0], one[1]) and one[2].whole]
-    lengths = Counter([layout.whole[0] for _, _, layout in data])
-    [(length, _)] = lengths.most_common(1) or [(0, 0)]
-    return [one for one in data if one[2].whole[0] == length]
+    return max(_inputs(subject).values(), key=len, default=[])
+
+
+def _inputs(subject: Subject) -> dict[int, list[Argument]]:
+    """The inputs by their length."""
+    found: dict[int, list[Argument]] = {}
+    for name, buffer, layout in subject.arguments:
+        if subject.is_input(name, buffer) and layout.whole:
+            found.setdefault(layout.whole[0], []).append((name, buffer, layout))
+    return found
 
 
 def _model_axes(subject: Subject) -> list[Axis]:

@@ -61,8 +61,9 @@ class OtherDecision(Record, frozen=True, kw_only=True):
     specs: tuple[str, ...] = ()
     """The constraints to put instead, one after another; none leaves it out.
 
-    Of a `shard_map` the specs to exchange, `P('a') -> P('a', 'b')`. The body of a loop is
-    recomputed. A gather and the slices of it become an all-to-all.
+    Of a `shard_map` the specs to exchange, `P('a') -> P('a', 'b')`. Of a loop those of the arrays
+    that it begins with, in their order; without any its body is recomputed. A gather and the slices
+    of it become an all-to-all.
     """
     dropped: tuple[str, ...] = ()
     """The operations whose results are not kept by a loop's body, where others are."""
