@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import pytest
 
 from hlomem.jax.compile.decisions import Decisions, placing_functions
 from hlomem.jax.compile.origins import Origins
+from hlomem.report.data.sharding.decision import OtherDecision
 
 jax: Any = pytest.importorskip("jax", reason="jax is not installed; `make jax` runs these tests")
 jnp: Any = jax.numpy
@@ -49,3 +51,23 @@ def test_arguments_that_are_none_have_no_part_in_a_shard_map() -> None:
     jax.make_jaxpr(lambda x: mapped(x, None))(jnp.zeros(8))
     [noted] = decisions.noted
     assert (noted.shapes, noted.specs) == (((8,),), ("P('n')",))
+
+
+def test_a_loop_begins_with_arrays_as_another_decision_says() -> None:
+    mesh = jax.sharding.AbstractMesh((4,), ("n",), (jax.sharding.AxisType.Auto,))
+
+    origins = Origins()
+    origins.meshes.append(mesh)
+    state = {"count": jnp.zeros(()), "x": jnp.zeros((8, 2))}
+    others: list[OtherDecision] = []
+    texts = []
+    for _ in range(2):  # from the same line
+        decisions = Decisions(origins, others)
+        scan = decisions._scanning(jax.lax.scan)
+        loop = functools.partial(scan, lambda it, _: (it, it["x"]), xs=None, length=3)
+        texts.append(str(jax.make_jaxpr(lambda state: loop(init=state))(state)))  # noqa: B023
+        [noted] = decisions.noted
+        assert noted.shapes == ((), (8, 2))
+        others.append(OtherDecision(decision=noted, specs=("", "P('n')")))
+    assert [text.count("sharding_constraint") for text in texts] == [0, 1]
+    assert texts[1].index("sharding_constraint") < texts[1].index("scan[")

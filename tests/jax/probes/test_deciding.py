@@ -398,6 +398,54 @@ def make_decorated(devices):
     return jax.jit(step), (array(mesh, (64, 64), P(*TILES)),)
 
 
+COLUMNS = P("x", "y")
+SLABS = P(("x", "y"))
+PENCILS = {
+    "first": P("x"),
+    "any": P(),
+}
+
+
+def make_slabs(devices):
+    mesh = meshed(devices)
+    columns, slabs = NamedSharding(mesh, COLUMNS), NamedSharding(mesh, SLABS)
+    step = jax.jit(
+        lambda field: (field + 1, field.sum()),
+        out_shardings=(slabs, NamedSharding(mesh, P())),  # chosen
+    )
+    return step, (S((64, 64), "float32", sharding=columns),)
+
+
+def make_pencils(devices):
+    mesh = meshed(devices)
+    to = lambda field, layout: jax.lax.with_sharding_constraint(
+        field, NamedSharding(mesh, PENCILS[layout]))
+
+    def step(field):
+        field = to(field * 2, "any")  # on the way
+        return to(field + 1, "first")
+
+    return jax.jit(step), (array(mesh, (64, 64), PENCILS["first"]),)
+
+
+def named(tree, spec):
+    return [(one, spec) for one in tree]
+
+
+def unnamed(tree):
+    return [(one, P()) for one, _ in tree]
+
+
+def make_unnamed(devices):
+    mesh = meshed(devices)
+    weights = named([S((64, 64), "float32"), S((64,), "float32")], P("x"))
+    moments = unnamed(weights)  # without their names
+    state = {"weights": weights, "moments": moments}
+    place = lambda pairs: [array(mesh, one.shape, spec) for one, spec in pairs]
+    placed = {name: place(pairs) for name, pairs in state.items()}
+    return jax.jit(lambda state: jax.tree.map(jnp.sin, state)), (placed,)
+
+
 BATCH = {
     "tokens": "x",
     "model": "y",
@@ -569,6 +617,32 @@ def test_the_use_of_a_decorator_is_told_that_hands_axes_to_it(model: Path) -> No
     assert found is not None
     snapshot = MODEL.split("\n").index("    def snapshot(field):")
     assert (found.key.line, found.change) == (snapshot, "spec:P('x', 'y')")
+
+
+def test_the_use_is_told_of_a_layout_that_is_chosen_wrongly(model: Path) -> None:
+    found = _decided(model, "make_slabs", Fault({"result[0]": "P('x', 'y')"}, {}))
+    assert found is not None
+    assert found.key.line == _line("        out_shardings=(slabs, NamedSharding")
+
+
+def test_the_row_that_is_named_is_told_where_another_would_do(model: Path) -> None:
+    job = Job(factory=f"{model}:make_pencils", target="cpu")
+    with Prober(job, 100.0) as prober:
+        [base] = prober.trace([("", "")])
+        assert base is not None
+        [name] = [
+            one.name for one in base.arrays if one.name.startswith("constr") and "P()" in one.spec
+        ]
+        found = decide(prober, base, Fault({name: "P('x')"}, {}), {"x": 4, "y": 2})
+    assert found is not None
+    assert found.key.line == _line('        field = to(field * 2, "any")')
+
+
+def test_a_call_is_told_that_leaves_names_out(model: Path) -> None:
+    wanted = {"argument state['moments'][0]": "P('x')", "argument state['moments'][1]": "P('x')"}
+    found = _decided(model, "make_unnamed", Fault(wanted, {}))
+    assert found is not None
+    assert (found.key.line, found.change) == (_line("    moments = unnamed(weights)"), "skip:")
 
 
 EXPERTS = {"argument first": "P('x')", "argument second": "P('x')"}

@@ -191,6 +191,41 @@ def make_emitted(devices):
     return layers, ({"up": up, "down": down}, array((256, 64), "data"))
 
 
+def make_graph(devices):
+    mesh = Mesh(np.array(devices), ("graph",))
+    array = lambda shape, *axes: S(shape, "float32", sharding=NamedSharding(mesh, P(*axes)))
+    graph = {
+        "nodes": array((4096, 64), "graph"),
+        "edges": array((65536, 8)),
+        "senders": S((65536,), "int32", sharding=NamedSharding(mesh, P())),
+    }
+
+    def loss(params, graph):
+        sent = graph["nodes"][graph["senders"]]
+        edges = jnp.tanh(jnp.concatenate([graph["edges"], sent], 1) @ params)
+        return jnp.mean(edges**2)
+
+    return jax.jit(jax.grad(loss)), (array((72, 256)), graph)
+
+
+def make_rollout(devices):
+    mesh = Mesh(np.array(devices), ("env",))
+    whole = NamedSharding(mesh, P())
+
+    def step(state, key):
+        force = jnp.roll(state["x"], 1, 1) + 0.1 * jax.random.normal(key, state["x"].shape)
+        v = state["v"] + 0.05 * force
+        return {"x": state["x"] + 0.05 * v, "v": v}, (state["x"], jnp.cos(v), force)
+
+    def loss(w, key):
+        x, v = jax.random.normal(key, (2, 4096, 64))
+        _, kept = jax.lax.scan(step, {"x": x, "v": v}, jax.random.split(key, 16))  # of all
+        return jnp.mean(jnp.sin(jnp.concatenate(kept, -1) @ w))
+
+    arguments = S((192, 64), "float32", sharding=whole), S((2,), "uint32", sharding=whole)
+    return jax.jit(jax.grad(loss), out_shardings=whole), arguments
+
+
 def make_mapped(devices):
     mesh = Mesh(np.array(devices), ("data",))
     shapes = {name: {"w": S((512, 512), "float32")} for name in ("params", "opt_state")}
@@ -290,6 +325,24 @@ def test_a_stack_is_kept_whole_along_the_axis_of_the_weights(model: Path) -> Non
     # Three quarters of 16 layers of [128, 512] on each device.
     assert first.got is not None
     assert first.got >= 3 << 20
+
+
+def test_inputs_are_told_that_leave_what_is_computed_of_them_whole(model: Path) -> None:
+    first, *others = _shard(model, "make_graph").findings
+    assert first.kind == "replicated"
+    assert set(first.names) == {"graph['edges']", "graph['senders']"}
+    assert first.got is not None
+    assert first.got >= 50 << 20  # 65536 rows of 256 and more on each of 8 devices
+    assert not others  # such as the values that are computed of them
+
+
+def test_a_loop_is_told_that_begins_with_whole_arrays(model: Path) -> None:
+    first, *others = _shard(model, "make_rollout").findings
+    assert first.kind == "stack"
+    assert first.source == f"{model}/model.py:{_line('        _, kept = jax.lax.scan')}"
+    assert first.got is not None
+    assert first.got >= 14 << 20
+    assert not others
 
 
 def test_arguments_that_a_library_maps_are_named_where_their_shardings_are(model: Path) -> None:

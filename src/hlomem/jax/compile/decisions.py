@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from hlomem.report.data.sharding.decision import Frame, OtherDecision
 
 _MAX_DECISIONS = 4000
+_CALLERS = ("_run_python_pjit", "_python_pjit_helper")
+"""What calls a jitted function for the user, not for a transformation of one."""
 _PLACING = frozenset(
     {"sharding_constraint", "reshard", "all_gather", "all_gather_invariant", "copy", "device_put",
      "convert_element_type", "jit", "pjit", "pvary", "pcast", "stop_gradient"}
@@ -62,6 +64,7 @@ class Decisions:
         pjit: Any = import_module("jax._src.pjit")
         if hasattr(pjit, "sharding_constraint_p"):
             pjit.sharding_constraint_p.bind = self._constraining(pjit)
+        _hook(getattr(pjit, "jit_p", None), "bind", self._calling)
         _hook(import_module("jax._src.shard_map"), "_shard_map", self._mapping)
         remat = getattr(import_module("jax._src.ad_checkpoint"), "remat_p", None)
         _hook(remat, "bind", self._recomputing)
@@ -153,6 +156,42 @@ class Decisions:
             return made
 
         return bind
+
+    def _calling(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Note the results of jitted functions, inside another, that are to have a sharding."""
+        tracer = import_module("jax").core.Tracer
+
+        @wraps(original)
+        def bind(*values: Any, **options: Any) -> Any:
+            is_users = sys._getframe(1).f_code.co_name in _CALLERS
+            if is_users and any(isinstance(one, tracer) for one in values):
+                frames, shapes = users_frames(), options["jaxpr"].out_avals
+                pairs = zip(options["out_shardings"], shapes, strict=True)
+                asked = tuple([self._asked(one, value, frames) for one, value in pairs])
+                options = {**options, "out_shardings": asked}
+            return original(*values, **options)
+
+        return bind
+
+    def _asked(self, sharding: Any, value: Any, frames: tuple[Frame, ...]) -> Any:
+        """The sharding of one result of a jitted function, as it is or is to be instead."""
+        if not isinstance(sharding, import_module("jax").sharding.NamedSharding):
+            return sharding
+        decision = Decision(
+            kind="constraint",
+            shapes=(tuple(value.shape),),
+            specs=(spec_text(sharding),),
+            sizes=(bytes_of(value),),
+            applied=frames,
+            made=self.origins.made(sharding),
+            written=self.origins.written(sharding),
+        )
+        other = self._note(decision)
+        if other is None:
+            return sharding
+        if other.specs:
+            return _with_spec(sharding, other.specs[-1])
+        return import_module("jax._src.sharding_impls").UNSPECIFIED
 
     def _of_one(
         self, given: Any, sharding: Any, origin: Callable[[Any], tuple[Frame, ...]]

@@ -143,7 +143,7 @@ def _most_arrays(base: Traced, fault: Fault, effects: Sequence[_Effect]) -> floa
         return inf
     best = max(effects, key=lambda effect: effect.rank)
     is_handed_in = any(one.is_handed_in and one.arrays == best.arrays for one in effects)
-    if is_handed_in or _is_choice(base, fault, best):
+    if is_handed_in or (best.others <= _FEW and _is_choice(base, fault, best)):
         return best.arrays + 1
     is_layout = best.others <= _FEW and best.seen.kind in ("spec", "sharding", "names")
     return best.arrays if is_layout else 0
@@ -164,17 +164,28 @@ def _chosen(base: Traced, fault: Fault, best: _Effect, effects: Sequence[_Effect
 
 
 def _is_choice(base: Traced, fault: Fault, best: _Effect) -> bool:
-    """Whether a layout is not called after the arrays at fault, and another is what they want."""
+    """Whether a layout is not called after the arrays at fault, and another is what they want.
+
+    Where another name has the same layout, names are those of arrays.
+    """
     key = read_key(best.seen.key)
     name = name_of(key)
-    paths = [one for one in fault.wanted if not one.startswith(CONSTRAINT)]
     if not name or best.seen.kind not in ("spec", "sharding", "names"):
         return False
+    paths = [one for one in fault.wanted if not one.startswith(CONSTRAINT)]
+    if not words_of([name]).isdisjoint(words_of(paths)):
+        return False
+    tables = [
+        its for one in base.seen if one.kind == "rules" and key.is_in(its := read_key(one.key))
+    ]
+    others = [
+        bare_spec(one.text)
+        for one in base.seen
+        if one.kind in ("spec", "sharding") and (its := read_key(one.key)) != key and name_of(its)
+        if all(map(its.is_in, tables))
+    ]
     wanted = {bare_spec(spec) for spec in fault.wanted.values()}
-    others = [one for one in base.seen if (its := read_key(one.key)) != key and name_of(its)]
-    return words_of([name]).isdisjoint(words_of(paths)) and any(
-        one.kind in ("spec", "sharding") and bare_spec(one.text) in wanted for one in others
-    )
+    return bare_spec(best.seen.text) not in others and not wanted.isdisjoint(others)
 
 
 def _why(base: Traced, best: _Effect, axes: Iterable[str]) -> str:

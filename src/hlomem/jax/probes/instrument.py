@@ -122,7 +122,7 @@ class _Wrapper(ast.NodeTransformer):
             if is_callers or not _is_value(parent, field):
                 return ""
             is_named = _last_name(node) in self._wholes or _is_of_policies(node)
-            return "name" if is_named else USE
+            return "name" if is_named or _is_made_of_nothing(parent) else USE
         if isinstance(node, _DISPLAYS) and isinstance(getattr(node, "ctx", ast.Load()), ast.Load):
             return "display"
         return SUM if isinstance(node, ast.BinOp) else ""
@@ -251,6 +251,11 @@ def _is_none(node: ast.expr) -> bool:
 def _is_of_policies(node: ast.expr) -> bool:
     """Whether an expression is one of `jax.checkpoint_policies`."""
     return isinstance(node, ast.Attribute) and _last_name(node.value) == _POLICIES
+
+
+def _is_made_of_nothing(parent: ast.AST) -> bool:
+    """Whether an expression is called without arguments for a field that nothing is given for."""
+    return isinstance(parent, ast.keyword) and parent.arg == "default_factory"
 
 
 def _is_value(parent: ast.AST, field: str) -> bool:

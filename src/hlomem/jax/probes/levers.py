@@ -222,6 +222,8 @@ def _described(value: Any) -> tuple[ValueKind | None, str]:
         return "text", value
     if _is_spec(value):
         return "spec", spec_text(value)
+    if value is import_module("jax").sharding.PartitionSpec:  # as what makes a default
+        return "spec", "P()"
     if _is_sharding(value):
         return "sharding", spec_text(value)
     if _is_policy(value):
@@ -308,10 +310,12 @@ def _without_name(policy: Any, name: str) -> Any:
 
 
 def _with_spec(value: Any, text: str) -> Any:
-    """Another spec, as what the value is: a sharding, a spec or a tuple; a word stays."""
+    """Another spec, as what the value is: a sharding, a spec, a tuple, a function; a word stays."""
     if isinstance(value, str):
         return value
     spec = read_spec(text)
+    if isinstance(value, type):
+        return lambda: spec
     if _is_sharding(value):
         return import_module("jax").sharding.NamedSharding(value.mesh, spec)
     return spec if _is_spec(value) else type(value)(spec)

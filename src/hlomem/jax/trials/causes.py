@@ -15,7 +15,7 @@ from hlomem.jax.compile.decisions import decision_names
 from hlomem.jax.probes.deciding import decide
 from hlomem.jax.probes.parent import Prober
 from hlomem.jax.probes.tries import Fault
-from hlomem.jax.trials.finding_changes import even_sizes, is_of_steps
+from hlomem.jax.trials.finding_changes import divisors, even_sizes, is_of_steps
 from hlomem.jax.trials.lines import group_of
 from hlomem.jax.trials.source_edits import SourceFile
 from hlomem.report.data.sharding.finding import Link
@@ -45,27 +45,55 @@ def at_deciding_lines(
     mesh = subject.layouts.mesh
     faults = [_fault(one, facts, lines, subject) for one in findings[:_MAX_FOUND]]
     if mesh is None or not any(fault.wanted or fault.is_kept for fault in faults):
-        return list(findings)
+        return _without_repeats(findings)
     axes = {axis.name: axis.size for axis in mesh.axes}
     with Prober(job, _SECONDS) as prober:
         [base] = prober.trace([("", "")])
         if base is None or base.problem:
             return list(findings)
         found = [decide(prober, base, fault, axes) for fault in faults]
-    placed = [_placed(one, place) for one, place in zip(findings, found, strict=False)]
-    return [*placed, *findings[_MAX_FOUND:]]
+    placed = [
+        _placed(one, place) if place is not None else _where_cut(one, subject)
+        for one, place in zip(findings, found, strict=False)
+    ]
+    return _without_repeats([*placed, *findings[_MAX_FOUND:]])
 
 
-def _placed(finding: ShardingFinding, found: Decided | None) -> ShardingFinding:
-    if found is not None and found.why and finding.kind == "replicated":
+def _where_cut(finding: ShardingFinding, subject: Subject) -> ShardingFinding:
+    """A finding on what axes do not divide at the line that makes its size of one that they do."""
+    whole = subject.whole
+    sizes = divisors(finding, subject) if finding.kind == "dropped" and whole is not None else {}
+    for size, many in sizes.items():
+        line = whole.line_of_size(size, many) if whole is not None else None
+        if line is not None:
+            why = f"{finding.why}; {size} is made here of what {many} divides"
+            return _moved(replace(finding, why=why), line)
+    return finding
+
+
+def _without_repeats(findings: Sequence[ShardingFinding]) -> list[ShardingFinding]:
+    """Without findings of the same kind at the same line that save the same."""
+    told: dict[tuple[str, str | None, int | None], ShardingFinding] = {}
+    for one in findings:
+        told.setdefault((one.kind, one.source, one.got), one)
+    return list(told.values())
+
+
+def _placed(finding: ShardingFinding, found: Decided) -> ShardingFinding:
+    if found.why and finding.kind == "replicated":
         finding = replace(finding, kind="dropped", why=f"{finding.why}; {found.why}")
-    if found is None or found.line == finding.source:
+    if found.line == finding.source:
         return finding
     if not is_of_steps(finding) and _is_named_for(found, finding.source):
         return finding  # of both results and constraints it is the line of one
+    return _moved(finding, found.line)
+
+
+def _moved(finding: ShardingFinding, line: str) -> ShardingFinding:
+    """A finding at another line, with its own in the chain."""
     links = [Link(what="applied", line=finding.source)] if finding.source else []
-    links += [link for link in finding.chain if link.line not in (found.line, finding.source)]
-    return replace(finding, source=found.line, chain=tuple(links[:_MAX_LINKS]))
+    links += [link for link in finding.chain if link.line not in (line, finding.source)]
+    return replace(finding, source=line, chain=tuple(links[:_MAX_LINKS]))
 
 
 def _is_named_for(found: Decided, source: str | None) -> bool:

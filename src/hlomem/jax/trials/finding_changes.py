@@ -69,10 +69,10 @@ def is_of_steps(finding: ShardingFinding) -> bool:
 
 def even_sizes(finding: ShardingFinding, subject: Subject) -> Mapping[int, int]:
     """Sizes of dimensions that the devices do not divide, and the next that they do."""
-    return {size: size + -size % many for size, many in _divisors(finding, subject).items()}
+    return {size: size + -size % many for size, many in divisors(finding, subject).items()}
 
 
-def _divisors(finding: ShardingFinding, subject: Subject) -> Mapping[int, int]:
+def divisors(finding: ShardingFinding, subject: Subject) -> Mapping[int, int]:
     """Sizes that are not divided, and what is to divide them: as meant, or every axis."""
     mesh = subject.layouts.mesh
     if mesh is None:
@@ -95,7 +95,7 @@ def _evened(
     """A size that no axis divides made one that they do, where it is written once."""
     names = [line.rpartition(":")[0] for line in _lines_of(finding, planned)]
     files = _readable(dict.fromkeys(names))
-    for size, many in _divisors(finding, subject).items():
+    for size, many in divisors(finding, subject).items():
         even = size + -size % many
         edits = [(file, edit) for file in files for edit in file.other_numbers(size, even)]
         edits = edits or list(_rounded(subject, size, many))

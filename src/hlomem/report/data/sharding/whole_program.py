@@ -38,6 +38,8 @@ _SHARD_MAP = "shmap_body"
 SAME_VALUE = frozenset({"reshape", "copy", "bitcast", "convert", "broadcast", "transpose"})
 _PARTS = SAME_VALUE | {"dynamic-slice", "slice", "reduce-precision"}
 _MOVED = frozenset({"reshape", "bitcast"})
+_RESIZING = frozenset({"slice", "dynamic-slice", "concatenate", "pad"})
+"""Operations that make a dimension longer or shorter."""
 _MAX_HOPS = 32
 
 
@@ -225,6 +227,20 @@ class WholeProgram:
         origins = [self._lines.origin_in(one) for one in (value.instruction, *value.calls[::-1])]
         return next((origin.line for origin in origins if origin.line), None)
 
+    def line_of_size(self, size: int, even: int) -> str | None:
+        """The line that makes a dimension of this size of one that is divided evenly.
+
+        None where it is the size of an argument, or made of nothing.
+        """
+        for value in self.values:
+            one = value.instruction
+            if size not in value.dimensions:
+                continue
+            sizes = {its for operand in one.operands for its in _dimensions(operand)}
+            is_cut = one.opcode in _RESIZING and any(its % even == 0 for its in sizes)
+            return self.line(value) if is_cut and size not in sizes else None
+        return None
+
     def line_of_loop(self, value: WholeValue) -> str | None:
         """The line of the innermost loop around a value; its own where there is none."""
         loops = [call for call in value.calls if call.opcode == "while"]
@@ -272,6 +288,10 @@ class WholeProgram:
 
     def _has_line(self, one: HloInstruction) -> bool:
         return bool(self._lines.origin_in(one).line)
+
+
+def _dimensions(one: HloInstruction) -> tuple[int, ...]:
+    return tuple(one.shape.dimensions) if one.shape.is_array else ()
 
 
 def is_constraint(one: HloInstruction) -> bool:
