@@ -428,6 +428,30 @@ def make_pencils(devices):
     return jax.jit(step), (array(mesh, (64, 64), PENCILS["first"]),)
 
 
+def make_tree(devices):
+    mesh = meshed(devices)
+    like = lambda *axes: dict.fromkeys(("up", "down"), NamedSharding(mesh, P(*axes)))
+    by_row, by_column = like("x"), like(None, "x")
+    step = jax.jit(
+        lambda tree: jax.tree.map(jnp.sin, tree),
+        in_shardings=(by_row,),
+        out_shardings=by_column,  # of all
+    )
+    return step, (dict.fromkeys(("up", "down"), S((64, 64), "float32")),)
+
+
+def make_pair(devices):
+    mesh = meshed(devices)
+    rows, whole = P("x"), P()
+    places = {
+        "users": (rows, rows),
+        "items": (whole, whole),
+        "rate": (whole, whole),
+    }
+    made = {name: [array(mesh, (64, 64), one) for one in pair] for name, pair in places.items()}
+    return jax.jit(lambda made: jax.tree.map(jnp.sin, made)), (made,)
+
+
 def named(tree, spec):
     return [(one, spec) for one in tree]
 
@@ -636,6 +660,20 @@ def test_the_row_that_is_named_is_told_where_another_would_do(model: Path) -> No
         found = decide(prober, base, Fault({name: "P('x')"}, {}), {"x": 4, "y": 2})
     assert found is not None
     assert found.key.line == _line('        field = to(field * 2, "any")')
+
+
+def test_the_use_is_told_of_a_tree_of_shardings(model: Path) -> None:
+    fault = Fault({"result['up']": "P('x')", "result['down']": "P('x')"}, {})
+    found = _decided(model, "make_tree", fault)
+    assert found is not None
+    assert found.key.line == _line("        out_shardings=by_column,  # of all")
+
+
+def test_what_is_chosen_twice_at_a_line_is_told_there(model: Path) -> None:
+    wanted = {"argument made['items'][0]": "P('x')", "argument made['items'][1]": "P('x')"}
+    found = _decided(model, "make_pair", Fault(wanted, {}))
+    assert found is not None
+    assert found.key.line == _line('        "items": (whole, whole)')
 
 
 def test_a_call_is_told_that_leaves_names_out(model: Path) -> None:

@@ -208,6 +208,26 @@ def make_graph(devices):
     return jax.jit(jax.grad(loss)), (array((72, 256)), graph)
 
 
+def make_statistics(devices):
+    mesh = Mesh(np.array(devices), ("data",))
+    split, whole = NamedSharding(mesh, P("data")), NamedSharding(mesh, P())
+    w = S((512, 1024), "float32", sharding=split)
+    rows = S((512, 512), "float32", sharding=whole)
+    columns = S((1024, 1024), "float32", sharding=whole)
+    state = {"params": {"w": w}, "opt_state": {"rows": {"w": rows}, "columns": {"w": columns}}}
+
+    def step(state, x):
+        g = jax.grad(lambda w: jnp.mean((x @ w) ** 2))(state["params"]["w"])
+        rows = state["opt_state"]["rows"]["w"] + g @ g.T
+        columns = state["opt_state"]["columns"]["w"] + g.T @ g
+        w = state["params"]["w"] - g / (rows.mean() * columns.mean())
+        return {"params": {"w": w}, "opt_state": {"rows": {"w": rows}, "columns": {"w": columns}}}
+
+    placed = jax.tree.map(lambda one: one.sharding, state)
+    return jax.jit(step, donate_argnums=0, out_shardings=placed), (
+        state, S((256, 512), "float32", sharding=split))
+
+
 def make_rollout(devices):
     mesh = Mesh(np.array(devices), ("env",))
     whole = NamedSharding(mesh, P())
@@ -334,6 +354,14 @@ def test_inputs_are_told_that_leave_what_is_computed_of_them_whole(model: Path) 
     assert first.got is not None
     assert first.got >= 50 << 20  # 65536 rows of 256 and more on each of 8 devices
     assert not others  # such as the values that are computed of them
+
+
+def test_statistics_of_an_optimizer_are_held_to_the_model(model: Path) -> None:
+    first, *_ = _shard(model, "make_statistics").findings
+    assert first.kind == "replicated"
+    assert "state['opt_state']['columns']['w']" in first.names
+    assert first.got is not None
+    assert first.got >= 2 << 20  # of 5; what is added is whole for a while
 
 
 def test_a_loop_is_told_that_begins_with_whole_arrays(model: Path) -> None:

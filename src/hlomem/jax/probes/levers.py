@@ -1,9 +1,9 @@
 """Expressions of the user's source while they are evaluated: noted, and one of them changed.
 
 `Levers` is called in place of each (`instrument.py`). A change is a word and, after a colon, what
-it is about: `spec:P('x')`, `axis:x`, `axes:x,y`, `none:`, `text:name`, `every:name>name`,
-`add:name`, `drop:name`, `swap:name>name`, `flip:`, `true:`, `false:`, `number:1024`, `least:1`,
-`regather:`, `unname:name`, `search:`, `skip:`.
+it is about: `spec:P('x')`, `same:P('x')>P()`, `axis:x`, `axes:x,y`, `none:`, `text:name`,
+`every:name>name`, `add:name`, `drop:name`, `swap:name>name`, `flip:`, `true:`, `false:`,
+`number:1024`, `least:1`, `regather:`, `unname:name`, `search:`, `skip:`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from msgspec import Struct
 from hlomem.advice.code import DROPPED_PRIMITIVES
 from hlomem.jax.compile.decisions import read_spec, spec_text
 from hlomem.jax.compile.frames import is_users
-from hlomem.jax.probes.instrument import CALLEE, LEVER, TEST, USE
+from hlomem.jax.probes.instrument import CALLEE, LEVER, TEST, USE, read_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -83,10 +83,11 @@ class Levers:
         if self._key:
             is_meant = key == self._key and (not self._site or self._site == calling_line())
             is_meant = is_meant or (self._word == "every" and self._is_said(value))
+            is_meant = is_meant or (self._word == "same" and self._is_beside(key, value))
             return self._changed(value) if is_meant else value
         if key.endswith(CALLEE):
             return self._watched(key, value)
-        if key.endswith(USE) and not (_is_spec(value) or _is_sharding(value) or _is_axes(value)):
+        if key.endswith(USE) and not _is_layout(value):
             return value
         is_test = key.endswith(TEST)
         plain = _plain(value)
@@ -127,6 +128,14 @@ class Levers:
     def seen(self) -> tuple[Seen, ...]:
         return tuple(self._seen.values())
 
+    def _is_beside(self, key: str, value: Any) -> bool:
+        """Whether a sharding is handed on at the same line as the one that is changed."""
+        if not (_is_spec(value) or _is_sharding(value)):
+            return False
+        (one, other), known = map(read_key, (key, self._key)), self._about.partition(SWAPPED)[2]
+        is_same = (one.file, one.line, one.syntax) == (other.file, other.line, other.syntax)
+        return is_same and spec_text(value) == known
+
     def _is_said(self, value: Any) -> bool:
         """Whether a value is the word that another is to stand for everywhere."""
         return isinstance(value, str) and value == self._about.partition(SWAPPED)[0]
@@ -134,8 +143,8 @@ class Levers:
     def _changed(self, value: Any) -> Any:
         self.is_changed = True
         match self._word:
-            case "spec":
-                return _with_spec(value, self._about)
+            case "spec" | "same":
+                return _with_spec(value, self._about.partition(SWAPPED)[0])
             case "axis" | "text":
                 return self._about
             case "every":
@@ -226,6 +235,8 @@ def _described(value: Any) -> tuple[ValueKind | None, str]:
         return "spec", "P()"
     if _is_sharding(value):
         return "sharding", spec_text(value)
+    if shardings := _shardings_of(value):
+        return "sharding", spec_text(shardings[0])
     if _is_policy(value):
         return "policy", ""
     if value is re.match:
@@ -267,6 +278,16 @@ def _is_placing(one: Any) -> bool:
     if isinstance(one, tuple):
         return all(part is None or isinstance(part, str) for part in one)
     return one is None or isinstance(one, str) or _is_spec(one) or _is_sharding(one)
+
+
+def _is_layout(value: Any) -> bool:
+    return _is_spec(value) or _is_sharding(value) or _is_axes(value) or bool(_shardings_of(value))
+
+
+def _shardings_of(value: Any) -> list[Any]:
+    """The shardings of a tree of nothing else; empty for other values."""
+    leaves = import_module("jax").tree.leaves(value) if _is_tree(value) else []
+    return leaves if all(map(_is_sharding, leaves)) else []
 
 
 def _is_axes(value: Any) -> bool:
@@ -316,6 +337,8 @@ def _with_spec(value: Any, text: str) -> Any:
     spec = read_spec(text)
     if isinstance(value, type):
         return lambda: spec
+    if _shardings_of(value):
+        return import_module("jax").tree.map(lambda one: _with_spec(one, text), value)
     if _is_sharding(value):
         return import_module("jax").sharding.NamedSharding(value.mesh, spec)
     return spec if _is_spec(value) else type(value)(spec)

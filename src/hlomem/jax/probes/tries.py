@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.hlo.sharding import bare_spec
 from hlomem.jax.probes.choices import choices_of, kept_names
-from hlomem.jax.probes.instrument import read_key
+from hlomem.jax.probes.instrument import USE, read_key
 from hlomem.jax.probes.levers import SPEC, SWAPPED
 
 if TYPE_CHECKING:
@@ -125,6 +125,8 @@ class _Tries:
                 f"spec:{one}" for one in self._wanted if bare_spec(one) != bare_spec(seen.text)
             ]
             yield from [f"spec:P({axis!r})" for axis in self._axes if not bare_spec(seen.text)]
+            if self._is_first_of_line(seen):
+                yield from [f"same:{one}{SWAPPED}{seen.text}" for one in self._wanted]
         elif seen.kind == "none":
             yield from [f"axis:{axis}" for axis in (*self._axes, *self._words)]
         elif seen.kind == "text" and seen.text in self._axes:
@@ -133,6 +135,17 @@ class _Tries:
             yield from [f"axes:{','.join(some)}" for some in self._joined if seen.text in some]
         elif seen.kind == "names" and set(seen.text.split("\n")) <= {"", *self._axes}:
             yield from [f"spec:{one}" for one in self._wanted]
+
+    def _is_first_of_line(self, seen: Seen) -> bool:
+        """Whether the same sharding is handed on at this line again, by its name."""
+        own = read_key(seen.key)
+        beside = [
+            one
+            for one in self._seen
+            if one.text == seen.text and (its := read_key(one.key))[:2] == own[:2]
+            if its.syntax == own.syntax
+        ]
+        return own.syntax in (USE, "name") and len(beside) > 1 and beside[0] is seen
 
     def names(self, seen: Seen) -> Iterator[str]:
         """Other names, where arrays are told apart by theirs, and switches."""

@@ -57,6 +57,7 @@ class Peers:
                 for axis in free
                 if self._is_like_model(name, layout, axis)
                 or self._is_like_what_it_meets(name, layout, axis)
+                or self._is_state_of_split(buffer, axis)
                 or (share >= _LARGE and axis in idle_axes(self._subject))
             ]
         model = [its for _, _, its in self._model] if share >= _LARGE else []
@@ -113,6 +114,12 @@ class Peers:
             others = [one for one in others if self._subject.has_update(one[0]) == has_update]
         share = _share_split([its for _, its in others], axis)
         return share >= _MOST if layout.sharding.used else share > 0
+
+    def _is_state_of_split(self, buffer: Buffer, axis: Axis) -> bool:
+        """Whether it is an optimizer's, as the statistics of Shampoo, of a model that is split."""
+        subject = self._subject
+        learned = [its for name, one, its in self._model if subject.is_learned(name, one)]
+        return buffer.role == roles.OPTIMIZER and _share_split(learned, axis) >= _MOST
 
     def _is_like_what_it_meets(self, name: str, layout: Layout, axis: Axis) -> bool:
         """Whether a cache has a dimension that an axis splits of what the program reads beside."""
