@@ -208,6 +208,19 @@ def make_graph(devices):
     return jax.jit(jax.grad(loss)), (array((72, 256)), graph)
 
 
+def make_unknown(devices):
+    mesh = Mesh(np.array(devices).reshape(2, 4), ("data", "model"))
+    known = lambda axis: axis if axis in mesh.axis_names else None
+    place = lambda *axes: NamedSharding(mesh, P(*map(known, axes)))
+
+    def loss(w, x):
+        logits = jax.lax.with_sharding_constraint(x @ w, place("data", "vocab"))
+        return jnp.mean(jax.nn.logsumexp(logits, -1) - logits[:, 0])
+
+    w = S((64, 8192), "float32", sharding=place(None, "model"))
+    return jax.jit(jax.grad(loss)), (w, S((1024, 64), "float32", sharding=place("data")))
+
+
 def make_statistics(devices):
     mesh = Mesh(np.array(devices), ("data",))
     split, whole = NamedSharding(mesh, P("data")), NamedSharding(mesh, P())
@@ -354,6 +367,17 @@ def test_inputs_are_told_that_leave_what_is_computed_of_them_whole(model: Path) 
     assert first.got is not None
     assert first.got >= 50 << 20  # 65536 rows of 256 and more on each of 8 devices
     assert not others  # such as the values that are computed of them
+
+
+def test_a_name_is_told_that_is_no_axis(model: Path) -> None:
+    first = _shard(model, "make_unknown").findings[0]
+    assert first.kind == "dropped"
+    line = _line('        logits = jax.lax.with_sharding_constraint(x @ w, place("data", "vocab"))')
+    assert first.source == f"{model}/model.py:{line}"
+    assert first.title == "a name without effect: the mesh has no axis 'vocab'"
+    assert first.why == "with 'model' there 1 constraint is split more"
+    assert first.got is not None
+    assert first.got >= 8 << 20  # of 16 for the logits alone
 
 
 def test_statistics_of_an_optimizer_are_held_to_the_model(model: Path) -> None:

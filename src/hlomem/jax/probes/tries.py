@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.hlo.sharding import bare_spec
 from hlomem.jax.probes.choices import choices_of, kept_names
+from hlomem.jax.probes.doubtful import doubtful_words
 from hlomem.jax.probes.instrument import USE, read_key
 from hlomem.jax.probes.levers import SPEC, SWAPPED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from hlomem.jax.probes.doubtful import Doubtful
     from hlomem.jax.probes.levers import Seen
     from hlomem.jax.probes.messages import Traced
 
@@ -90,6 +92,7 @@ class _Tries:
         self._choices = choices_of(base.seen) if self._wanted else {}
         self._choices_left = _MAX_CHOICES
         self._forms_left = _MAX_FORMS
+        self._doubtful = doubtful_of(base, axes)
 
     def numbers(self, seen: Seen) -> Iterator[str]:
         """Another size of a dimension, where the size is made."""
@@ -129,6 +132,8 @@ class _Tries:
                 yield from [f"same:{one}{SWAPPED}{seen.text}" for one in self._wanted]
         elif seen.kind == "none":
             yield from [f"axis:{axis}" for axis in (*self._axes, *self._words)]
+        elif seen.kind == "text" and seen.key in self._doubtful:
+            yield from [f"axis:{axis}" for axis in self._doubtful[seen.key].axes]
         elif seen.kind == "text" and seen.text in self._axes:
             yield "none:"
             yield from [f"axis:{axis}" for axis in self._axes if axis != seen.text]
@@ -245,6 +250,19 @@ def unmatched(base: Traced, axes: Iterable[str]) -> list[str]:
         for word in words
     ]
     return [word for word in dict.fromkeys(together) if word and word not in {*known, *axes}]
+
+
+def doubtful_of(base: Traced, axes: Iterable[str]) -> dict[str, Doubtful]:
+    """The expressions that were evaluated and have no effect as they stand, by their keys."""
+    names = tuple(axes)
+    found = {}
+    for seen in base.seen if names else ():
+        if seen.kind in ("text", "none"):
+            key = read_key(seen.key)
+            for one in doubtful_words(key.file, names):
+                if one.begin == key.begin:
+                    found[seen.key] = one
+    return found
 
 
 def matches_nothing(base: Traced, seen: Seen) -> bool:

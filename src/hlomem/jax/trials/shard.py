@@ -33,6 +33,7 @@ from hlomem.jax.trials.decided import (
     stacked_constraints,
     used_constraints,
 )
+from hlomem.jax.trials.doubts import doubted_words
 from hlomem.jax.trials.exchanges import exchanges_instead, with_exchanges
 from hlomem.jax.trials.finding_changes import changes_of, is_of_steps
 from hlomem.jax.trials.givers import Givers
@@ -162,7 +163,7 @@ def shard_job(
     found = with_exchanges(list(_with_unused(placed, dead)), subject, facts, lines)
     report = replace(report, findings=tuple(found))
     search = Search(subject, planned.facts.decisions, lines)
-    doubts = list(search.findings()) if is_tried else []
+    doubts = [*doubted_words(job, facts, subject), *search.findings()] if is_tried else []
     if not is_tried or not (report.findings or doubts):
         told = [one for one in report.findings if one.promised > 0]
         return replace(report, findings=tuple(told))
