@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _MAX_DECISIONS = 4000
 _CALLERS = ("_run_python_pjit", "_python_pjit_helper")
-"""What calls a jitted function for the user, not for a transformation of one."""
+"""Functions of JAX that call a jitted one for the user, not for a transformation of it."""
 _PLACING = frozenset(
     {"sharding_constraint", "reshard", "all_gather", "all_gather_invariant", "copy", "device_put",
      "convert_element_type", "jit", "pjit", "pvary", "pcast", "stop_gradient"}

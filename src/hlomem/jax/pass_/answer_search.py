@@ -303,7 +303,7 @@ class AnswerSearch:
         return answer
 
     def _fits_first(self, found: Candidate, limit: int) -> list[Candidate] | None:
-        """What is found for a number before it is known what is cheap; None where that fails."""
+        """Programs found for a number before it is known what is cheap; None where that fails."""
         try:
             return self._find_fits(found, limit, FIRST_SHARE)
         except Exception:  # noqa: BLE001 - it fails again in `_fit`, where it is told

@@ -1,6 +1,6 @@
 """Functions that others make and return, as decorators do: what they are called for is said there.
 
-In: the place of an expression. Out: whether it stands in such a function.
+In: the key of an expression. Out: whether it stands in such a function.
 """
 
 from __future__ import annotations

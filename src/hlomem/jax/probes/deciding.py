@@ -82,7 +82,7 @@ class _Effect(NamedTuple):
     is_missing: bool = False
     """Whether it gives a row that nothing uses, or a rule that matches nothing, what is missing."""
     acts: int = 0
-    """The number of constraints that it changes beside what is at fault."""
+    """The number of constraints that it changes in addition to what is at fault."""
     is_exact: bool = False
     """Whether they then have the very shardings that are wanted, not others into as many parts."""
 

@@ -1,7 +1,7 @@
 """Words of a source that say how arrays are split, and have no effect as they stand.
 
-In: a file, and the axes of the mesh. Out: names next to axes that are none themselves, which
-helpers leave out; rows of a table behind another of the same name, which is found first.
+In: a file, and the axes of the mesh. Out: names next to axes that the mesh lacks, which
+helpers leave out; rows of a table after another of the same name, which is found first.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ class Levers:
         if self._key:
             is_meant = key == self._key and (not self._site or self._site == calling_line())
             is_meant = is_meant or (self._word == "every" and self._is_said(value))
-            is_meant = is_meant or (self._word == "same" and self._is_beside(key, value))
+            is_meant = is_meant or (self._word == "same" and self._is_at_same_line(key, value))
             return self._changed(value) if is_meant else value
         if key.endswith(CALLEE):
             return self._watched(key, value)
@@ -128,7 +128,7 @@ class Levers:
     def seen(self) -> tuple[Seen, ...]:
         return tuple(self._seen.values())
 
-    def _is_beside(self, key: str, value: Any) -> bool:
+    def _is_at_same_line(self, key: str, value: Any) -> bool:
         """Whether a sharding is handed on at the same line as the one that is changed."""
         if not (_is_spec(value) or _is_sharding(value)):
             return False
@@ -215,7 +215,7 @@ def calling_line() -> str:
 
 
 def _plain(value: Any) -> Any:
-    """What numpy has of its own for truth and whole numbers as Python has it."""
+    """A value with numpy's own types for truth and whole numbers as those of Python."""
     is_numpy = type(value).__module__ == "numpy" and getattr(value, "shape", None) == ()
     return value.item() if is_numpy and value.dtype.kind in "bi" else value
 

@@ -1,6 +1,6 @@
 """The names that a program gives to its layouts: a wrong choice is no wrong layout.
 
-In: the place of an expression. Out: the name it is kept under: a variable, or a key of a table.
+In: the key of an expression. Out: the name it is kept under: a variable, or a key of a table.
 """
 
 from __future__ import annotations

@@ -116,7 +116,7 @@ class _Tries:
             yield from [f"{other.lower()}:" for other in ("True", "False") if seen.text != other]
 
     def forms(self, seen: Seen) -> Iterator[str]:
-        """What is called left out, where it only gives a tree another form."""
+        """A call left out, where it only gives a tree another form."""
         if seen.kind == "form" and self._paths and self._forms_left > 0:
             self._forms_left -= 1
             yield "skip:"
@@ -144,13 +144,13 @@ class _Tries:
     def _is_first_of_line(self, seen: Seen) -> bool:
         """Whether the same sharding is handed on at this line again, by its name."""
         own = read_key(seen.key)
-        beside = [
+        alike = [
             one
             for one in self._seen
             if one.text == seen.text and (its := read_key(one.key))[:2] == own[:2]
             if its.syntax == own.syntax
         ]
-        return own.syntax in (USE, "name") and len(beside) > 1 and beside[0] is seen
+        return own.syntax in (USE, "name") and len(alike) > 1 and alike[0] is seen
 
     def names(self, seen: Seen) -> Iterator[str]:
         """Other names, where arrays are told apart by theirs, and switches."""

@@ -33,7 +33,7 @@ _MAX_ASKED = 8
 
 
 def left_out(job: Job, subject: Subject) -> LeftOut | None:
-    """What would be split if helpers did not ask what divides it; None where that is not known."""
+    """The specs that helpers would give if they did not ask what divides; None if not known."""
     if not any(_may_matter(subject)):
         return None
     with Prober(job, _SECONDS) as prober:
@@ -60,7 +60,7 @@ def left_out(job: Job, subject: Subject) -> LeftOut | None:
 
 
 def _sum_at(seen: Seen) -> Place | None:
-    """The place where a number is computed."""
+    """The position where a number is computed."""
     key = read_key(seen.key)
     if key.syntax != SUM:
         return None

@@ -81,7 +81,7 @@ _NEAR, _SURE = 0.9, 0.25
 """The shares of the most that is saved from which on a likely and a sure mistake may be first."""
 _SAME = 1.02
 _RESIZED = 0.9
-"""What counts of the bytes that arrays of other sizes save, next to other shardings."""
+"""The share that counts of the bytes that other sizes save, next to other shardings."""
 _PRECEDENCE: tuple[FindingKind, ...] = (
     "dropped", "donated", "optimizer", "padding", "reshard", "gathered", "stack", "replicated"
 )  # fmt: skip

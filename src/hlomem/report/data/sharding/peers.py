@@ -122,7 +122,7 @@ class Peers:
         return buffer.role == roles.OPTIMIZER and _share_split(learned, axis) >= _MOST
 
     def _is_like_what_it_meets(self, name: str, layout: Layout, axis: Axis) -> bool:
-        """Whether a cache has a dimension that an axis splits of what the program reads beside."""
+        """Whether an axis splits a dimension of a cache in other things that the program reads."""
         if self._subject.is_trained or not self._subject.has_update(name):
             return False
         every = [its for other, _, its in self._subject.arguments if other != name]
@@ -150,7 +150,7 @@ def _share_split(layouts: Sequence[Layout], axis: Axis) -> float:
 
 
 def _kind(layout: Layout) -> tuple[list[int], frozenset[str]]:
-    """What is equal for weights that lead to and fro: their sizes, and the axes that split them."""
+    """A key that weights which lead to and fro share: their sizes, and the axes that split them."""
     return sorted(layout.whole), frozenset([axis.name for axis in _used(layout)])
 
 

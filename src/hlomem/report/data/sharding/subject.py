@@ -51,7 +51,7 @@ class WrittenAt(NamedTuple):
 
 
 class LeftOut(NamedTuple):
-    """What a program would split if it did not ask what an axis divides."""
+    """The specs that a program would have if it did not ask what an axis divides."""
 
     specs: Mapping[str, str]
     """Those that arguments were meant to have, by name."""
