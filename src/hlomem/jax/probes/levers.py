@@ -95,6 +95,8 @@ class Levers:
             return value
         self._count += 1
         kind, text = ("test", str(plain)) if is_test else _described(plain)
+        if key.endswith(USE) and (shardings := _shardings_of(value)):
+            kind, text = "sharding", spec_text(shardings[0])
         if kind is not None:
             known = self._seen.get(key)
             if is_test and known is not None and text not in known.text:
@@ -235,8 +237,6 @@ def _described(value: Any) -> tuple[ValueKind | None, str]:
         return "spec", "P()"
     if _is_sharding(value):
         return "sharding", spec_text(value)
-    if shardings := _shardings_of(value):
-        return "sharding", spec_text(shardings[0])
     if _is_policy(value):
         return "policy", ""
     if value is re.match:
@@ -306,9 +306,11 @@ def _is_sharding(value: Any) -> bool:
 def _is_policy(value: Any) -> bool:
     """Whether a value is a policy of `jax.checkpoint`, and not a function that makes one."""
     policies = import_module("jax").checkpoint_policies
-    is_made = "<locals>" in getattr(value, "__qualname__", "")
     is_of_jax = getattr(value, "__module__", "") == policies.nothing_saveable.__module__
-    return callable(value) and is_of_jax and (is_made or value.__name__.endswith("_saveable"))
+    if not callable(value) or not is_of_jax or isinstance(value, type):
+        return False
+    name = getattr(value, "__name__", "_saveable")  # an object that was made, else
+    return "<locals>" in getattr(value, "__qualname__", "") or name.endswith("_saveable")
 
 
 def _without_gathered(policy: Any) -> Any:
