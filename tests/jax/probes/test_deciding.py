@@ -431,7 +431,7 @@ def make_pencils(devices):
 def make_tree(devices):
     mesh = meshed(devices)
     by_row = dict.fromkeys(("up", "down"), NamedSharding(mesh, P("x")))
-    by_column = jax.tree.map(lambda one: NamedSharding(mesh, P(*[None, *one.spec])), by_row)
+    by_column = jax.tree.map(lambda one: NamedSharding(mesh, P(None, *one.spec)), by_row)
     step = jax.jit(
         lambda tree: jax.tree.map(jnp.sin, tree),
         in_shardings=(by_row,),
