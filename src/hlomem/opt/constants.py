@@ -206,7 +206,7 @@ single values of a changed program, orders that a compiler plans. With 1.2 for t
 the last, none of 138 answers for budgets of 0.6 to 0.85 was another."""
 FAR = 2.5
 """How much more than a budget an order leaves where what fits is looked for before the cheap. What
-is cheap took 0.40 of an order's bytes at least in 75 programs: it would not have fit either."""
+is cheap took 0.40 of an order's bytes at least in the 75 programs that it was chosen with."""
 NEAR_FLOOR = 0.65
 """The share of a budget that the floor is below there: above it nothing is likely to fit."""
 NEARLY = 1.03

@@ -248,9 +248,9 @@ class Search:
         for one in self._decisions:
             if one.kind == "constraint" and one.of:
                 key = one.of, one.shapes[0]
-                followed[key] = max(followed.get(key, 1), _parts(one.specs[0], mesh))
+                followed[key] = max(followed.get(key, 1), parts_of(one.specs[0], mesh))
         for (spec, _), group in self._large("constraint").items():
-            if _parts(spec, mesh) < followed.get((spec, group[0].shapes[0]), 0):
+            if parts_of(spec, mesh) < followed.get((spec, group[0].shapes[0]), 0):
                 why = "the next constraint, on its value, splits that more"
                 change = _change(group, (), _told(group, ()))
                 yield self._finding("reshard", group, why), [change]
@@ -434,7 +434,8 @@ def _axes_left(sharding: Sharding | None) -> list[str]:
     return [] if sharding is None else [axis.name for axis in sharding.free]
 
 
-def _parts(spec: str, mesh: Mesh) -> int:
+def parts_of(spec: str, mesh: Mesh) -> int:
+    """The parts that a spec splits an array into."""
     sharding = parse_spec(spec, mesh)
     return 1 if sharding is None else prod(axis.size for axis in sharding.used)
 

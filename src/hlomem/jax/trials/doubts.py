@@ -6,17 +6,15 @@ once another word stands there, as a trace with it tells; they are compiled by t
 
 from __future__ import annotations
 
-from math import prod
 from typing import TYPE_CHECKING
 
-from hlomem.hlo.sharding import parse_spec
 from hlomem.jax.compile.decisions import decision_names
 from hlomem.jax.probes.doubtful import doubtful_words
 from hlomem.jax.probes.instrument import read_key
 from hlomem.jax.probes.parent import Prober
 from hlomem.jax.probes.tries import ARGUMENT, doubtful_of
 from hlomem.jax.trials.changes import Change
-from hlomem.jax.trials.decided import LINK
+from hlomem.jax.trials.decided import LINK, parts_of
 from hlomem.report.data.lines import is_installed
 from hlomem.report.data.sharding.decision import OtherDecision
 from hlomem.report.data.sharding.finding import ShardingChange, ShardingFinding
@@ -29,7 +27,7 @@ if TYPE_CHECKING:
     from hlomem.hlo.sharding import Mesh
     from hlomem.jax.compile.messages import Facts, Job
     from hlomem.jax.probes.doubtful import Doubtful
-    from hlomem.jax.probes.messages import Placed, Traced
+    from hlomem.jax.probes.messages import Traced
     from hlomem.report.data.sharding.subject import Subject
 
 _SECONDS = 60.0
@@ -80,14 +78,9 @@ def _split_more(
         other = after.get(one.name)
         if other is None or other.spec == one.spec:
             continue
-        before, now = _parts(one, mesh), _parts(other, mesh)
+        before, now = parts_of(one.spec, mesh), parts_of(other.spec, mesh)
         if now > before:
             yield one.name, (one.size / before - one.size / now, other.spec)
-
-
-def _parts(placed: Placed, mesh: Mesh) -> int:
-    sharding = parse_spec(placed.spec, mesh)
-    return 1 if sharding is None else prod(axis.size for axis in sharding.used)
 
 
 def _finding(

@@ -110,7 +110,11 @@ class ShardingFinding(Record, frozen=True, kw_only=True):
     warning: str = ""
     """The partitioner's warning of it; empty if there is none."""
     is_other: bool = False
-    """Whether it is the one before it on another line: of both, the one that saves more counts."""
+    """Whether it is told only once its change was compiled.
+
+    It is the one before it on another line, of which the one that saves more counts, or is about
+    inputs that may be wanted whole.
+    """
     least: float = 0.0
     """The share of the memory that its change has to save to be told."""
     note: str = ""

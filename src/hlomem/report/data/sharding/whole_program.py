@@ -234,7 +234,7 @@ class WholeProgram:
         """
         for value in self.values:
             one = value.instruction
-            if size not in value.dimensions:
+            if size not in _dimensions(one):
                 continue
             sizes = {its for operand in one.operands for its in _dimensions(operand)}
             is_cut = one.opcode in _RESIZING and any(its % even == 0 for its in sizes)
