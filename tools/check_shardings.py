@@ -56,9 +56,14 @@ from hlomem.jax.compile.decisions import Decisions
 from hlomem.jax.compile.factories import find_factory, make_program
 from hlomem.jax.compile.messages import Job
 from hlomem.jax.compile.shardings import Notes, named_leaves, constrain_by_mesh_alone
+from hlomem.jax.probes import instrument
+from hlomem.jax.probes.levers import Levers
 from hlomem.jax.target_kinds import parse_target
 factory, target, changed = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
 job = msgspec.convert({"factory": factory, "target": target, **changed}, Job)
+if job.value is not None:
+    Levers(job.value.key, job.value.change, job.value.site).install()
+    instrument.install()
 notes = Notes()
 devices = parse_target(target)
 devices.devices
@@ -175,6 +180,7 @@ def compile_change(program: Program, finding: ShardingFinding) -> Truth | str:
         "result_shardings": msgspec.to_builtins(change.results),
         "decisions": msgspec.to_builtins(change.decisions),
         "has_mesh": change.has_mesh,
+        "value": msgspec.to_builtins(change.value),
     }
     if "--- a/" not in finding.how:
         return compile_whole(program.factory, program.target, changed)

@@ -54,6 +54,8 @@ from hlomem.jax.compile.shardings import (
     with_argument_shardings,
 )
 from hlomem.jax.flops import count_flops
+from hlomem.jax.probes import instrument
+from hlomem.jax.probes.levers import Levers
 from hlomem.jax.target_kinds import MissingSoftwareError, TpuTarget, parse_target, version_of
 
 if TYPE_CHECKING:
@@ -144,6 +146,9 @@ def _linked(lowered: Any, job: Job, folder: Path) -> Outcome:
 def _lower(job: Job) -> tuple[FactoryProgram, Facts]:
     target = parse_target(job.target)
     install(job.texts)
+    if job.value is not None:
+        Levers(job.value.key, job.value.change, job.value.site).install()
+        instrument.install()
     for name in job.imports:
         import_module(name)
     calls: dict[str, int] = {}

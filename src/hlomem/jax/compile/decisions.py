@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import sys
 from collections import Counter
-from functools import wraps
+from functools import partial, wraps
 from importlib import import_module
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from hlomem.jax.compile.exchanged import exchanged
 from hlomem.jax.compile.flat_jaxprs import inner_jaxprs
 from hlomem.jax.compile.frames import is_users, users_frames
+from hlomem.jax.compile.hoisted import HoistedValues
 from hlomem.report.data.sharding.decision import Decision
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 _MAX_DECISIONS = 4000
 _CALLERS = ("_run_python_pjit", "_python_pjit_helper")
 """Functions of JAX that call a jitted one for the user, not for a transformation of it."""
-_PLACING = frozenset(
+PLACING = frozenset(
     {"sharding_constraint", "reshard", "all_gather", "all_gather_invariant", "copy", "device_put",
      "convert_element_type", "jit", "pjit", "pvary", "pcast", "stop_gradient"}
 )  # fmt: skip
@@ -55,6 +56,7 @@ class Decisions:
         }
         self._constrained: dict[int, tuple[Any, str]] = {}
         """The values of constraints, which are kept so that no other has their `id`."""
+        self._hoisted = HoistedValues()
         self._rules: Any = None
         """The last rules of logical axes that Flax was told of."""
 
@@ -70,6 +72,8 @@ class Decisions:
         _hook(remat, "bind", self._recomputing)
         _hook(import_module("jax.lax"), "scan", self._scanning)
         _hook(import_module("jax.lax"), "all_gather", self._gathering)
+        convert = getattr(import_module("jax._src.lax.lax"), "convert_element_type_p", None)
+        _hook(convert, "bind", self._converting)
 
     def install_in_libraries(self) -> None:
         """From now on, note constraints by logical axes that Flax leaves out, if it is imported."""
@@ -146,6 +150,7 @@ class Decisions:
             if other is None:
                 made = original(value, **options)
                 self._constrained[id(made)] = (made, decision.specs[0])
+                self._note_constrained(made, value, sharding, decision)
                 return made
             made = _twin(value) if other.is_used else value
             for spec in other.specs:
@@ -153,6 +158,25 @@ class Decisions:
                 made = original(made, **options)
             if other.is_used:
                 _put_in_place(made, value)
+            return made
+
+        return bind
+
+    def _note_constrained(self, made: Any, value: Any, sharding: Any, decision: Decision) -> None:
+        """A constraint on all that leaves the first dimension whole may be put on each part."""
+        spec = getattr(sharding, "spec", None)
+        if spec is None or (len(spec) > 0 and spec[0] is not None):
+            return
+        jax = import_module("jax")
+        part = jax.sharding.NamedSharding(sharding.mesh, jax.sharding.PartitionSpec(*spec[1:]))
+        constrain = jax.lax.with_sharding_constraint
+        self._hoisted.note(made, value, lambda one: constrain(one, part), decision)
+
+    def _converting(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(original)
+        def bind(value: Any, **options: Any) -> Any:
+            made = original(value, **options)
+            self._hoisted.note(made, value, lambda part: part.astype(options["new_dtype"]))
             return made
 
         return bind
@@ -230,16 +254,20 @@ class Decisions:
         @wraps(original)
         def all_gather(x: Any, axis_name: Any, **options: Any) -> Any:
             leaves = import_module("jax").tree.leaves(x)
-            self._note(
-                Decision(
-                    kind="gather",
-                    shapes=tuple([tuple(leaf.shape) for leaf in leaves]),
-                    specs=(repr(axis_name),),
-                    sizes=tuple([bytes_of(leaf) for leaf in leaves]),
-                    applied=users_frames(),
-                )
+            decision = Decision(
+                kind="gather",
+                shapes=tuple([tuple(leaf.shape) for leaf in leaves]),
+                specs=(repr(axis_name),),
+                sizes=tuple([bytes_of(leaf) for leaf in leaves]),
+                applied=users_frames(),
             )
-            return original(x, axis_name, **options)
+            self._note(decision)
+            made = original(x, axis_name, **options)
+            if (at := options.get("axis", 0)) > 0:
+                of_part = partial(original, axis_name=axis_name, **{**options, "axis": at - 1})
+                for one, before in zip(import_module("jax").tree.leaves(made), leaves, strict=True):
+                    self._hoisted.note(one, before, of_part, decision)
+            return made
 
         return all_gather
 
@@ -256,6 +284,12 @@ class Decisions:
         def scan(f: Any, *arguments: Any, **options: Any) -> Any:
             jax = import_module("jax")
             start = (*arguments, options.get("init"))[0]
+            if len(arguments) > 1:
+                f, rows = self._hoisted.sunk(f, arguments[1], self._note, users_frames())
+                arguments = (arguments[0], rows, *arguments[2:])
+            elif "xs" in options:
+                f, rows = self._hoisted.sunk(f, options["xs"], self._note, users_frames())
+                options = {**options, "xs": rows}
             leaves = [one for one in jax.tree.leaves(start) if hasattr(one, "shape")]
             decision = Decision(
                 kind="scan",
@@ -411,7 +445,7 @@ def placing_functions(jaxpr: Any) -> tuple[str, ...]:
     for equation, is_gradient in _equations_of(getattr(jaxpr, "jaxpr", jaxpr)):
         if is_gradient and equation.primitive.name in _DERIVED:
             continue
-        is_computed = equation.primitive.name not in _PLACING
+        is_computed = equation.primitive.name not in PLACING
         trace = getattr(equation.source_info, "traceback", None)
         for frame in getattr(trace, "frames", ()):
             if is_users(frame.file_name):

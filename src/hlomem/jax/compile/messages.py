@@ -15,6 +15,7 @@ from hlomem.report.data.sharding.decision import (  # noqa: TC001 - msgspec read
     Decision,
     Exchange,
     OtherDecision,
+    OtherValue,
 )
 
 if TYPE_CHECKING:
@@ -102,6 +103,8 @@ class Job(Struct, frozen=True, kw_only=True):
     """Other shardings of results, by path."""
     decisions: tuple[OtherDecision, ...] = ()
     """Acts of the program that are done otherwise."""
+    value: OtherValue | None = None
+    """Another value of an expression of its source."""
 
 
 class Errand(Struct, frozen=True, kw_only=True):

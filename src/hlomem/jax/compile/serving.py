@@ -26,7 +26,8 @@ _lock = threading.Lock()
 
 def start_for(job: Job) -> Start:
     """The way to start a job's process: where its imports are its own, by no server."""
-    has_own_imports = job.texts or job.imports or job.has_calls or job.decisions
+    is_changed = bool(job.texts or job.decisions) or job.value is not None
+    has_own_imports = is_changed or job.imports or job.has_calls
     return OwnProcess if has_own_imports else ServedStart(job)
 
 

@@ -24,6 +24,7 @@ from hlomem.jax.compile.factories import find_factory, untraced_program
 from hlomem.jax.compile.messages import read_message, write_message
 from hlomem.jax.compile.shardings import Notes, named_leaves, placed_arguments, result_shardings
 from hlomem.jax.probes.instrument import install
+from hlomem.jax.probes.kept import Kept, kept_bytes
 from hlomem.jax.probes.levers import Levers
 from hlomem.jax.probes.messages import Placed, Probe, Survey, Traced
 from hlomem.jax.target_kinds import parse_target
@@ -117,16 +118,17 @@ def _traced(job: Job, probe: Probe) -> Traced:
     if probe.key:
         _take_any_rank()
     program = untraced_program(factory, job.settings, target)
-    arrays, kept, products, problem = list(_arguments(notes, program)), 0, 0, ""
+    arrays, kept, products, problem = list(_arguments(notes, program)), Kept(0, 0), 0, ""
     try:
         traced = program.trace(target)
         arrays += [*_results(notes, program, traced), *_decided(decisions)]
-        kept, products = _kept(traced.jaxpr), _products(traced.jaxpr)
+        kept, products = kept_bytes(traced.jaxpr), _products(traced.jaxpr)
     except Exception as error:  # noqa: BLE001 - arguments are told all the same
         problem = _words(error)
     return Traced(
         arrays=tuple(arrays),
-        kept=kept,
+        kept=kept.total,
+        kept_as_placed=kept.placed,
         products=products,
         seen=levers.seen,
         is_changed=levers.is_changed,
@@ -176,21 +178,6 @@ def _decided(decisions: Decisions) -> Iterator[Placed]:
         dimensions = len(one.shapes[0]) if len(one.shapes) == 1 else 0
         specs = "; ".join(one.specs)
         yield Placed(name=name, spec=specs, size=sum(one.sizes), dimensions=dimensions)
-
-
-def _kept(jaxpr: Any) -> int:
-    """Bytes of what the loops of a program stack."""
-    total = 0
-    for equation in equations_of(getattr(jaxpr, "jaxpr", jaxpr)):
-        if equation.primitive.name == "scan":
-            outputs = equation.params["jaxpr"].out_avals
-            stacked = [
-                one
-                for one, of in zip(equation.outvars, outputs, strict=True)
-                if one.aval.shape != of.shape
-            ]
-            total += sum(bytes_of(one.aval) for one in stacked)
-    return total
 
 
 def _products(jaxpr: Any) -> int:

@@ -29,7 +29,7 @@ from hlomem.jax.probes.tries import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from hlomem.jax.probes.instrument import Key
     from hlomem.jax.probes.levers import Seen
@@ -50,7 +50,10 @@ class Decided(NamedTuple):
     """The expression that decides, and the change that was seen to matter."""
 
     key: Key
+    """Of an item, where another word of a collection is at fault, that of the item."""
     change: str
+    seen: Seen
+    """The whole expression."""
     is_wanted: bool
     """Whether the arrays are split as wanted after the change."""
     site: str = ""
@@ -113,8 +116,10 @@ class _Effect(NamedTuple):
         )
 
 
-def decide(prober: Prober, base: Traced, fault: Fault, axes: Mapping[str, int]) -> Decided | None:
-    """The expression that decides a fault alone; None if there was not one.
+def decide(
+    prober: Prober, base: Traced, fault: Fault, axes: Mapping[str, int]
+) -> Iterator[Decided]:
+    """The expressions that decide a fault alone, each at another line, the likeliest first.
 
     `axes` are those of the mesh, with their sizes.
     """
@@ -123,15 +128,25 @@ def decide(prober: Prober, base: Traced, fault: Fault, axes: Mapping[str, int]) 
         used = _effects(prober, base, fault, axes, is_used=True)
         fewer = None if used is None else [one for one in used if one.arrays < most]
         effects = None if fewer is None else effects + fewer
-    if effects is None:
-        return None
-    best = max(effects, key=lambda effect: effect.rank, default=None)
-    if best is None or best.others > _FEW:
-        return None
-    best = _asked_before(best, effects)
-    best = _chosen(base, fault, best, effects)
-    site = _site(prober, base, fault, axes, best)
-    return Decided(_key(base, best), best.change, best.is_wanted, site, _why(base, best, axes))
+    while effects:
+        best = max(effects, key=lambda effect: effect.rank)
+        if best.others > _FEW:
+            return
+        best = _chosen(base, fault, _asked_before(best, effects), effects)
+        yield Decided(
+            key=_key(base, best),
+            change=best.change,
+            seen=best.seen,
+            is_wanted=best.is_wanted,
+            site=_site(prober, base, fault, axes, best),
+            why=_why(base, best, axes),
+        )
+        effects = [one for one in effects if _line(one) != _line(best)]
+
+
+def _line(effect: _Effect) -> tuple[str, int]:
+    key = read_key(effect.seen.key)
+    return key.file, key.line
 
 
 def _most_arrays(base: Traced, fault: Fault, effects: Sequence[_Effect]) -> float:
@@ -191,6 +206,8 @@ def _is_choice(base: Traced, fault: Fault, best: _Effect) -> bool:
 def _why(base: Traced, best: _Effect, axes: Iterable[str]) -> str:
     """Why nothing splits the arrays at fault: no rule is for them; empty for another reason."""
     word, _, about = best.change.partition(":")
+    if word == "axis" and best.seen.kind == "text" and best.seen.text not in axes:
+        return f"the mesh has no axis {best.seen.text!r}"
     if word not in ("text", "every"):
         return ""
     if matches_nothing(base, best.seen):
@@ -288,9 +305,15 @@ def _effect(
         return None  # they are not handed over, which splits nothing
     if fault.is_kept:
         is_same = not changed and traced.products >= base.products
-        if not is_same or traced.kept >= _LESS * base.kept:
+        is_of_placed = base.kept_as_placed >= _FEW * base.kept
+        kept, before_it = (
+            (traced.kept_as_placed, base.kept_as_placed)
+            if is_of_placed
+            else (traced.kept, base.kept)
+        )
+        if not is_same or kept >= _LESS * before_it:
             return None
-        return _Effect(seen, change, is_wanted=True, others=0.0, kept=traced.kept)
+        return _Effect(seen, change, is_wanted=True, others=0.0, kept=kept)
     own = fault.wanted.keys() & before.keys()
     size = sum(before[name].size for name in own)
     if not size or sum(before[name].size for name in own & changed) < _MOST * size:

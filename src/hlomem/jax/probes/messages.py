@@ -48,7 +48,9 @@ class Traced(Struct, frozen=True, kw_only=True):
 
     arrays: tuple[Placed, ...] = ()
     kept: int = 0
-    """Bytes that loops stack."""
+    """Bytes that loops stack, and that backward passes read."""
+    kept_as_placed: int = 0
+    """Of that, what is an argument, gathered or in another precision."""
     products: int = 0
     """Matrix products and convolutions, by their equations."""
     seen: tuple[Seen, ...] = ()

@@ -25,6 +25,7 @@ _MAX_WANTED = 3
 _MAX_PATHS = 3
 _MAX_CHOICES = 60
 _MAX_FORMS = 20
+_MAX_WORDS = 60
 _PATTERN = re.compile(r"\\[.bdw]|\(.*\)|\.\*|\$$")
 """Of regular expressions."""
 _MARKS = ("/", ".", "[")
@@ -55,6 +56,7 @@ def tries_of(base: Traced, fault: Fault, axes: Sequence[str]) -> Iterator[tuple[
         tries.limits,
         tries.answers,
         tries.forms,
+        tries.words,
     )
     for some in kinds:
         for seen in base.seen:
@@ -68,8 +70,8 @@ class _Tries:
         self._numbers = fault.numbers
         self._wanted = list(dict.fromkeys(fault.wanted.values()))[:_MAX_WANTED]
         self._joined = list(dict.fromkeys([some for one in self._wanted for some in _joined(one)]))
-        used = [axis for axis in axes if any(repr(axis) in spec for spec in self._wanted)]
-        self._axes = list(dict.fromkeys([*used, *axes]))
+        self._used = [axis for axis in axes if any(repr(axis) in spec for spec in self._wanted)]
+        self._axes = list(dict.fromkeys([*self._used, *axes]))
         names = [one.removeprefix(ARGUMENT) for one in fault.wanted if one.startswith(ARGUMENT)]
         self._paths = list(dict.fromkeys(_paths(names[0]))) if names else []
         self._own = {part for name in names for part in _parts(name)}
@@ -92,6 +94,7 @@ class _Tries:
         self._choices = choices_of(base.seen) if self._wanted else {}
         self._choices_left = _MAX_CHOICES
         self._forms_left = _MAX_FORMS
+        self._words_left = _MAX_WORDS
         self._doubtful = doubtful_of(base, axes)
 
     def numbers(self, seen: Seen) -> Iterator[str]:
@@ -120,6 +123,13 @@ class _Tries:
         if seen.kind == "form" and self._paths and self._forms_left > 0:
             self._forms_left -= 1
             yield "skip:"
+
+    def words(self, seen: Seen) -> Iterator[str]:
+        """An axis instead of a word that may be meant for one, as a field of a configuration."""
+        is_word = seen.kind == "text" and seen.text.isidentifier() and bool(self._wanted)
+        if is_word and seen.text not in self._no_axes and seen.key not in self._doubtful:
+            yield from [f"axis:{axis}" for axis in self._used[: self._words_left]]
+            self._words_left -= len(self._used)
 
     def specs(self, seen: Seen) -> Iterator[str]:
         """Other axes, where specs are written."""

@@ -1,11 +1,13 @@
-"""Findings at the line that decides them, as far as tracing with other values there tells.
+"""Findings at the line that decides them, as far as trying other values there tells.
 
 In: findings whose changes were compiled. Out: the same, each at the line of the source where
-another value changes the arrays it is about and no others. A finding without such a place stays.
+another value changes the arrays it is about and no others, and saves as much, compiled. A finding
+without such a place stays.
 """
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -15,10 +17,14 @@ from hlomem.jax.compile.decisions import decision_names
 from hlomem.jax.probes.deciding import decide
 from hlomem.jax.probes.parent import Prober
 from hlomem.jax.probes.tries import Fault
+from hlomem.jax.trials.changes import Change
+from hlomem.jax.trials.decided import LINK
 from hlomem.jax.trials.finding_changes import divisors, even_sizes, is_of_steps
 from hlomem.jax.trials.lines import group_of
 from hlomem.jax.trials.source_edits import SourceFile
-from hlomem.report.data.sharding.finding import Link
+from hlomem.jax.trials.value_edits import edits_of, told
+from hlomem.report.data.sharding.decision import OtherValue
+from hlomem.report.data.sharding.finding import Link, ShardingChange
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -26,15 +32,21 @@ if TYPE_CHECKING:
     from hlomem.jax.compile.messages import Facts, Job
     from hlomem.jax.probes.deciding import Decided
     from hlomem.jax.trials.lines import Lines
+    from hlomem.jax.trials.trying import Trials, Tried
     from hlomem.report.data.sharding.finding import ShardingFinding
     from hlomem.report.data.sharding.subject import Subject
 
 _MAX_FOUND = 3
 _SECONDS = 300.0
 _MAX_LINKS = 6
+_MAX_WAYS = 4
+_ENOUGH, _AS_MUCH = 0.5, 0.9
+"""The shares of what a finding's change saves that another value saves at a line that decides it,
+and from which on that is the change to tell."""
 
 
 def at_deciding_lines(
+    trials: Trials,
     job: Job,
     findings: Sequence[ShardingFinding],
     facts: Facts,
@@ -51,12 +63,45 @@ def at_deciding_lines(
         [base] = prober.trace([("", "")])
         if base is None or base.problem:
             return list(findings)
-        found = [decide(prober, base, fault, axes) for fault in faults]
-    placed = [
-        _placed(one, place) if place is not None else _where_cut(one, subject)
-        for one, place in zip(findings, found, strict=False)
-    ]
+        placed = []
+        for one, fault in zip(findings, faults, strict=False):
+            ways = list(islice(decide(prober, base, fault, axes), _MAX_WAYS))
+            placed.append(_compiled(trials, one, ways) if ways else _where_cut(one, subject))
     return _without_repeats([*placed, *findings[_MAX_FOUND:]])
+
+
+def _compiled(trials: Trials, finding: ShardingFinding, ways: Sequence[Decided]) -> ShardingFinding:
+    """A finding at the first line whose change, compiled, saves much of what it says.
+
+    At the first of all where none does: that the arrays follow it was seen in a trace.
+    """
+    for way in ways:
+        for change in _changes(way):
+            done = trials.try_together((change,))
+            if done.found is not None:
+                got = trials.base.plan.size - done.size
+                if got >= max(_ENOUGH * (finding.got or 0), 1):
+                    return _with_change(_placed(finding, way), done, change, got)
+                break
+    return _placed(finding, ways[0])
+
+
+def _changes(way: Decided) -> Iterator[Change]:
+    """A change as an edit of the source, if one says it, and without."""
+    title = f"another value at {way.line}"
+    if edits := edits_of(way):
+        yield Change("shard", title, "", LINK, edits=tuple(edits))
+    value = OtherValue(key=way.seen.key, change=way.change, site=way.site)
+    yield Change("shard", title, "", LINK, value=value, code=told(way))
+
+
+def _with_change(
+    finding: ShardingFinding, done: Tried, change: Change, got: int
+) -> ShardingFinding:
+    """A finding with the change of its line, if that saves about as much as the one before."""
+    if got < _AS_MUCH * (finding.got or 0):
+        return finding
+    return replace(finding, got=got, how=done.how(), change=ShardingChange(value=change.value))
 
 
 def _where_cut(finding: ShardingFinding, subject: Subject) -> ShardingFinding:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from hlomem.jax.target_kinds import Target
     from hlomem.report.data.advice import Advice, AdviceReport
     from hlomem.report.data.memory import MemoryView
-    from hlomem.report.data.sharding.decision import OtherDecision
+    from hlomem.report.data.sharding.decision import OtherDecision, OtherValue
 
 _MAX_LEVELS = 3
 """Levels of nested functions that are tried."""
@@ -64,6 +64,8 @@ class Change(NamedTuple):
     """Other shardings of results, by path."""
     decisions: tuple[OtherDecision, ...] = ()
     """Acts of the program that are done otherwise."""
+    value: OtherValue | None = None
+    """Another value of an expression of the source."""
     jit: tuple[tuple[str, Any], ...] = ()
     """Options of jax.jit for a function that no line of the source jits."""
     imports: tuple[str, ...] = ()

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 Function: TypeAlias = "ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda"
 
 _ASKING = (CONSTRAINT, "with_logical_constraint", "reshard")
+_MAX_DEPTH = 3
 _NAMED = (ast.Name, ast.Attribute, ast.Subscript)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
@@ -41,7 +42,7 @@ def unused_constraints(file: SourceFile, dead: Sequence[int] = ()) -> list[Unuse
         if not isinstance(statement, ast.Expr | ast.Assign):
             continue
         call = statement.value
-        value = _constrained(file, call) if isinstance(call, ast.Call) else None
+        value = _constrained(file, call)
         if not isinstance(call, ast.Call) or not isinstance(value, _NAMED):
             continue
         is_dead = statement.lineno in dead or isinstance(statement, ast.Expr)
@@ -62,23 +63,30 @@ def use_constraints(file: SourceFile, line: int) -> list[Edit]:
     return edits
 
 
-def _constrained(file: SourceFile, call: ast.Call) -> ast.expr | None:
-    """The expression that a call puts a constraint on; None for other calls."""
+def _constrained(file: SourceFile, call: ast.expr, depth: int = _MAX_DEPTH) -> ast.expr | None:
+    """The expression that a call puts a constraint on; None for others."""
+    if not isinstance(call, ast.Call):
+        return None
     name = ast.unparse(call.func).rpartition(".")[2]
-    if name in MAPS and len(call.args) > 1 and _asks(file, call.args[0]):
+    if name in MAPS and len(call.args) > 1 and _asks(file, call.args[0], depth):
         return call.args[1]
-    return call.args[0] if call.args and _asks(file, call.func) else None
+    return call.args[0] if call.args and _asks(file, call.func, depth) else None
 
 
-def _asks(file: SourceFile, function: ast.expr) -> bool:
-    """Whether a function is `with_sharding_constraint`, or one of the file that returns its."""
+def _asks(file: SourceFile, function: ast.expr, depth: int) -> bool:
+    """Whether a function is `with_sharding_constraint`, or one of the file that returns its.
+
+    The latter at the end of a few calls, one of another.
+    """
     if isinstance(function, ast.Lambda):
         return _is_constraint(function.body)
     name = ast.unparse(function)
     if name.rpartition(".")[2] in _ASKING:
         return True
     return name.isidentifier() and any(
-        any(_is_constraint(part) for part in _returned(one)) for one in _called(file, name)
+        _is_constraint(part) or (depth and _constrained(file, part, depth - 1) is not None)
+        for one in _called(file, name)
+        for part in _returned(one)
     )
 
 
@@ -124,6 +132,19 @@ def _is_loop_around(scope: ast.AST, statement: ast.stmt, node: ast.AST) -> bool:
     loops = [loop for loop in ast.walk(scope) if isinstance(loop, ast.For | ast.While)]
     inside = [list(ast.walk(loop)) for loop in loops]
     return any(statement in nodes and node in nodes for nodes in inside)
+
+
+def is_handed_back(file_name: str, line: int) -> bool:
+    """Whether a line is of what a function returns: its caller may use it or not."""
+    try:
+        file = SourceFile(file_name)
+    except CommandError:
+        return False
+    return any(
+        isinstance(node, ast.Return | ast.Lambda) and node.lineno <= line <= (node.end_lineno or 0)
+        for scope in file.scopes_at(line)[:1]
+        for node in ast.walk(scope)
+    )
 
 
 def is_asked_by_caller(file_name: str, line: int) -> bool:

@@ -62,11 +62,11 @@ def other_constraints(group: Sequence[Decision], wanted: ShardingChange) -> Iter
 def used_constraints(group: Sequence[Decision]) -> Iterator[Change]:
     """The constraints of a group, whose values nothing reads, read by what follows."""
     if group:
-        put = _told(group, group[0].specs).partition("\n")[2]
+        largest = max(group, key=lambda one: sum(one.sizes))
+        put = _told([largest], largest.specs).partition("\n")[2]
         code = f"what follows reads this, and not x:\n{put}"
-        change = _change(group, group[0].specs, code)
-        used = tuple([replace(one, is_used=True) for one in change.decisions])
-        yield change._replace(decisions=used)
+        used = [OtherDecision(decision=one, specs=one.specs, is_used=True) for one in group]
+        yield _change([largest], (), code)._replace(decisions=tuple(used))
 
 
 def following_constraints(
@@ -154,9 +154,11 @@ def _change(
     return Change("shard", f"{_TITLE} {where}", "", LINK, decisions=others, code=code)
 
 
-def recomputed_loops(decisions: Sequence[Decision], group: Sequence[Decision]) -> Iterator[Change]:
-    """The bodies of the loops around gathers, recomputed by a policy that drops those."""
-    loops = [one for one in decisions if one.kind == "scan"]
+def recomputed_loops(
+    decisions: Sequence[Decision], group: Sequence[Decision], loops: Sequence[Decision] = ()
+) -> Iterator[Change]:
+    """The bodies of loops, or of those around gathers, recomputed by a policy that drops these."""
+    loops = loops or [one for one in decisions if one.kind == "scan"]
     around = [loop for loop in loops if any(_is_inside(one, loop) for one in group)]
     for loop in (around or loops)[-_MAX_LOOPS:]:
         where = loop.applied[0].line if loop.applied else ""
@@ -197,6 +199,7 @@ class Search:
             return
         found = [*self._left_out(), *self._far(mesh), *self._mapped(mesh), *self._unlike(mesh)]
         found += [*self._between(mesh), *self._carried(mesh), *self._begun()]
+        found += self._hoisted(mesh)
         found.sort(key=lambda one: -one[0].size)
         yield from found[:_MAX_FOUND]
 
@@ -276,6 +279,40 @@ class Search:
                 changes = [_change(group, (way,), _told(group, (way,))) for way in ways]
                 finding = self._finding("stack", group, why)
                 yield replace(finding, least=_MUCH), changes
+
+    def _hoisted(self, mesh: Mesh) -> Iterator[tuple[ShardingFinding, list[Change]]]:
+        """Gathers of all that a loop reads part by part, done in the loop instead."""
+        by_loop: dict[tuple[str, ...], list[Decision]] = {}
+        for one in self._decisions:
+            if one.kind == "hoisted":
+                by_loop.setdefault(tuple([frame.line for frame in one.made]), []).append(one)
+        for lines, group in by_loop.items():
+            size = sum(sum(one.sizes) // _parts_left(one, mesh) for one in group)
+            if size < _LARGE * self._subject.space.size:
+                continue
+            where = {tuple([frame.line for frame in one.applied]) for one in group}
+            gathers = [
+                one
+                for one in self._decisions
+                if one.kind in ("gather", "constraint")
+                and tuple([frame.line for frame in one.applied]) in where
+            ]
+            loops = [
+                one
+                for one in self._decisions
+                if one.kind == "scan" and tuple([frame.line for frame in one.applied]) == lines
+            ]
+            code = f"in the function that the loop at {lines[0]} is given, of each part:\n"
+            inside = _change(group, (), code + _gather_of(group[0]))
+            changes = [inside]
+            for again in recomputed_loops(self._decisions, [], loops):
+                both = (*inside.decisions, *again.decisions)
+                code = f"{inside.code}\n{again.code}"
+                changes.append(inside._replace(decisions=both, code=code))
+            finding = self._finding("gathered", gathers, "")
+            title = f"{format_bytes(size)} on each device, gathered before a loop"
+            why = f"the loop at {lines[0]} reads it part by part"
+            yield replace(finding, title=title, why=why, size=size), changes
 
     def _begun(self) -> Iterator[tuple[ShardingFinding, list[Change]]]:
         """Loops that begin with whole arrays, where what they stack is whole along an axis."""
@@ -428,6 +465,20 @@ class Search:
             how="",
             change=ShardingChange(),
         )
+
+
+def _parts_left(hoisted: Decision, mesh: Mesh) -> int:
+    """The parts that a value which was gathered first is still split into."""
+    is_constraint = hoisted.specs[0].startswith("P(")
+    return parts_of(hoisted.specs[0], mesh) if is_constraint else 1
+
+
+def _gather_of(hoisted: Decision) -> str:
+    """The code that gathers one part."""
+    [spec] = hoisted.specs
+    if spec.startswith("P("):
+        return f"with_sharding_constraint(part, NamedSharding(mesh, {spec} without its first))"
+    return f"jax.lax.all_gather(part, {spec}, …)"
 
 
 def _axes_left(sharding: Sharding | None) -> list[str]:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _FEW = 0.02
 """The share of the largest array at fault below which another says nothing of a line."""
 _MAX_LINKS = 6
-_LOOPS = ("scan", "checkpoint")
+_LOOPS = ("scan", "checkpoint", "hoisted")
 
 
 class Lines:

@@ -10,6 +10,7 @@ change saved when it was compiled. No file of the user is written.
 from __future__ import annotations
 
 import ast
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,7 @@ from hlomem.jax.known_plans import KnownPlans, default_cache
 from hlomem.jax.target_kinds import parse_target
 from hlomem.jax.trials.called_function import FACTORY, kept_arguments
 from hlomem.jax.trials.causes import at_deciding_lines
-from hlomem.jax.trials.constraint_source import unused_constraints
+from hlomem.jax.trials.constraint_source import is_handed_back, unused_constraints
 from hlomem.jax.trials.decided import (
     Search,
     following_constraints,
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     from hlomem.jax.compile.messages import ArgumentLines, Facts
     from hlomem.jax.compile.parent import PlannedProgram
     from hlomem.jax.trials.changes import Change
+    from hlomem.report.data.sharding.decision import Decision
     from hlomem.report.data.sharding.finding import FindingKind
     from hlomem.report.data.sharding.subject import Subject
 
@@ -159,6 +161,7 @@ def shard_job(
     mesh = subject.layouts.mesh
     givers = Givers(_executed(facts), {axis.name for axis in mesh.axes} if mesh else set())
     made = facts.argument_lines
+    dead = tuple(dict.fromkeys([*dead, *_handed_back(facts.decisions, dead)]))
     placed = [_at_its_line(lines, givers, made, mesh, one) for one in report.findings]
     found = with_exchanges(list(_with_unused(placed, dead)), subject, facts, lines)
     report = replace(report, findings=tuple(found))
@@ -189,7 +192,7 @@ def shard_job(
     helpful = [one for one in tried if _is_helpful(one, report.size)]
     notes = [_note(one) for one in tried if one not in helpful]
     on_progress(f"traces other values {words}")
-    findings = at_deciding_lines(job, _ranked(helpful), facts, lines, subject)
+    findings = at_deciding_lines(trials, job, _ranked(helpful), facts, lines, subject)
     return replace(report, findings=tuple(_ranked(findings)), notes=(*report.notes, *notes))
 
 
@@ -241,6 +244,21 @@ def _with_unused(
     for file in dict.fromkeys([line.rpartition(":")[0] for line in dead]):
         if file not in told:
             yield from _unused(_NOTHING, file, dead)
+
+
+def _handed_back(decisions: Sequence[Decision], dead: Sequence[str]) -> Iterator[str]:
+    """The lines that do nothing with what helpers hand back to them, constrained."""
+    for one in decisions:
+        if one.kind == "constraint" and one.applied and one.applied[0].line in dead:
+            for frame, caller in pairwise(one.applied):
+                if not is_handed_back(*_file_and_line(frame.line)):
+                    break
+                yield caller.line
+
+
+def _file_and_line(text: str) -> tuple[str, int]:
+    file, _, line = text.rpartition(":")
+    return file, int(line)
 
 
 def _unused(finding: ShardingFinding, file: str, dead: Sequence[str]) -> Iterator[ShardingFinding]:

@@ -100,6 +100,7 @@ class Trials:
             jit=dict(option for change in changes for option in change.jit),
             arguments=dict(pair for change in changes for pair in change.arguments),
             decisions=tuple(one for change in changes for one in change.decisions),
+            value=next((change.value for change in changes if change.value is not None), None),
             has_mesh=any(change.has_mesh for change in changes),
             result_shardings=dict(pair for change in changes for pair in change.results),
             imports=(*self._job.imports, *(name for change in changes for name in change.imports)),

@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 from hlomem.dump.records import Record
 
 DecisionKind: TypeAlias = Literal[
-    "constraint", "shard_map", "gather", "scan", "checkpoint", "dropped"
+    "constraint", "shard_map", "gather", "hoisted", "scan", "checkpoint", "dropped"
 ]
 DecisionKey: TypeAlias = "tuple[str, tuple[str, ...], tuple[tuple[int, ...], ...], tuple[str, ...]]"
 """The kind, the lines, the shapes and the specs."""
@@ -31,6 +31,8 @@ class Frame(Record, frozen=True, kw_only=True):
 
 class Decision(Record, frozen=True, kw_only=True):
     """An act by which a program says how arrays are split, or what a loop keeps.
+
+    `hoisted` is a gather, or a constraint, on all that a loop then reads part by part.
 
     The frames are innermost first: of the call, of who made the sharding that it was given, and of
     who wrote the spec of that.
@@ -63,7 +65,7 @@ class OtherDecision(Record, frozen=True, kw_only=True):
 
     Of a `shard_map` the specs to exchange, `P('a') -> P('a', 'b')`. Of a loop those of the arrays
     that it begins with, in their order; without any its body is recomputed. A gather and the slices
-    of it become an all-to-all.
+    of it become an all-to-all. What is hoisted is done in the loop instead, to each part.
     """
     dropped: tuple[str, ...] = ()
     """The operations whose results are not kept by a loop's body, where others are."""
@@ -73,6 +75,15 @@ class OtherDecision(Record, frozen=True, kw_only=True):
     @property
     def key(self) -> DecisionKey:
         return self.decision.key
+
+
+class OtherValue(Record, frozen=True, kw_only=True):
+    """Another value of an expression of the source, as `jax/probes/levers.py` has it."""
+
+    key: str
+    change: str
+    site: str = ""
+    """The line whose calls are meant; empty for all."""
 
 
 class Exchange(Record, frozen=True, kw_only=True):

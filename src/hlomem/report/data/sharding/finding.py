@@ -8,7 +8,10 @@ from typing import Literal, TypeAlias
 from msgspec import field
 
 from hlomem.dump.records import Record
-from hlomem.report.data.sharding.decision import OtherDecision  # noqa: TC001 - msgspec reads it
+from hlomem.report.data.sharding.decision import (  # noqa: TC001 - msgspec reads them
+    OtherDecision,
+    OtherValue,
+)
 
 FindingKind: TypeAlias = Literal[
     "replicated", "dropped", "gathered", "stack", "reshard", "padding", "optimizer", "donated"
@@ -76,6 +79,8 @@ class ShardingChange(Record, frozen=True, kw_only=True):
     """Whether the constraint at `place`, whose value is not used, is to be assigned to its name."""
     decisions: tuple[OtherDecision, ...] = ()
     """Acts of the program that were done otherwise, where no edit of the source says so."""
+    value: OtherValue | None = None
+    """Another value of an expression of the source, where no edit says so."""
     is_of_batch: bool = False
     """Whether constraints that split the first dimension as the arguments do are to follow them."""
     has_mesh: bool = False

@@ -1,0 +1,146 @@
+"""Another value of an expression of the source, as an edit or in words.
+
+In: an expression that decides how arrays are split, and the change that was traced there
+(`jax/probes/levers.py`). Out: the edits of its file that have it so; where no edit says it,
+the line with the old and the new value.
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from hlomem.base.errors import CommandError
+from hlomem.hlo.sharding import bare_spec
+from hlomem.jax.probes.levers import SWAPPED
+from hlomem.jax.trials.source_edits import Edit, SourceFile
+
+if TYPE_CHECKING:
+    from hlomem.jax.probes.deciding import Decided
+    from hlomem.jax.probes.instrument import Key
+
+_BRACKETS = {ast.Tuple: "()", ast.List: "[]", ast.Set: "{}"}
+_MAX_WORDS = 60
+
+
+def edits_of(found: Decided) -> list[Edit]:
+    """The edits of the source; none where only a call of several is meant, or nothing says it."""
+    if found.site:
+        return []
+    try:
+        file = SourceFile(found.key.file)
+    except CommandError:
+        return []
+    node = _at(file, found.key)
+    word, _, about = found.change.partition(":")
+    if node is None:
+        return []
+    if word == "drop":
+        return _without(file, node)
+    if word == "spec" and found.seen.kind in ("spec", "sharding"):
+        return _with_spec(file, node, about, is_sharding=found.seen.kind == "sharding")
+    text = _text_of(found.change) if isinstance(node, ast.Constant) else ""
+    if file.source_of(node).startswith('"'):
+        text = text.replace("'", '"')
+    return [Edit(file.file, *file.range_of(node), text)] if text else []
+
+
+def told(found: Decided) -> str:
+    """The change in words, with its line."""
+    try:
+        file = SourceFile(found.key.file)
+        node = _at(file, found.key)
+        written = "" if node is None else " ".join(file.source_of(node).split())
+    except CommandError:
+        written = ""
+    short = written if len(written) < _MAX_WORDS else f"{written[:_MAX_WORDS]}…"
+    calls = f", as {found.site} calls it" if found.site else ""
+    return f"at {found.key.file}:{found.key.line}{calls}:\n{_words(found, short)}"
+
+
+def _words(found: Decided, written: str) -> str:
+    word, _, about = found.change.partition(":")
+    one, _, other = about.partition(SWAPPED)
+    match word:
+        case "true" | "false":
+            return f"as if `{written}` were {word == 'true'}"
+        case "flip":
+            return f"not {written}"
+        case "add":
+            return f"{written} with {one.replace('=', ' as ')}, too"
+        case "drop" | "unname":
+            return f"without {one!r}"
+        case "swap":
+            return f"the axis of {one!r} for {other!r}, and the other way round"
+        case "search":
+            return "re.search instead of re.match"
+        case "skip":
+            return f"without the call of `{written}`"
+        case "regather":
+            return f"{written}, but without what is gathered"
+        case "spec" | "same":
+            return f"{one} instead of `{written}`"
+        case _:
+            return f"{_text_of(found.change)} instead of `{written}`"
+
+
+def _text_of(change: str) -> str:
+    """The new value as Python writes it; empty if it is more than a word or a number."""
+    word, _, about = change.partition(":")
+    match word:
+        case "axis" | "text":
+            return repr(about)
+        case "every":
+            return repr(about.partition(SWAPPED)[2])
+        case "axes":
+            return repr(tuple(about.split(",")))
+        case "none":
+            return "None"
+        case "number" | "least":
+            return about
+        case _:
+            return ""
+
+
+def _at(file: SourceFile, key: Key) -> ast.expr | None:
+    """The outermost expression at a place."""
+    for node in ast.walk(file.tree):
+        if not isinstance(node, ast.expr) or (node.lineno, node.col_offset) != key.begin:
+            continue
+        if (node.end_lineno, node.end_col_offset) == key.end:
+            return node
+    return None
+
+
+def _without(file: SourceFile, item: ast.expr) -> list[Edit]:
+    """A collection without one of its items."""
+    for node in ast.walk(file.tree):
+        if isinstance(node, ast.Tuple | ast.List | ast.Set) and item in node.elts:
+            left = [file.source_of(one) for one in node.elts if one is not item]
+            is_single = isinstance(node, ast.Tuple) and len(left) == 1
+            inside = ", ".join(left) + ("," if is_single else "")
+            start, end = file.range_of(node)
+            is_bare = isinstance(node, ast.Tuple) and not file.text[start:end].startswith("(")
+            brackets = "" if is_bare and left else _BRACKETS[type(node)]
+            return [Edit(file.file, start, end, brackets[:1] + inside + brackets[1:])]
+    return []
+
+
+def _with_spec(file: SourceFile, node: ast.expr, spec: str, *, is_sharding: bool) -> list[Edit]:
+    """Another spec, or a sharding with it over the same mesh."""
+    name, imports = file.name_of("jax.sharding.PartitionSpec")
+    text = f"{name}({bare_spec(spec)})"
+    if not is_sharding:
+        return [*imports, Edit(file.file, *file.range_of(node), text)]
+    if isinstance(node, ast.Call):
+        named = [one.value for one in node.keywords if one.arg == "spec"]
+        specs = [*node.args[1:2], *named]
+        if len(specs) != 1 or not ast.unparse(node.func).endswith("NamedSharding"):
+            return []
+        return [*imports, Edit(file.file, *file.range_of(specs[0]), text)]
+    if not isinstance(node, ast.Name | ast.Attribute):
+        return []
+    sharding, more = file.name_of("jax.sharding.NamedSharding")
+    start, end = file.range_of(node)
+    made = f"{sharding}({file.text[start:end]}.mesh, {text})"
+    return [*imports, *more, Edit(file.file, start, end, made)]
