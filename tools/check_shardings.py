@@ -180,8 +180,9 @@ def compile_change(program: Program, finding: ShardingFinding) -> Truth | str:
         "result_shardings": msgspec.to_builtins(change.results),
         "decisions": msgspec.to_builtins(change.decisions),
         "has_mesh": change.has_mesh,
-        "value": msgspec.to_builtins(change.value),
     }
+    if change.value is not None:
+        changed = {"value": msgspec.to_builtins(change.value)}
     if "--- a/" not in finding.how:
         return compile_whole(program.factory, program.target, changed)
     with TemporaryDirectory() as home:
@@ -197,7 +198,8 @@ def compile_change(program: Program, finding: ShardingFinding) -> Truth | str:
         )
         if done.returncode:
             return "BROKEN PATCH"
-        return compile_whole(f"{copy}:make_faulty", program.target, changed)
+        given = {} if change.value is not None else changed
+        return compile_whole(f"{copy}:make_faulty", program.target, given)
 
 
 def is_near(promised: int, got: int | None) -> bool:

@@ -103,6 +103,13 @@ class Sharding(Struct, frozen=True):
         rows[dimension] = (*rows[dimension], axis)
         return Sharding(self.mesh, tuple(rows))
 
+    def with_moved(self, dimension: int, other: int) -> Sharding:
+        """The same with the axes of one dimension on another."""
+        rank = max(len(self.dimensions), other + 1)
+        rows = [self.dimensions[at] if at < len(self.dimensions) else () for at in range(rank)]
+        rows[dimension], rows[other] = rows[other], rows[dimension]
+        return Sharding(self.mesh, tuple(rows))
+
     def spec(self) -> str:
         """As JAX writes it: `P('data', None)`; without `None`s at the end."""
         words = [_spec_of(axes) for axes in self.dimensions]

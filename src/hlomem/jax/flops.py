@@ -1,4 +1,7 @@
-"""The operations of the dots and convolutions of a jaxpr, those of scans as often as they run."""
+"""The operations of the dots and convolutions of a jaxpr, on all devices.
+
+Those of scans count as often as they run.
+"""
 
 from __future__ import annotations
 
@@ -27,9 +30,20 @@ def count_flops(jaxpr: Any) -> Flops:
             name = equation.primitive.name
             total += times * _of_equation(name, equation)
             has_while = has_while or name == "while"
-            turns = int(equation.params.get("length", 1)) if name == "scan" else 1
-            pending += [(inner, times * turns) for inner in _inner(equation)]
+            pending += [(inner, times * _turns(name, equation)) for inner in _inner(equation)]
     return Flops(total, has_while)
+
+
+def _turns(name: str, equation: Any) -> int:
+    """How often what an equation calls is computed: in each iteration, or on each device."""
+    parameters = equation.params
+    if name == "scan":
+        return int(parameters.get("length", 1))
+    if name == "shard_map":
+        sizes = parameters["mesh"].shape
+        manual = parameters.get("newly_manual_axes", parameters.get("manual_axes", ()))
+        return math.prod(sizes[axis] for axis in manual)
+    return 1
 
 
 def _of_equation(name: str, equation: Any) -> int:

@@ -162,6 +162,57 @@ def make_dead(devices):
     return distances, (S((2048,), "float32", sharding=whole),)
 
 
+def make_handed_back(devices):
+    mesh = Mesh(np.array(devices), ("data",))
+
+    def place(tree):
+        def one(x):
+            spec = P("data") if x.ndim == 2 else P()
+            return jax.lax.with_sharding_constraint(x, NamedSharding(mesh, spec))
+
+        return jax.tree.map(one, tree)
+
+    def create(key):
+        params = {"b": jnp.zeros(512), "w": jax.random.normal(key, (1024, 512))}
+        placed = place(params)
+        return params, sum(one.size for one in placed.values())
+
+    return jax.jit(create), (S((2,), "uint32", sharding=NamedSharding(mesh, P())),)
+
+
+AXES = {"rows": "data", "columns": "tensor"}
+
+
+def make_configured(devices):
+    mesh = Mesh(np.array(devices).reshape(4, 2), ("data", "model"))
+
+    def place(*names):
+        return NamedSharding(mesh, P(*[one if one in mesh.shape else None for one in names]))
+
+    w = S((2048, 2048), "float32", sharding=place(AXES["rows"], AXES["columns"]))
+    x = S((64, 2048), "float32", sharding=NamedSharding(mesh, P("data", "model")))
+    return jax.jit(lambda w, x: w - x.T @ (x @ w)), (w, x)
+
+
+def make_hoisted(devices):
+    mesh = Mesh(np.array(devices), ("data",))
+
+    def whole(ws):
+        return jax.lax.all_gather(ws.astype("bfloat16"), "data", axis=1, tiled=True)
+
+    def loss(ws, x):
+        every = whole(ws)
+        body = jax.checkpoint(lambda x, w: (jnp.tanh(x @ w), None))
+        return jnp.sum(jax.lax.scan(body, x, every)[0].astype("float32"))
+
+    split = P(None, "data"), P("data")
+    grads = jax.shard_map(
+        jax.grad(loss), mesh=mesh, in_specs=split, out_specs=split[0], check_vma=False
+    )
+    ws = S((16, 512, 512), "float32", sharding=NamedSharding(mesh, split[0]))
+    return jax.jit(grads), (ws, S((64, 512), "bfloat16", sharding=NamedSharding(mesh, split[1])))
+
+
 def make_loop(devices):
     mesh = Mesh(np.array(devices), ("data",))
     split, whole = NamedSharding(mesh, P("data")), NamedSharding(mesh, P())
@@ -341,6 +392,37 @@ def test_a_constraint_that_the_trace_does_not_use_is_named_first(model: Path) ->
     assert "+        square = kept = jax.lax.with_sharding_constraint(square, split)" in first.how
     assert first.got is not None
     assert first.got > 8 << 20
+
+
+def test_a_constraint_that_a_helper_hands_back_to_nobody_is_told_at_the_call(model: Path) -> None:
+    first = _shard(model, "make_handed_back").findings[0]
+    assert first.kind == "dropped"
+    assert first.source == f"{model}/model.py:{_line('        placed = place(params)')}"
+    # Seven eighths of 2 MiB, by the constraint of each leaf.
+    assert first.got is not None
+    assert first.got >= 7 << 18
+
+
+def test_the_word_is_changed_that_no_axis_is_called(model: Path) -> None:
+    first = _shard(model, "make_configured").findings[0]
+    assert first.kind == "dropped"
+    assert first.source == f"{model}/model.py:{_line('AXES = {')}"
+    assert first.why.endswith("the mesh has no axis 'tensor'")
+    assert '+AXES = {"rows": "data", "columns": "model"}' in first.how
+    # Half of a weight that 4 of 8 devices split, at least.
+    assert first.got is not None
+    assert first.got >= 2 << 20
+
+
+def test_what_is_gathered_before_a_loop_is_gathered_in_it(model: Path) -> None:
+    first, *others = _shard(model, "make_hoisted").findings
+    assert first.kind == "gathered"
+    assert first.source == f"{model}/model.py:{_line('        every = whole(ws)')}"
+    assert "all_gather(part, 'data', …)" in first.how
+    # Seven eighths of 16 weights of half a MiB.
+    assert first.got is not None
+    assert first.got >= 7 << 20
+    assert not others
 
 
 def test_a_stack_is_kept_whole_by_the_constraint_before_its_loop(model: Path) -> None:

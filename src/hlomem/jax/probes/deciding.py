@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import re
 from math import inf, prod
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.hlo.sharding import bare_spec
@@ -58,6 +59,8 @@ class Decided(NamedTuple):
     """Whether the arrays are split as wanted after the change."""
     site: str = ""
     """The line that calls the function it is in, where others do so, too, and are not at fault."""
+    specs: Mapping[str, str] = MappingProxyType({})
+    """Those that arrays then have which had another, by the names of `Placed`."""
     why: str = ""
     """The name that no table has an axis for, or the rule that matches nothing, if that is why."""
 
@@ -81,11 +84,12 @@ class _Effect(NamedTuple):
     is_possible: bool = True
     """Whether these have the dimensions that the change splits."""
     is_unknown: bool = False
-    """Whether it is another name for one that no table has."""
+    """Whether it is another name for one that no table, or not the mesh, has."""
     is_missing: bool = False
     """Whether it gives a row that nothing uses, or a rule that matches nothing, what is missing."""
     acts: int = 0
     """The number of constraints that it changes in addition to what is at fault."""
+    specs: Mapping[str, str] = MappingProxyType({})
     is_exact: bool = False
     """Whether they then have the very shardings that are wanted, not others into as many parts."""
 
@@ -138,6 +142,7 @@ def decide(
             change=best.change,
             seen=best.seen,
             is_wanted=best.is_wanted,
+            specs=best.specs,
             site=_site(prober, base, fault, axes, best),
             why=_why(base, best, axes),
         )
@@ -347,6 +352,7 @@ def _effect(
         return None
     known = {name for name, _ in rules_of(base)}
     is_unknown = change.startswith(("text:", "every:")) and seen.text not in known
+    is_unknown |= change.startswith("axis:") and seen.kind == "text" and seen.text not in axes
     word = change.removeprefix("text:")
     is_missing = change.startswith("text:") and seen.text in known and word not in known
     is_missing = is_missing and uses_of(base, word) > 1 and is_of_no_use(base, seen)
@@ -362,6 +368,7 @@ def _effect(
         is_unknown=is_unknown,
         is_missing=is_missing,
         is_exact=is_exact,
+        specs=traced.changed(base),
         acts=sum(name.startswith(CONSTRAINT) for name in changed - own),
     )
 

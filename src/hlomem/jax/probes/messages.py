@@ -61,3 +61,10 @@ class Traced(Struct, frozen=True, kw_only=True):
     """The failure; empty if there was none."""
     modules: list[str] = field(default_factory=list)
     """Installed modules that it imports."""
+
+    def changed(self, base: Traced) -> dict[str, str]:
+        """The specs of arrays that were split otherwise before, by their names."""
+        before = {one.name: one.spec for one in base.arrays}
+        return {
+            one.name: one.spec for one in self.arrays if before.get(one.name, one.spec) != one.spec
+        }

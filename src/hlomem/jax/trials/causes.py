@@ -7,6 +7,7 @@ without such a place stays.
 
 from __future__ import annotations
 
+import re
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ from hlomem.base.errors import CommandError
 from hlomem.jax.compile.decisions import decision_names
 from hlomem.jax.probes.deciding import decide
 from hlomem.jax.probes.parent import Prober
-from hlomem.jax.probes.tries import Fault
+from hlomem.jax.probes.tries import ARGUMENT, Fault
 from hlomem.jax.trials.changes import Change
 from hlomem.jax.trials.decided import LINK
 from hlomem.jax.trials.finding_changes import divisors, even_sizes, is_of_steps
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 _MAX_FOUND = 3
 _SECONDS = 300.0
 _MAX_LINKS = 6
+_RESULT = re.compile(r"result(\[|\.|$)")
 _MAX_WAYS = 4
 _ENOUGH, _AS_MUCH = 0.5, 0.9
 """The shares of what a finding's change saves that another value saves at a line that decides it,
@@ -81,7 +83,7 @@ def _compiled(trials: Trials, finding: ShardingFinding, ways: Sequence[Decided])
             if done.found is not None:
                 got = trials.base.plan.size - done.size
                 if got >= max(_ENOUGH * (finding.got or 0), 1):
-                    return _with_change(_placed(finding, way), done, change, got)
+                    return _with_change(_placed(finding, way), way, done, got)
                 break
     return _placed(finding, ways[0])
 
@@ -91,17 +93,29 @@ def _changes(way: Decided) -> Iterator[Change]:
     title = f"another value at {way.line}"
     if edits := edits_of(way):
         yield Change("shard", title, "", LINK, edits=tuple(edits))
-    value = OtherValue(key=way.seen.key, change=way.change, site=way.site)
-    yield Change("shard", title, "", LINK, value=value, code=told(way))
+    yield Change("shard", title, "", LINK, value=_value(way), code=told(way))
 
 
-def _with_change(
-    finding: ShardingFinding, done: Tried, change: Change, got: int
-) -> ShardingFinding:
+def _value(way: Decided) -> OtherValue:
+    return OtherValue(key=way.seen.key, change=way.change, site=way.site)
+
+
+def _with_change(finding: ShardingFinding, way: Decided, done: Tried, got: int) -> ShardingFinding:
     """A finding with the change of its line, if that saves about as much as the one before."""
     if got < _AS_MUCH * (finding.got or 0):
         return finding
-    return replace(finding, got=got, how=done.how(), change=ShardingChange(value=change.value))
+    return replace(finding, got=got, how=done.how(), change=change_of(way))
+
+
+def change_of(way: Decided) -> ShardingChange:
+    """Another value at a line, with the shardings that arguments and results then have."""
+    arguments = {
+        name.removeprefix(ARGUMENT): spec
+        for name, spec in way.specs.items()
+        if name.startswith(ARGUMENT)
+    }
+    results = {name: spec for name, spec in way.specs.items() if _RESULT.match(name)}
+    return ShardingChange(arguments=arguments, results=results, value=_value(way))
 
 
 def _where_cut(finding: ShardingFinding, subject: Subject) -> ShardingFinding:
@@ -158,7 +172,7 @@ def _fault(finding: ShardingFinding, facts: Facts, lines: Lines, subject: Subjec
     """The arrays that a finding is about, as a trace knows them."""
     change = finding.change
     is_left_out = any(one.decision.kind == "dropped" for one in change.decisions)  # by a library
-    if change.is_assigned or change.exchanges or is_left_out:
+    if change.is_assigned or change.exchanges or change.value or is_left_out:
         return Fault({}, {})
     if finding.kind == "gathered":
         return Fault({}, {}, is_kept=True)

@@ -38,11 +38,13 @@ LINK = (
 )
 _LARGE = 0.05
 """The share of the memory that arrays of a decision take, so that another is tried."""
-_MAX_FOUND = 4
+_MAX_FOUND = 6
 _MAX_LOOPS = 2
 _MUCH = 0.4
 """The share of the memory that a doubt about a choice has to save: that of a stack that is most of
 it. Activations are whole along the axis of a model in many programs without a fault."""
+_MOVED = 0.25
+"""The same for a choice between dimensions of an array, which splits it into as many parts."""
 _MAX_WAYS = 3
 _TITLE = "the decision at"
 
@@ -191,6 +193,7 @@ class Search:
         self._subject = subject
         self._decisions = decisions
         self._lines = lines
+        self._has_stacks = any(buffer.role == roles.STACKED for buffer, _ in subject.values)
 
     def findings(self) -> Iterator[tuple[ShardingFinding, list[Change]]]:
         """Doubts with the changes that would clear them, the largest first."""
@@ -199,7 +202,7 @@ class Search:
             return
         found = [*self._left_out(), *self._far(mesh), *self._mapped(mesh), *self._unlike(mesh)]
         found += [*self._between(mesh), *self._carried(mesh), *self._begun()]
-        found += self._hoisted(mesh)
+        found += [*self._hoisted(mesh), *self._moved(mesh)]
         found.sort(key=lambda one: -one[0].size)
         yield from found[:_MAX_FOUND]
 
@@ -261,9 +264,8 @@ class Search:
     def _carried(self, mesh: Mesh) -> Iterator[tuple[ShardingFinding, list[Change]]]:
         """Constraints in the bodies of loops that leave out an axis: what is stacked is whole."""
         loops = [one for one in self._decisions if one.kind == "scan"]
-        stacks = any(buffer.role == roles.STACKED for buffer, _ in self._subject.values)
         by_spec: dict[tuple[str, tuple[int, ...]], list[Decision]] = {}
-        for one in self._decisions if stacks else ():
+        for one in self._decisions if self._has_stacks else ():
             if one.kind == "constraint" and any(_is_inside(one, loop) for loop in loops):
                 by_spec.setdefault((one.specs[0], one.shapes[0]), []).append(one)
         for (spec, shape), group in by_spec.items():
@@ -279,6 +281,24 @@ class Search:
                 changes = [_change(group, (way,), _told(group, (way,))) for way in ways]
                 finding = self._finding("stack", group, why)
                 yield replace(finding, least=_MUCH), changes
+
+    def _moved(self, mesh: Mesh) -> Iterator[tuple[ShardingFinding, list[Change]]]:
+        """Constraints that split one dimension, of all of a tree, where another may be meant."""
+        for (spec, _), group in self._large("constraint").items():
+            asked = parse_spec(spec, mesh)
+            shapes = [one.shapes[0] for one in group]
+            ways = [
+                asked.with_moved(at, to).spec()
+                for at, axes in enumerate(asked.dimensions if asked is not None else ())
+                for to in range(min(map(len, shapes)))
+                if asked is not None and axes and asked.split_of(to) == 1
+                if all(shape[to] % asked.split_of(at) == 0 for shape in shapes)
+            ][:_MAX_WAYS]
+            if ways:
+                kind: FindingKind = "stack" if self._has_stacks else "replicated"
+                changes = [_change(group, (way,), _told(group, (way,))) for way in ways]
+                finding = self._finding(kind, group, f"with {ways[0]} another dimension is split")
+                yield replace(finding, least=_MOVED), changes
 
     def _hoisted(self, mesh: Mesh) -> Iterator[tuple[ShardingFinding, list[Change]]]:
         """Gathers of all that a loop reads part by part, done in the loop instead."""
@@ -400,7 +420,6 @@ class Search:
 
     def _mapped(self, mesh: Mesh) -> Iterator[tuple[ShardingFinding, list[Change]]]:
         """A `shard_map` without an axis that splits a dimension of its arrays elsewhere."""
-        stacks = any(buffer.role == roles.STACKED for buffer, _ in self._subject.values)
         for group in self._large("shard_map").values():
             first = group[0]
             changes: list[Change] = []
@@ -413,7 +432,7 @@ class Search:
                     assert sharding is not None
                     changes += self._along(group, spec, sharding, axis, shapes)
             if changes:
-                kind: FindingKind = "stack" if stacks else "replicated"
+                kind: FindingKind = "stack" if self._has_stacks else "replicated"
                 yield (
                     self._finding(
                         kind,

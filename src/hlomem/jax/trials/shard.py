@@ -40,6 +40,7 @@ from hlomem.jax.trials.finding_changes import changes_of, is_of_steps
 from hlomem.jax.trials.givers import Givers
 from hlomem.jax.trials.left_out import left_out
 from hlomem.jax.trials.lines import Lines, chain_of_argument, group_of
+from hlomem.jax.trials.repeated import repeated_products
 from hlomem.jax.trials.source_edits import SourceFile
 from hlomem.jax.trials.subjects import subject_of
 from hlomem.jax.trials.trying import Trials
@@ -167,7 +168,7 @@ def shard_job(
     report = replace(report, findings=tuple(found))
     search = Search(subject, planned.facts.decisions, lines)
     doubts = [*doubted_words(job, facts, subject), *search.findings()] if is_tried else []
-    if not is_tried or not (report.findings or doubts):
+    if not is_tried:
         told = [one for one in report.findings if one.promised > 0]
         return replace(report, findings=tuple(told))
     trials = Trials(
@@ -187,6 +188,7 @@ def shard_job(
         for one, changes in doubts
         if one.kind == "dropped" or one.source not in helped
     ]
+    tried += repeated_products(trials, job, subject)
     tried = _without_told(_without_others(tried), WORTH * report.size)
     tried = _without_symptoms(tried, report.size)
     helpful = [one for one in tried if _is_helpful(one, report.size)]

@@ -37,10 +37,14 @@ def edits_of(found: Decided) -> list[Edit]:
         return []
     if word == "drop":
         return _without(file, node)
+    if word == "add" and "=" not in about and isinstance(node, ast.Tuple | ast.List | ast.Set):
+        return [
+            _of_items(file, node, [*map(file.source_of, node.elts), _quoted(file, node, about)])
+        ]
     if word == "spec" and found.seen.kind in ("spec", "sharding"):
         return _with_spec(file, node, about, is_sharding=found.seen.kind == "sharding")
     text = _text_of(found.change) if isinstance(node, ast.Constant) else ""
-    if file.source_of(node).startswith('"'):
+    if '"' in file.source_of(node):
         text = text.replace("'", '"')
     return [Edit(file.file, *file.range_of(node), text)] if text else []
 
@@ -117,13 +121,23 @@ def _without(file: SourceFile, item: ast.expr) -> list[Edit]:
     for node in ast.walk(file.tree):
         if isinstance(node, ast.Tuple | ast.List | ast.Set) and item in node.elts:
             left = [file.source_of(one) for one in node.elts if one is not item]
-            is_single = isinstance(node, ast.Tuple) and len(left) == 1
-            inside = ", ".join(left) + ("," if is_single else "")
-            start, end = file.range_of(node)
-            is_bare = isinstance(node, ast.Tuple) and not file.text[start:end].startswith("(")
-            brackets = "" if is_bare and left else _BRACKETS[type(node)]
-            return [Edit(file.file, start, end, brackets[:1] + inside + brackets[1:])]
+            return [_of_items(file, node, left)]
     return []
+
+
+def _of_items(file: SourceFile, node: ast.Tuple | ast.List | ast.Set, items: list[str]) -> Edit:
+    """A collection of other items."""
+    is_single = isinstance(node, ast.Tuple) and len(items) == 1
+    inside = ", ".join(items) + ("," if is_single else "")
+    start, end = file.range_of(node)
+    is_bare = isinstance(node, ast.Tuple) and not file.text[start:end].startswith("(")
+    brackets = "" if is_bare and items else _BRACKETS[type(node)]
+    return Edit(file.file, start, end, brackets[:1] + inside + brackets[1:])
+
+
+def _quoted(file: SourceFile, node: ast.expr, word: str) -> str:
+    """A word in the quotes that an expression is written with."""
+    return f'"{word}"' if '"' in file.source_of(node) else repr(word)
 
 
 def _with_spec(file: SourceFile, node: ast.expr, spec: str, *, is_sharding: bool) -> list[Edit]:
@@ -142,5 +156,6 @@ def _with_spec(file: SourceFile, node: ast.expr, spec: str, *, is_sharding: bool
         return []
     sharding, more = file.name_of("jax.sharding.NamedSharding")
     start, end = file.range_of(node)
-    made = f"{sharding}({file.text[start:end]}.mesh, {text})"
+    mesh = file.mesh_at(node.lineno) or f"{file.text[start:end]}.mesh"
+    made = f"{sharding}({mesh}, {text})"
     return [*imports, *more, Edit(file.file, start, end, made)]

@@ -80,7 +80,7 @@ class ShardingChange(Record, frozen=True, kw_only=True):
     decisions: tuple[OtherDecision, ...] = ()
     """Acts of the program that were done otherwise, where no edit of the source says so."""
     value: OtherValue | None = None
-    """Another value of an expression of the source, where no edit says so."""
+    """Another value of an expression of the source, from which all the rest follows."""
     is_of_batch: bool = False
     """Whether constraints that split the first dimension as the arguments do are to follow them."""
     has_mesh: bool = False

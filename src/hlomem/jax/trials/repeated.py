@@ -1,0 +1,206 @@
+"""Matrix products that several devices compute alike, and the line where a split is missing.
+
+In: a compiled program that computes more in all than was asked for. Out: findings on expressions
+of its source with which, compiled, the devices compute less and need less memory. What is tried is
+one more axis in each spec, name or word of the source that has an effect on some array.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from hlomem.hlo.sharding import bare_spec, parse_spec
+from hlomem.jax.probes.deciding import Decided
+from hlomem.jax.probes.instrument import read_key
+from hlomem.jax.probes.parent import Prober
+from hlomem.jax.trials.causes import change_of
+from hlomem.jax.trials.changes import Change
+from hlomem.jax.trials.decided import LINK, parts_of
+from hlomem.jax.trials.value_edits import edits_of, told
+from hlomem.report.data.roles import STACKED
+from hlomem.report.data.sharding.finding import ShardingFinding
+from hlomem.report.data.sharding.values import WORTH
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from hlomem.hlo.sharding import Mesh
+    from hlomem.jax.compile.messages import Job
+    from hlomem.jax.probes.levers import Seen
+    from hlomem.jax.probes.messages import Traced
+    from hlomem.jax.trials.trying import Trials, Tried
+    from hlomem.report.data.sharding.subject import Subject
+
+REPEATED = 1.15
+"""From which on products are said to be repeated: programs without a fault were seen to compute
+them up to 1.08 times (docs/sharding.md)."""
+_LEAST = 0.1
+"""The share of the memory that a split has to save."""
+_NEAR = 0.98
+_MAX_TRIED = 160
+_MAX_COMPILED = 8
+_MAX_DIMENSIONS = 3
+_SECONDS = 120.0
+
+
+class _Way(NamedTuple):
+    """A change of the source, and the arrays that it splits more."""
+
+    seen: Seen
+    change: str
+    saved: float
+    """Bytes on each device, of arguments, results and constraints."""
+    specs: Mapping[str, str]
+    """Those that they then have, by the names of `Placed`."""
+
+
+def times_computed(found: Tried | Trials, devices: int) -> float:
+    """How often the matrix products that are asked for are computed, on all devices together.
+
+    0 where it is not known.
+    """
+    plan = getattr(found, "base", None) or getattr(found, "found", None)
+    if plan is None or plan.facts.has_while or not plan.facts.flops or plan.plan.flops is None:
+        return 0.0
+    return float(plan.plan.flops * devices / plan.facts.flops)
+
+
+def repeated_products(trials: Trials, job: Job, subject: Subject) -> list[ShardingFinding]:
+    """The finding on a split that is missing, where products are repeated, if there is one.
+
+    Of several that save about the same, the one that splits fewest arrays.
+    """
+    found = sorted(_findings(trials, job, subject), key=lambda one: -(one.got or 0))
+    near = [one for one in found if (one.got or 0) >= _NEAR * (found[0].got or 0)]
+    return sorted(near, key=lambda one: len(one.names))[:1]
+
+
+def _findings(trials: Trials, job: Job, subject: Subject) -> Iterator[ShardingFinding]:
+    mesh = subject.layouts.mesh
+    if mesh is None:
+        return
+    times = times_computed(trials, mesh.size)
+    if times < REPEATED:
+        return
+    for way, done in _compiled(trials, job, mesh, subject):
+        got = trials.base.plan.size - done.size
+        fewer = times_computed(done, mesh.size)
+        if got < _LEAST * trials.base.plan.size or fewer > times - (times - 1) / 2:
+            continue
+        yield _finding(way, done, subject, got, (times, fewer))
+
+
+def _compiled(
+    trials: Trials, job: Job, mesh: Mesh, subject: Subject
+) -> Iterator[tuple[_Way, Tried]]:
+    """The ways that may save most, compiled."""
+    least = WORTH * subject.space.size
+    for way in _ways(job, mesh, least)[:_MAX_COMPILED]:
+        for change in _changes(way):
+            done = trials.try_together((change,))
+            if done.found is not None:
+                yield way, done
+                break
+
+
+def _ways(job: Job, mesh: Mesh, least: float) -> list[_Way]:
+    """The changes that split some arrays more and none less, those of the most bytes first."""
+    with Prober(job, _SECONDS) as prober:
+        [base] = prober.trace([("", "")])
+        if base is None or base.problem:
+            return []
+        tries = list(_tries(base, mesh))[:_MAX_TRIED]
+        traced = prober.trace([(seen.key, change) for seen, change in tries])
+    found: dict[tuple[tuple[str, str], ...], _Way] = {}
+    for (seen, change), one in zip(tries, traced, strict=True):
+        if one is None or one.problem or not one.is_changed:
+            continue
+        specs = tuple([(placed.name, bare_spec(placed.spec)) for placed in one.arrays])
+        way = _way(base, one, mesh, seen, change)
+        if way is not None and way.saved >= least:
+            found.setdefault(specs, way)
+    return sorted(found.values(), key=lambda way: -way.saved)
+
+
+def _way(base: Traced, traced: Traced, mesh: Mesh, seen: Seen, change: str) -> _Way | None:
+    before = {one.name: one for one in base.arrays}
+    saved, specs = 0.0, traced.changed(base)
+    for one in traced.arrays:
+        if one.name not in specs:
+            continue
+        earlier = before[one.name]
+        asked = parse_spec(one.spec, mesh)
+        is_possible = asked is not None and len(asked.dimensions) <= (one.dimensions or 99)
+        less = earlier.size / parts_of(earlier.spec, mesh) - one.size / parts_of(one.spec, mesh)
+        if not is_possible or less < 0:
+            return None
+        saved += less
+    return _Way(seen, change, saved, specs) if specs else None
+
+
+def _tries(base: Traced, mesh: Mesh) -> Iterator[tuple[Seen, str]]:
+    """One more axis wherever axes are said."""
+    axes = [axis.name for axis in mesh.axes]
+    for some in (_words, _names, _specs, _blanks):
+        for seen in base.seen:
+            for change in dict.fromkeys(some(seen, axes, mesh)):
+                yield seen, change
+
+
+def _words(seen: Seen, axes: Sequence[str], _: Mesh) -> Iterator[str]:
+    if seen.kind == "text" and seen.text in axes:
+        yield from [f"axes:{seen.text},{axis}" for axis in axes if axis != seen.text]
+
+
+def _names(seen: Seen, axes: Sequence[str], _: Mesh) -> Iterator[str]:
+    words = seen.text.split("\n")
+    if seen.kind == "names" and set(words) <= {"", *axes}:
+        yield from [f"add:{axis}" for axis in axes if axis not in words]
+
+
+def _specs(seen: Seen, _: Sequence[str], mesh: Mesh) -> Iterator[str]:
+    asked = parse_spec(seen.text, mesh) if seen.kind in ("spec", "sharding") else None
+    if asked is None:
+        return
+    rank = min(max(len(asked.dimensions) + 1, 2), _MAX_DIMENSIONS)
+    for axis in asked.free:
+        yield from [f"spec:{asked.with_axis(at, axis).spec()}" for at in range(rank)]
+
+
+def _blanks(seen: Seen, axes: Sequence[str], _: Mesh) -> Iterator[str]:
+    if seen.kind == "none":
+        yield from [f"axis:{axis}" for axis in axes]
+
+
+def _changes(way: _Way) -> Iterator[Change]:
+    """A way as an edit of the source, if one says it, and without."""
+    decided = _decided(way)
+    title = f"another split at {decided.line}"
+    if edits := edits_of(decided):
+        yield Change("shard", title, "", LINK, edits=tuple(edits))
+    yield Change("shard", title, "", LINK, value=change_of(decided).value, code=told(decided))
+
+
+def _decided(way: _Way) -> Decided:
+    key = read_key(way.seen.key)
+    return Decided(key=key, change=way.change, seen=way.seen, is_wanted=True, specs=way.specs)
+
+
+def _finding(
+    way: _Way, done: Tried, subject: Subject, got: int, times: tuple[float, float]
+) -> ShardingFinding:
+    before, after = times
+    change = change_of(_decided(way))
+    has_stacks = any(buffer.role == STACKED for buffer, _ in subject.values)
+    return ShardingFinding(
+        kind="stack" if has_stacks and not change.arguments else "replicated",
+        title=f"matrix products are computed {before:.1f} times",
+        why=f"devices that hold the same compute the same; with the change below, {after:.1f}",
+        size=got,
+        promised=0,
+        source=_decided(way).line,
+        names=(f"products, {before:.1f} times", *change.arguments),
+        how=done.how(),
+        got=got,
+        change=change,
+    )
