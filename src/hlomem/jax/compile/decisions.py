@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from hlomem.report.data.sharding.decision import Frame, OtherDecision
 
 _MAX_DECISIONS = 4000
+PARTITIONABLE = "threefry2x32"
+"""The generator of JAX of which each device can draw its own part."""
 _CALLERS = ("_run_python_pjit", "_python_pjit_helper")
 """Functions of JAX that call a jitted one for the user, not for a transformation of it."""
 PLACING = frozenset(
@@ -72,6 +74,8 @@ class Decisions:
         _hook(remat, "bind", self._recomputing)
         _hook(import_module("jax.lax"), "scan", self._scanning)
         _hook(import_module("jax.lax"), "all_gather", self._gathering)
+        for name in ("key", "PRNGKey"):
+            _hook(import_module("jax.random"), name, self._seeding)
         convert = getattr(import_module("jax._src.lax.lax"), "convert_element_type_p", None)
         _hook(convert, "bind", self._converting)
 
@@ -270,6 +274,24 @@ class Decisions:
             return made
 
         return all_gather
+
+    def _seeding(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Note the keys of generators whose numbers each device draws all of."""
+        config = import_module("jax").config
+
+        @wraps(original)
+        def make(seed: Any, **options: Any) -> Any:
+            given = options.get("impl") or config.jax_default_prng_impl
+            name = str(getattr(given, "name", given))
+            if name == PARTITIONABLE and config.jax_threefry_partitionable:
+                return original(seed, **options)
+            other = self._note(Decision(kind="random", specs=(name,), applied=users_frames()))
+            if other is not None:
+                config.update("jax_threefry_partitionable", True)
+                options = {**_without(options, "dtype"), "impl": PARTITIONABLE}
+            return original(seed, **options)
+
+        return make
 
     def _recomputing(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(original)

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from hlomem.advice.code import DROPPED_PRIMITIVES, DROPPING_POLICY, DROPS_GATHERED
 from hlomem.base.sizes import format_bytes
 from hlomem.hlo.sharding import parse_spec
+from hlomem.jax.compile.decisions import PARTITIONABLE
 from hlomem.jax.trials.changes import Change
 from hlomem.report.data import roles
 from hlomem.report.data.sharding.decision import OtherDecision
@@ -202,7 +203,7 @@ class Search:
             return
         found = [*self._left_out(), *self._far(mesh), *self._mapped(mesh), *self._unlike(mesh)]
         found += [*self._between(mesh), *self._carried(mesh), *self._begun()]
-        found += [*self._hoisted(mesh), *self._moved(mesh)]
+        found += [*self._hoisted(mesh), *self._moved(mesh), *self._drawn()]
         found.sort(key=lambda one: -one[0].size)
         yield from found[:_MAX_FOUND]
 
@@ -281,6 +282,32 @@ class Search:
                 changes = [_change(group, (way,), _told(group, (way,))) for way in ways]
                 finding = self._finding("stack", group, why)
                 yield replace(finding, least=_MUCH), changes
+
+    def _drawn(self) -> Iterator[tuple[ShardingFinding, list[Change]]]:
+        """Random numbers of which each device draws all, though it keeps a part."""
+        group = [one for one in self._decisions if one.kind == "random"]
+        if not group:
+            return
+        [name] = group[0].specs
+        line = self._lines.primary(group[:1])
+        asked = f'jax.random.key(…, impl="{PARTITIONABLE}")'
+        if name == PARTITIONABLE:
+            asked = 'jax.config.update("jax_threefry_partitionable", True)'
+        yield (
+            ShardingFinding(
+                kind="replicated",
+                title=f"random numbers that each device draws all of: the generator is {name}",
+                why="the partitioner does not split it; another one draws other numbers",
+                size=self._subject.space.size,
+                promised=0,
+                source=line or None,
+                chain=self._lines.chain(group[:1], line),
+                names=(f"numbers of {name}",),
+                how="",
+                change=ShardingChange(),
+            ),
+            [_change(group, (PARTITIONABLE,), asked)],
+        )
 
     def _moved(self, mesh: Mesh) -> Iterator[tuple[ShardingFinding, list[Change]]]:
         """Constraints that split one dimension, of all of a tree, where another may be meant."""

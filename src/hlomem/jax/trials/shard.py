@@ -40,7 +40,7 @@ from hlomem.jax.trials.finding_changes import changes_of, is_of_steps
 from hlomem.jax.trials.givers import Givers
 from hlomem.jax.trials.left_out import left_out
 from hlomem.jax.trials.lines import Lines, chain_of_argument, group_of
-from hlomem.jax.trials.repeated import repeated_products
+from hlomem.jax.trials.repeated import REPEATED, repeated_products, times_computed
 from hlomem.jax.trials.source_edits import SourceFile
 from hlomem.jax.trials.subjects import subject_of
 from hlomem.jax.trials.trying import Trials
@@ -75,6 +75,11 @@ _LEAST, _SMALLEST = 0.06, 1 << 16
 _LEAST_OF_CHOICES = 0.1
 """The share where what is at fault may be asked for, as values that are whole along an axis: such
 choices of programs without a fault (tools/sharded/fifth, eleventh) were seen to save up to 7 %."""
+_LEAST_COMPUTED_ONCE = 0.2
+"""The same where no matrix product is computed twice: what is whole costs no time."""
+_PASSED_ON, _AS_MUCH = 0.02, 0.95
+"""The share of what a finding saves that arguments have, at most, to be wanted whole for what is
+made of them, and the share that splitting this saves."""
 _MORE = 2
 """How often what is gathered may be saved by a policy that drops it, with what is made of it."""
 _UNTRIED = 0.25
@@ -190,8 +195,11 @@ def shard_job(
     ]
     tried += repeated_products(trials, job, subject)
     tried = _without_told(_without_others(tried), WORTH * report.size)
+    times = times_computed(trials, 1 if mesh is None else mesh.size)
+    of_choice = _LEAST_OF_CHOICES if times == 0 or times >= REPEATED else _LEAST_COMPUTED_ONCE
+    tried = _without_passed_on(tried, {one.name: one.size for one in report.arguments})
     tried = _without_symptoms(tried, report.size)
-    helpful = [one for one in tried if _is_helpful(one, report.size)]
+    helpful = [one for one in tried if _is_helpful(one, report.size, of_choice)]
     notes = [_note(one) for one in tried if one not in helpful]
     on_progress(f"traces other values {words}")
     findings = at_deciding_lines(trials, job, _ranked(helpful), facts, lines, subject)
@@ -330,6 +338,20 @@ def _without_symptoms(tried: Sequence[ShardingFinding], size: int) -> list[Shard
     ]
 
 
+def _without_passed_on(
+    tried: Sequence[ShardingFinding], sizes: Mapping[str, int]
+) -> list[ShardingFinding]:
+    """Without small inputs that may be wanted whole, where what is made of them can be split."""
+    on_values = [one.got or 0 for one in tried if _may_be_chosen(one)]
+    return [
+        one
+        for one in tried
+        if not (one.is_other and one.change.arguments and not one.change.is_of_batch)
+        or sum(sizes.get(name, 0) for name in one.change.arguments) >= _PASSED_ON * (one.got or 0)
+        or max(on_values, default=0) < _AS_MUCH * (one.got or 0)
+    ]
+
+
 def _is_begun(finding: ShardingFinding) -> bool:
     """Whether a change is of arguments, or of what a loop begins with."""
     others = finding.change.decisions
@@ -348,19 +370,21 @@ def _note(finding: ShardingFinding) -> str:
     return f"compiled: {WORDS[finding.kind]}{where}: its change {what} {format_bytes(abs(saved))}"
 
 
-def _is_helpful(finding: ShardingFinding, size: int) -> bool:
+def _is_helpful(finding: ShardingFinding, size: int, of_choice: float = _LEAST_OF_CHOICES) -> bool:
     if finding.got is None:
         return finding.promised >= _UNTRIED * size
     saved = finding.got
     if finding.change.drops_gathered:  # what else a policy drops is another matter
         saved = min(saved, _MORE * finding.size)
-    least = _LEAST_OF_CHOICES if _may_be_chosen(finding) else _LEAST
+    least = of_choice if _may_be_chosen(finding) else _LEAST
     return saved >= max(least * size, finding.least * size, _SMALLEST)
 
 
 def _may_be_chosen(finding: ShardingFinding) -> bool:
     """Whether a finding is on values, or a result, that may be wanted whole."""
-    return finding.kind in ("replicated", "stack") and not finding.change.arguments
+    is_random = any(one.decision.kind == "random" for one in finding.change.decisions)
+    is_of_values = finding.kind in ("replicated", "stack") and not finding.change.arguments
+    return is_of_values and not is_random
 
 
 def _ranked(findings: Sequence[ShardingFinding]) -> list[ShardingFinding]:

@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 from hlomem.dump.records import Record
 
 DecisionKind: TypeAlias = Literal[
-    "constraint", "shard_map", "gather", "hoisted", "scan", "checkpoint", "dropped"
+    "constraint", "shard_map", "gather", "hoisted", "scan", "checkpoint", "dropped", "random"
 ]
 DecisionKey: TypeAlias = "tuple[str, tuple[str, ...], tuple[tuple[int, ...], ...], tuple[str, ...]]"
 """The kind, the lines, the shapes and the specs."""
@@ -32,7 +32,8 @@ class Frame(Record, frozen=True, kw_only=True):
 class Decision(Record, frozen=True, kw_only=True):
     """An act by which a program says how arrays are split, or what a loop keeps.
 
-    `hoisted` is a gather, or a constraint, on all that a loop then reads part by part.
+    `hoisted` is a gather, or a constraint, on all that a loop then reads part by part; `random` a
+    generator of random numbers that is not split, which has its name for a spec.
 
     The frames are innermost first: of the call, of who made the sharding that it was given, and of
     who wrote the spec of that.
