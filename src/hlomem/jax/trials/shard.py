@@ -68,7 +68,7 @@ if TYPE_CHECKING:
 
 MAX_SECONDS = 1800.0
 """How long one compile may take."""
-_MAX_TRIED = 8
+_MAX_TRIED = 12
 """Findings whose changes are compiled."""
 _LEAST, _SMALLEST = 0.06, 1 << 16
 """The share of the memory, and the bytes, that a change saves, so that it is told."""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from hlomem.base.quantities import ValueId
     from hlomem.hlo.ir import HloInstruction
     from hlomem.hlo.sharding import Axis, Sharding
+    from hlomem.hlo.text.stack_frames import StackFrame
     from hlomem.report.data.buffers import Buffer
     from hlomem.report.data.memory import MemoryView, Space
     from hlomem.report.data.sharding.layouts import Layout
@@ -422,16 +423,12 @@ class Subject:
     def place(self, value: WholeValue) -> Place | None:
         """The expression of a value in the user's code."""
         frame = None if self.whole is None else self.whole.frame(value)
-        if frame is None:
-            return None
-        return Place(
-            file=frame.file_name,
-            line=frame.line,
-            column=frame.column,
-            end_line=frame.end_line,
-            end_column=frame.end_column,
-            is_constraint=is_constraint(value.instruction),
-        )
+        return None if frame is None else _place(frame, value)
+
+    def places_of_calls(self, value: WholeValue) -> list[Place]:
+        """The calls that lead to a value, of functions that others call, too."""
+        frames = [] if self.whole is None else self.whole.calls_of(value)
+        return [_place(frame, value) for frame in frames]
 
     def asked_at(self, value: WholeValue | None) -> tuple[tuple[int, ...], str]:
         """The dimensions of the value under a constraint, and what that asks for."""
@@ -509,3 +506,14 @@ def _tail(path: str) -> str:
     if path.startswith(_FIRST):
         inner = inner.partition("]")[2] if inner[1:2].isdigit() else inner
     return inner[-_SAME_SHAPE:]
+
+
+def _place(frame: StackFrame, value: WholeValue) -> Place:
+    return Place(
+        file=frame.file_name,
+        line=frame.line,
+        column=frame.column,
+        end_line=frame.end_line,
+        end_column=frame.end_column,
+        is_constraint=is_constraint(value.instruction),
+    )

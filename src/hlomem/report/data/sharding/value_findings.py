@@ -6,6 +6,8 @@ from collections import defaultdict
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec.structs import replace
+
 from hlomem.base.sizes import format_bytes
 from hlomem.report.data import roles
 from hlomem.report.data.sharding.finding import ShardingChange, ShardingFinding
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 
 _MAX_OTHERS = 3
 _MAX_WAYS = 2
+_MAX_CALLS = 2
 _UNLIKE = 2
 _FEW_STEPS = 8
 _LARGE = 5
@@ -108,7 +111,7 @@ def _told(subject: Subject, axis: Axis, held: Sequence[Held]) -> Iterator[Shardi
     what = "stacks" if is_stack else "values"
     for number, way in enumerate(_ways(subject, axis, first)):
         dimensions, asked = subject.asked_at(way.value)
-        yield ShardingFinding(
+        found = ShardingFinding(
             kind=_kind(subject, axis, way, is_stack=is_stack),
             title=f"{what} of {format_bytes(size)} on each device are the same along {axis.name}",
             why=_why(first, axis, way.constraint, is_idle=axis in idle_axes(subject)),
@@ -129,6 +132,13 @@ def _told(subject: Subject, axis: Axis, held: Sequence[Held]) -> Iterator[Shardi
             ),
             is_other=number > 0,
         )
+        calls: list[Place] = []
+        if way.value is not None and way.constraint is None and not is_stack:
+            calls = subject.places_of_calls(way.value)[:_MAX_CALLS]
+        for call in calls:
+            change = replace(found.change, place=call)
+            yield replace(found, source=f"{call.file}:{call.line}", change=change, is_other=True)
+        yield found
 
 
 def _kind(subject: Subject, axis: Axis, way: Way, *, is_stack: bool) -> FindingKind:

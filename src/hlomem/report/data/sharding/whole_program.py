@@ -7,6 +7,7 @@ XLA has inlined calls.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from functools import cached_property
 from itertools import pairwise
 from math import prod
@@ -203,6 +204,22 @@ class WholeProgram:
             return frames[at + 1] if is_helped and at + 1 < len(frames) else frames[at]
         return None
 
+    def calls_of(self, value: WholeValue) -> list[StackFrame]:
+        """The calls that lead to a value, of functions that have several, innermost first."""
+        frames = [one for one in value.instruction.stack_frames if not is_installed(one.file_name)]
+        return [call for one, call in pairwise(frames) if len(self._callers[_place(one)]) > 1]
+
+    @cached_property
+    def _callers(self) -> dict[tuple[str, int], set[tuple[str, int]]]:
+        """The lines that call the function of a line."""
+        by_id = {one.metadata.stack_frame_id: one for one in self.module.iter_instructions()}
+        found: dict[tuple[str, int], set[tuple[str, int]]] = defaultdict(set)
+        for one in by_id.values():
+            own = [frame for frame in one.stack_frames if not is_installed(frame.file_name)]
+            for here, caller in pairwise(own):
+                found[_place(here)].add(_place(caller))
+        return found
+
     @cached_property
     def _helpers(self) -> set[tuple[str, int]]:
         """Lines that ask for what a caller asks for; without the source, those of several."""
@@ -292,6 +309,10 @@ class WholeProgram:
 
 def _dimensions(one: HloInstruction) -> tuple[int, ...]:
     return tuple(one.shape.dimensions) if one.shape.is_array else ()
+
+
+def _place(frame: StackFrame) -> tuple[str, int]:
+    return frame.file_name, frame.line
 
 
 def is_constraint(one: HloInstruction) -> bool:
