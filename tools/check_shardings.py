@@ -2,9 +2,9 @@
 
     python -m tools.check_shardings FOLDER [NAME...] [--table NAME]
 
-A file of FOLDER begins with `\"\"\"Fault: KIND. …` and has `make_faulty` and `make_fixed`, the
-latter also in FOLDER/fixed, or with `\"\"\"Clean.` and has `make_clean`; `TARGET` is the machine,
-and `# FAULT` ends the lines where the fault is. Prints one row for each file in Markdown: whether
+A file of FOLDER begins with `\"\"\"Fault: KIND. …` and has `make_faulty`, or with `\"\"\"Clean.`
+and has `make_clean`; `make_fixed` is in the same file, or made by a diff in FOLDER/fixed. `TARGET`
+is the machine, and `# FAULT` ends the lines where the fault is. Prints one row for each file in Markdown: whether
 the first finding names such a line, and the kind; the bytes promised from the plan alone, those
 that the report says after compiling the change, those that a whole compile of the printed change
 saves by `memory_analysis()`, and those of the author's own repair; whether every argument has the
@@ -22,6 +22,7 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -120,11 +121,31 @@ class Program(NamedTuple):
     def factory(self) -> str:
         return f"{self.file}:{'make_faulty' if self.fault else 'make_clean'}"
 
-    @property
-    def repaired(self) -> str:
-        """The author's own repair: of a file of its own, where there is one."""
-        apart = self.file.parent / "fixed" / self.file.name
-        return f"{apart if apart.exists() else self.file}:make_fixed"
+    @contextmanager
+    def repaired(self) -> Iterator[str]:
+        """The factory of the author's own repair: as a diff makes it, where there is one."""
+        repair = self.file.parent / "fixed" / f"{self.file.stem}.diff"
+        if not repair.exists():
+            yield f"{self.file}:make_fixed"
+            return
+        with patched(self.file, repair.read_text()) as file:
+            yield f"{file}:make_fixed"
+
+
+@contextmanager
+def patched(file: Path, diff: str) -> Iterator[Path | None]:
+    """A copy of a file with a diff applied; None where it does not apply."""
+    with TemporaryDirectory() as home:
+        copy = Path(home) / file.name
+        shutil.copy(file, copy)
+        done = subprocess.run(
+            ["/usr/bin/env", "patch", "-p1", "--quiet"],
+            input=diff,
+            text=True,
+            cwd=home,
+            check=False,
+        )
+        yield None if done.returncode else copy
 
 
 def read_program(file: Path) -> Program:
@@ -185,18 +206,9 @@ def compile_change(program: Program, finding: ShardingFinding) -> Truth | str:
         changed = {"value": msgspec.to_builtins(change.value)}
     if "--- a/" not in finding.how:
         return compile_whole(program.factory, program.target, changed)
-    with TemporaryDirectory() as home:
-        copy = Path(home) / program.file.name
-        shutil.copy(program.file, copy)
-        diff = finding.how[finding.how.index("--- a/") :] + "\n"
-        done = subprocess.run(
-            ["/usr/bin/env", "patch", "-p1", "--quiet"],
-            input=diff,
-            text=True,
-            cwd=home,
-            check=False,
-        )
-        if done.returncode:
+    diff = finding.how[finding.how.index("--- a/") :] + "\n"
+    with patched(program.file, diff) as copy:
+        if copy is None:
             return "BROKEN PATCH"
         given = {} if change.value is not None else changed
         return compile_whole(f"{copy}:make_faulty", program.target, given)
@@ -250,7 +262,8 @@ def check(program: Program, counts: Counter[str]) -> Iterator[list[str]]:
         yield [title, program.target, needs, "clean", found or "quiet", *["-"] * 5, arguments]
         return
     counts["faulty"] += 1
-    repair = report.size - size_of(program.repaired, program.target)
+    with program.repaired() as repaired:
+        repair = report.size - size_of(repaired, program.target)
     if not report.findings:
         cells = ["NOTHING FOUND", "-", "-", "-", "-", format_bytes(repair), arguments]
         yield [title, program.target, needs, program.fault, *cells]
