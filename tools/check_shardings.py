@@ -8,8 +8,8 @@ is the machine, and `# FAULT` ends the lines where the fault is. Prints one row 
 Markdown: whether the first finding names such a line, and the kind; the bytes promised from the
 plan alone, those that the report says after compiling the change, those that a whole compile of
 the printed change saves by `memory_analysis()`, and those of the author's own repair; whether every
-argument has the bytes and dimensions that JAX says. With --table the rows are written between markers of
-docs/sharding.md, too.
+argument has the bytes and dimensions that JAX says. With --table the rows are written between
+markers of docs/sharding.md, too.
 """
 
 from __future__ import annotations
