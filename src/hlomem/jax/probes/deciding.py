@@ -43,6 +43,8 @@ _MOST = 0.5
 """The share of the arrays at fault, by bytes, that a place must decide."""
 _FEW = 0.1
 """The share of their bytes that others may have which it decides, too."""
+_SOME = 0.25
+"""The same where nothing decides them alone."""
 _LESS = 0.95
 """The share of what loops keep that is left, at most, where that is at fault."""
 
@@ -57,6 +59,8 @@ class Decided(NamedTuple):
     """The whole expression."""
     is_wanted: bool
     """Whether the arrays are split as wanted after the change."""
+    is_alone: bool = True
+    """Whether it decides hardly any others."""
     site: str = ""
     """The line that calls the function it is in, where others do so, too, and are not at fault."""
     specs: Mapping[str, str] = MappingProxyType({})
@@ -125,6 +129,7 @@ def decide(
 ) -> Iterator[Decided]:
     """The expressions that decide a fault alone, each at another line, the likeliest first.
 
+    Where there is none, the one that decides little else.
     `axes` are those of the mesh, with their sizes.
     """
     effects = _effects(prober, base, fault, axes, is_used=False)
@@ -132,9 +137,10 @@ def decide(
         used = _effects(prober, base, fault, axes, is_used=True)
         fewer = None if used is None else [one for one in used if one.arrays < most]
         effects = None if fewer is None else effects + fewer
+    is_alone = any(one.others <= _FEW for one in effects or ())
     while effects:
         best = max(effects, key=lambda effect: effect.rank)
-        if best.others > _FEW:
+        if best.others > (_FEW if is_alone else _SOME):
             return
         best = _chosen(base, fault, _asked_before(best, effects), effects)
         yield Decided(
@@ -145,7 +151,10 @@ def decide(
             specs=best.specs,
             site=_site(prober, base, fault, axes, best),
             why=_why(base, best, axes),
+            is_alone=is_alone,
         )
+        if not is_alone:
+            return
         effects = [one for one in effects if _line(one) != _line(best)]
 
 

@@ -75,17 +75,21 @@ def at_deciding_lines(
 def _compiled(trials: Trials, finding: ShardingFinding, ways: Sequence[Decided]) -> ShardingFinding:
     """A finding at the first line whose change, compiled, saves much of what it says.
 
-    At the first of all where none does: that the arrays follow it was seen in a trace.
+    At the first of all where none does: that the arrays follow it was seen in a trace. One that
+    others follow, too, may have a value that is right for some and not for all: only what could
+    be compiled says that it is not the line.
     """
+    is_refuted = False
     for way in ways:
         for change in _changes(way):
             done = trials.try_together((change,))
+            is_refuted |= done.found is not None
             if done.found is not None:
                 got = trials.base.plan.size - done.size
                 if got >= max(_ENOUGH * (finding.got or 0), 1):
                     return _with_change(_placed(finding, way), way, done, got)
                 break
-    return _placed(finding, ways[0])
+    return finding if is_refuted and not ways[0].is_alone else _placed(finding, ways[0])
 
 
 def _changes(way: Decided) -> Iterator[Change]:

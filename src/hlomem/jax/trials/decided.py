@@ -320,12 +320,37 @@ class Search:
                 for to in range(min(map(len, shapes)))
                 if asked is not None and axes and asked.split_of(to) == 1
                 if all(shape[to] % asked.split_of(at) == 0 for shape in shapes)
+                if self._is_split_elsewhere(shapes, to, axes, group, mesh)
+                and not self._is_split_elsewhere(shapes, at, axes, group, mesh)
             ][:_MAX_WAYS]
             if ways:
                 kind: FindingKind = "stack" if self._has_stacks else "replicated"
                 changes = [_change(group, (way,), _told(group, (way,))) for way in ways]
                 finding = self._finding(kind, group, f"with {ways[0]} another dimension is split")
                 yield replace(finding, least=_MOVED), changes
+
+    def _is_split_elsewhere(
+        self,
+        shapes: Sequence[tuple[int, ...]],
+        at: int,
+        axes: Sequence[Axis],
+        group: Sequence[Decision],
+        mesh: Mesh,
+    ) -> bool:
+        """Whether axes split a dimension of the same size of an argument, or by a constraint."""
+        sizes = {shape[at] for shape in shapes}
+        known = [(its.whole, its.sharding) for _, _, its in self._subject.arguments]
+        known += [
+            (one.shapes[0], parse_spec(one.specs[0], mesh))
+            for one in self._decisions
+            if one.kind == "constraint" and one not in group
+        ]
+        return any(
+            size in sizes and at < len(sharding.dimensions) and sharding.dimensions[at] == axes
+            for shape, sharding in known
+            if sharding is not None
+            for at, size in enumerate(shape)
+        )
 
     def _hoisted(self, mesh: Mesh) -> Iterator[tuple[ShardingFinding, list[Change]]]:
         """Gathers of all that a loop reads part by part, done in the loop instead."""

@@ -346,7 +346,7 @@ def _without_passed_on(
     return [
         one
         for one in tried
-        if not (one.is_other and one.change.arguments and not one.change.is_of_batch)
+        if not (one.is_other and one.change.arguments)
         or sum(sizes.get(name, 0) for name in one.change.arguments) >= _PASSED_ON * (one.got or 0)
         or max(on_values, default=0) < _AS_MUCH * (one.got or 0)
     ]

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from hlomem.base.sizes import format_bytes
 from hlomem.report.data.sharding.argument_findings import Wish, finding_on
-from hlomem.report.data.sharding.value_findings import at_peak, input_axes
+from hlomem.report.data.sharding.value_findings import at_peak, find_whole_along, input_axes
 from hlomem.report.data.sharding.values import values_along, weight_shapes
 
 if TYPE_CHECKING:
@@ -38,7 +38,10 @@ def find_whole_batches(subject: Subject) -> Iterator[ShardingFinding]:
         is_much = held >= _MUCH * subject.space.size
         if wishes and is_much and not _splits_values(subject, axis):
             found = _finding(subject, wishes, axis, held, "splits the model")
-            yield replace(found, change=replace(found.change, is_of_batch=True))
+            is_other = _is_of_pairs(subject, batch, axis)
+            change = replace(found.change, is_of_batch=True)
+            yield replace(found, change=change, is_other=is_other)
+            yield from find_whole_along(subject, axis) if is_other else ()
 
 
 def find_whole_inputs(subject: Subject) -> Iterator[ShardingFinding]:
@@ -74,6 +77,13 @@ def _held(subject: Subject, axis: Axis, length: int = 0) -> int:
     return sum(one.buffer.size for one in alive if not length or length in one.layout.whole)
 
 
+def _is_of_pairs(subject: Subject, batch: Sequence[Argument], axis: Axis) -> bool:
+    """Whether most of it is of pairs of rows: for one of the two the rows are wanted whole."""
+    length = batch[0][2].whole[0]
+    largest = max(values_along(subject, axis), key=lambda held: held.buffer.size, default=None)
+    return largest is not None and largest.layout.whole.count(length) > 1
+
+
 def _batch(subject: Subject) -> list[Argument]:
     """The inputs that have the length of most of them."""
     return max(_inputs(subject).values(), key=len, default=[])
@@ -103,7 +113,9 @@ def _model_axes(subject: Subject) -> list[Axis]:
 def _wishes(batch: Sequence[Argument], axis: Axis) -> Iterator[Wish]:
     for name, buffer, layout in batch:
         sharding = layout.sharding
-        if sharding is not None and sharding.shard(layout.whole)[0] % axis.size == 0:
+        if sharding is None or axis in sharding.used:
+            continue
+        if sharding.shard(layout.whole)[0] % axis.size == 0:
             yield Wish("replicated", name, buffer, layout, sharding.with_axis(0, axis))
 
 

@@ -46,11 +46,15 @@ _LARGE = 5
 def find_whole_values(subject: Subject) -> Iterator[ShardingFinding]:
     """Values that depend on inputs and are the same along an axis that splits the inputs."""
     for axis in [*input_axes(subject), *idle_axes(subject)]:
-        held = list(values_along(subject, axis))
-        # What is only gathered may be needed whole.
-        computed = [found for found in held if found.buffer.role != roles.COLLECTIVES]
-        if any(found.buffer.size >= WORTH * subject.space.size for found in computed):
-            yield from _told(subject, axis, held)
+        yield from find_whole_along(subject, axis)
+
+
+def find_whole_along(subject: Subject, axis: Axis) -> Iterator[ShardingFinding]:
+    """Values that are the same along an axis."""
+    held = list(values_along(subject, axis))
+    computed = [found for found in held if not _is_gathered(subject, found.buffer)]
+    if any(found.buffer.size >= WORTH * subject.space.size for found in computed):
+        yield from _told(subject, axis, held)
 
 
 def input_axes(subject: Subject) -> list[Axis]:
@@ -102,7 +106,7 @@ def _told(subject: Subject, axis: Axis, held: Sequence[Held]) -> Iterator[Shardi
     largest = max(found.buffer.size for found in held)
     if max(saved, largest / _LARGE) < WORTH * subject.space.size:
         return
-    computed = [found for found in held if found.buffer.role != roles.COLLECTIVES]
+    computed = [found for found in held if not _is_gathered(subject, found.buffer)]
     alive = at_peak(subject, computed)
     stacks = [found for found in alive if found.buffer.role == roles.STACKED]
     is_stack = 2 * _size(stacks) >= _size(alive)
@@ -139,6 +143,13 @@ def _told(subject: Subject, axis: Axis, held: Sequence[Held]) -> Iterator[Shardi
             change = replace(found.change, place=call)
             yield replace(found, source=f"{call.file}:{call.line}", change=change, is_other=True)
         yield found
+
+
+def _is_gathered(subject: Subject, buffer: Buffer) -> bool:
+    """Whether a value is only gathered: it may be needed whole. A sum over devices is computed."""
+    made = subject.memory.instruction_by_name.get(buffer.name.partition("{")[0])
+    is_sum = made is not None and made.opcode.startswith("all-reduce")
+    return buffer.role == roles.COLLECTIVES and not is_sum
 
 
 def _kind(subject: Subject, axis: Axis, way: Way, *, is_stack: bool) -> FindingKind:
