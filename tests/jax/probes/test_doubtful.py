@@ -28,7 +28,7 @@ def test_names_next_to_axes_and_rows_behind_others_have_no_effect(tmp_path: Path
     file = tmp_path / "model.py"
     file.write_text(SOURCE)
     found = [
-        (one.begin[0], one.axes, one.why) for one in doubtful_words(str(file), ("data", "model"))
+        (one.begin[0], one.meant, one.why) for one in doubtful_words(str(file), ("data", "model"))
     ]
     assert found == [
         (9, ("data", "model"), "the mesh has no axis 'modle'"),

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 class Doubtful(NamedTuple):
-    """An expression, and the axes that may be meant."""
+    """An expression, and the axes, or the names, that may be meant."""
 
     begin: tuple[int, int]
-    axes: tuple[str, ...]
+    meant: tuple[str, ...]
     why: str
 
 

@@ -143,7 +143,7 @@ class _Tries:
         elif seen.kind == "none":
             yield from [f"axis:{axis}" for axis in (*self._axes, *self._words)]
         elif seen.kind == "text" and seen.key in self._doubtful:
-            yield from [f"axis:{axis}" for axis in self._doubtful[seen.key].axes]
+            yield from [f"axis:{axis}" for axis in self._doubtful[seen.key].meant]
         elif seen.kind == "text" and seen.text in self._axes:
             yield "none:"
             yield from [f"axis:{axis}" for axis in self._axes if axis != seen.text]
@@ -260,6 +260,34 @@ def unmatched(base: Traced, axes: Iterable[str]) -> list[str]:
         for word in words
     ]
     return [word for word in dict.fromkeys(together) if word and word not in {*known, *axes}]
+
+
+def unused_rows(base: Traced) -> dict[str, tuple[str, ...]]:
+    """The names of a table's rows that nothing uses, by their keys, with those that no row has.
+
+    The latter stand next to names that rows have; they may be those of axes, too.
+    """
+    tables = [read_key(one.key) for one in base.seen if one.kind == "rules"]
+    known = {word for word, _ in rules_of(base)}
+    words = [one for one in base.seen if one.kind == "text" and one.text.isidentifier()]
+    keys = [(one, read_key(one.key)) for one in words]
+    lines: dict[tuple[str, int], list[str]] = {}
+    for one, key in keys:
+        if not any(map(key.is_in, tables)):
+            lines.setdefault((key.file, key.line), []).append(one.text)
+    missing = [
+        word
+        for together in lines.values()
+        if not known.isdisjoint(together)
+        for word in together
+        if word not in known
+    ]
+    others = tuple(dict.fromkeys(missing))
+    return {
+        one.key: others
+        for one, key in keys
+        if others and any(map(key.is_in, tables)) and one.text in known and is_of_no_use(base, one)
+    }
 
 
 def doubtful_of(base: Traced, axes: Iterable[str]) -> dict[str, Doubtful]:

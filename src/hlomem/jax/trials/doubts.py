@@ -9,13 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hlomem.jax.compile.decisions import decision_names
-from hlomem.jax.probes.doubtful import doubtful_words
+from hlomem.jax.probes.doubtful import Doubtful
 from hlomem.jax.probes.instrument import read_key
 from hlomem.jax.probes.parent import Prober
-from hlomem.jax.probes.tries import ARGUMENT, doubtful_of
+from hlomem.jax.probes.tries import ARGUMENT, doubtful_of, unused_rows
 from hlomem.jax.trials.changes import Change
 from hlomem.jax.trials.decided import LINK, parts_of
-from hlomem.report.data.lines import is_installed
 from hlomem.report.data.sharding.decision import OtherDecision
 from hlomem.report.data.sharding.finding import ShardingChange, ShardingFinding
 from hlomem.report.data.sharding.values import WORTH
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 
     from hlomem.hlo.sharding import Mesh
     from hlomem.jax.compile.messages import Facts, Job
-    from hlomem.jax.probes.doubtful import Doubtful
     from hlomem.jax.probes.messages import Traced
     from hlomem.report.data.sharding.subject import Subject
 
@@ -40,15 +38,15 @@ def doubted_words(
     """Names that are no axes, and rows that are not reached, where others would split arrays."""
     mesh = subject.layouts.mesh
     axes = () if mesh is None else tuple([axis.name for axis in mesh.axes])
-    if mesh is None or not any(doubtful_words(file, axes) for file in _files(facts)):
+    if mesh is None:
         return
     with Prober(job, _SECONDS) as prober:
         [base] = prober.trace([("", "")])
         if base is None or base.problem:
             return
-        doubtful = doubtful_of(base, axes)
-        tries = [(key, axis) for key, one in doubtful.items() for axis in one.axes][:_MAX_TRIED]
-        traced = prober.trace([(key, f"axis:{axis}") for key, axis in tries])
+        doubtful = doubtful_of(base, axes) | dict(_rows(base))
+        tries = [(key, word) for key, one in doubtful.items() for word in one.meant][:_MAX_TRIED]
+        traced = prober.trace([(key, f"axis:{word}") for key, word in tries])
     best: dict[str, tuple[float, str, dict[str, str]]] = {}
     for (key, axis), one in zip(tries, traced, strict=True):
         specs = dict(_split_more(base, one, mesh)) if one is not None else {}
@@ -59,12 +57,12 @@ def doubted_words(
         yield _finding(key, doubtful[key], axis, wanted, int(saved), facts)
 
 
-def _files(facts: Facts) -> list[str]:
-    """The user's files that lines of the program are in."""
-    lines = [frame.line for one in facts.decisions for frame in one.applied]
-    lines += [line for at in facts.argument_lines.values() for line in (*at.made, *at.written)]
-    files = dict.fromkeys([line.rpartition(":")[0] for line in lines])
-    return [file for file in files if not is_installed(file)]
+def _rows(base: Traced) -> Iterator[tuple[str, Doubtful]]:
+    """The rows of tables that nothing uses, with the names that no row has."""
+    texts = {one.key: one.text for one in base.seen}
+    for key, words in unused_rows(base).items():
+        why = f"nothing is called {texts[key]!r}, which a row of a table is for"
+        yield key, Doubtful(read_key(key).begin, words, why)
 
 
 def _split_more(
