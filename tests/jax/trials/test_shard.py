@@ -213,6 +213,54 @@ def make_hoisted(devices):
     return jax.jit(grads), (ws, S((64, 512), "bfloat16", sharding=NamedSharding(mesh, split[1])))
 
 
+def make_history(devices):
+    mesh = Mesh(np.array(devices), ("data",))
+    by_row = NamedSharding(mesh, P("data"))
+
+    def run(start, inputs):
+        def step(x, u):
+            x = jnp.tanh(0.9 * x + u)
+            return x, x
+
+        _, history = jax.lax.scan(step, start, inputs)
+        history = jax.lax.with_sharding_constraint(history, by_row)
+        last, _ = jax.lax.scan(lambda x, y: (jnp.sort(x, axis=1) + y, None), start, history)
+        return last
+
+    inputs = S((256, 2048, 8), "float32", sharding=NamedSharding(mesh, P(None, "data")))
+    return jax.jit(run), (S((2048, 8), "float32", sharding=by_row), inputs)
+
+
+def make_pairs(devices):
+    mesh = Mesh(np.array(devices), ("data",))
+    split, whole = NamedSharding(mesh, P("data")), NamedSharding(mesh, P())
+
+    def kernel(a, b):
+        return jnp.exp(-jnp.abs(a[:, None] - b[None]))
+
+    def predict(points, values, targets):
+        matrix = kernel(points, points)
+        solved = jax.lax.fori_loop(0, 9, lambda _, x: values - 0.1 * (matrix @ x), values)
+        return kernel(targets, points) @ solved
+
+    points = S((2048,), "float32", sharding=whole)
+    return jax.jit(predict), (points, points, S((512,), "float32", sharding=split))
+
+
+RULES = (("rows", "data"), ("columns", "model"))
+
+
+def make_rows(devices):
+    mesh = Mesh(np.array(devices).reshape(4, 2), ("data", "model"))
+
+    def place(*names):
+        return NamedSharding(mesh, P(*map(dict(RULES).get, names)))
+
+    w = S((2048, 2048), "float32", sharding=place("rows", "model"))
+    x = S((64, 2048), "float32", sharding=place("rows"))
+    return jax.jit(lambda w, x: w - x.T @ (x @ w)), (w, x)
+
+
 def make_loop(devices):
     mesh = Mesh(np.array(devices), ("data",))
     split, whole = NamedSharding(mesh, P("data")), NamedSharding(mesh, P())
@@ -409,6 +457,37 @@ def test_the_word_is_changed_that_no_axis_is_called(model: Path) -> None:
     assert first.source == f"{model}/model.py:{_line('AXES = {')}"
     assert first.why.endswith("the mesh has no axis 'tensor'")
     assert '+AXES = {"rows": "data", "columns": "model"}' in first.how
+    # Half of a weight that 4 of 8 devices split, at least.
+    assert first.got is not None
+    assert first.got >= 2 << 20
+
+
+def test_a_constraint_is_told_that_splits_another_dimension_than_all_else(model: Path) -> None:
+    first = _shard(model, "make_history").findings[0]
+    assert first.source == f"{model}/model.py:{_line('        history = jax.lax.with')}"
+    assert "P(None, 'data')" in first.how
+    # Seven eighths of what the loop that reads it puts elsewhere, and more.
+    assert first.got is not None
+    assert first.got >= 3 << 20
+
+
+def test_what_is_made_of_small_inputs_is_told_where_a_helper_is_called(model: Path) -> None:
+    first = _shard(model, "make_pairs").findings[0]
+    assert first.kind == "replicated"
+    assert first.source == f"{model}/model.py:{_line('        matrix = kernel(points')}"
+    assert "with_sharding_constraint(kernel(points, points), NamedSharding(mesh, P('data')))" in (
+        first.how
+    )
+    # Seven eighths of 16 MiB.
+    assert first.got is not None
+    assert first.got >= 14 << 20
+
+
+def test_a_row_is_told_that_nothing_uses_under_a_name_that_no_row_has(model: Path) -> None:
+    first = _shard(model, "make_rows").findings[0]
+    assert first.kind == "dropped"
+    lines = [_line("RULES = ("), _line('    w = S((2048, 2048), "float32", sharding=place')]
+    assert first.source in [f"{model}/model.py:{line}" for line in lines]
     # Half of a weight that 4 of 8 devices split, at least.
     assert first.got is not None
     assert first.got >= 2 << 20

@@ -135,11 +135,18 @@ def _where_cut(finding: ShardingFinding, subject: Subject) -> ShardingFinding:
 
 
 def _without_repeats(findings: Sequence[ShardingFinding]) -> list[ShardingFinding]:
-    """Without findings of the same kind at the same line that save the same."""
-    told: dict[tuple[str, str | None, int | None], ShardingFinding] = {}
+    """Without findings of the same kind and line, or on the same arguments, that save the same."""
+    told: list[ShardingFinding] = []
     for one in findings:
-        told.setdefault((one.kind, one.source, one.got), one)
-    return list(told.values())
+        if not any(_is_same_matter(one, other) for other in told):
+            told.append(one)
+    return told
+
+
+def _is_same_matter(one: ShardingFinding, other: ShardingFinding) -> bool:
+    is_same_line = (one.kind, one.source) == (other.kind, other.source)
+    shared = one.change.arguments.keys() & other.change.arguments.keys()
+    return one.got == other.got and (is_same_line or (bool(shared) and one.got is not None))
 
 
 def _placed(finding: ShardingFinding, found: Decided) -> ShardingFinding:

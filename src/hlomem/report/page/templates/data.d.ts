@@ -108,7 +108,7 @@ export interface Copy {
 
 /** An act by which a program says how arrays are split, or what a loop keeps. */
 export interface Decision {
-  kind: "checkpoint" | "constraint" | "dropped" | "gather" | "scan" | "shard_map";
+  kind: "checkpoint" | "constraint" | "dropped" | "gather" | "hoisted" | "random" | "scan" | "shard_map";
   shapes: number[][];
   specs: string[];
   sizes: number[];
@@ -268,6 +268,13 @@ export interface OtherDecision {
   is_used: boolean;
 }
 
+/** Another value of an expression of the source, as `jax/probes/levers.py` has it. */
+export interface OtherValue {
+  key: string;
+  change: string;
+  site: string;
+}
+
 export interface PaddedShape {
   shape: string;
   size: number;
@@ -422,6 +429,7 @@ export interface ShardingChange {
   may_be_left_out: boolean;
   is_assigned: boolean;
   decisions: OtherDecision[];
+  value: OtherValue | null;
   is_of_batch: boolean;
   has_mesh: boolean;
   drops_gathered: boolean;
