@@ -21,6 +21,8 @@ class Doubtful(NamedTuple):
     begin: tuple[int, int]
     meant: tuple[str, ...]
     why: str
+    everywhere: str = ""
+    """The word that stands there, where it is meant wherever it stands."""
 
 
 @lru_cache(maxsize=64)
@@ -59,6 +61,22 @@ def _shadowed(tree: ast.Module, axes: Sequence[str]) -> Iterator[Doubtful]:
             if meant:
                 why = f"a later row for {_word(name)!r}, of {' and '.join(meant)}, is not reached"
                 yield Doubtful(_begin(value), tuple(meant), why)
+
+
+@lru_cache(maxsize=64)
+def words_together(file: str) -> tuple[tuple[str, ...], ...]:
+    """The names that stand in one call or one tuple of a file, those of keywords among them."""
+    try:
+        tree = ast.parse(Path(file).read_text())
+    except (OSError, SyntaxError, ValueError):
+        return ()
+    found = []
+    for node in ast.walk(tree):
+        words = [word for one in _parts(node) if (word := _word(one)).isidentifier()]
+        if isinstance(node, ast.Call):
+            words += [one.arg for one in node.keywords if one.arg]
+        found += [tuple(words)] if len(words) > 1 else []
+    return tuple(found)
 
 
 def _parts(node: ast.AST) -> list[ast.expr]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlomem.hlo.sharding import bare_spec
 from hlomem.jax.probes.choices import choices_of, kept_names
-from hlomem.jax.probes.doubtful import doubtful_words
+from hlomem.jax.probes.doubtful import doubtful_words, words_together
 from hlomem.jax.probes.instrument import USE, read_key
 from hlomem.jax.probes.levers import SPEC, SWAPPED
 
@@ -26,6 +27,7 @@ _MAX_PATHS = 3
 _MAX_CHOICES = 60
 _MAX_FORMS = 20
 _MAX_WORDS = 60
+_MAX_MEANT = 3
 _PATTERN = re.compile(r"\\[.bdw]|\(.*\)|\.\*|\$$")
 """Of regular expressions."""
 _MARKS = ("/", ".", "[")
@@ -263,31 +265,49 @@ def unmatched(base: Traced, axes: Iterable[str]) -> list[str]:
 
 
 def unused_rows(base: Traced) -> dict[str, tuple[str, ...]]:
-    """The names of a table's rows that nothing uses, by their keys, with those that no row has.
-
-    The latter stand next to names that rows have; they may be those of axes, too.
-    """
+    """The names of a table's rows that nothing uses, by their keys, with those that no row has."""
     tables = [read_key(one.key) for one in base.seen if one.kind == "rules"]
-    known = {word for word, _ in rules_of(base)}
-    words = [one for one in base.seen if one.kind == "text" and one.text.isidentifier()]
-    keys = [(one, read_key(one.key)) for one in words]
-    lines: dict[tuple[str, int], list[str]] = {}
-    for one, key in keys:
-        if not any(map(key.is_in, tables)):
-            lines.setdefault((key.file, key.line), []).append(one.text)
-    missing = [
-        word
-        for together in lines.values()
-        if not known.isdisjoint(together)
-        for word in together
-        if word not in known
-    ]
-    others = tuple(dict.fromkeys(missing))
+    others = tuple(_missing(base))
     return {
-        one.key: others
-        for one, key in keys
-        if others and any(map(key.is_in, tables)) and one.text in known and is_of_no_use(base, one)
+        one.key: _likest_first(one.text, others)
+        for one in base.seen
+        if others and one.kind == "text" and any(map(read_key(one.key).is_in, tables))
+        if one.text in dict(rules_of(base)) and is_of_no_use(base, one)
     }
+
+
+def names_without_row(base: Traced) -> dict[str, tuple[str, ...]]:
+    """The words that stand next to names of rows, and are none, with those that they may mean.
+
+    By the key of the first; one that the mesh has for an axis may be meant for that.
+    """
+    rows = [word for word, axis in rules_of(base) if axis]
+    missing = _missing(base)
+    found: dict[str, tuple[str, ...]] = {}
+    for one in base.seen:
+        if one.kind == "text" and one.text in missing:
+            missing.remove(one.text)
+            found[one.key] = _likest_first(one.text, rows)
+    return found
+
+
+def _missing(base: Traced) -> list[str]:
+    """The words that stand next to names of rows, and are none."""
+    known = {word for word, _ in rules_of(base)}
+    groups = [
+        group
+        for file in dict.fromkeys(read_key(one.key).file for one in base.seen)
+        for group in words_together(file)
+        if not known.isdisjoint(group)
+    ]
+    return list(dict.fromkeys([word for group in groups for word in group if word not in known]))
+
+
+def _likest_first(word: str, others: Iterable[str]) -> tuple[str, ...]:
+    def unlikeness(other: str) -> float:
+        return -SequenceMatcher(None, word, other).ratio()
+
+    return tuple(sorted(dict.fromkeys(others), key=unlikeness)[:_MAX_MEANT])
 
 
 def doubtful_of(base: Traced, axes: Iterable[str]) -> dict[str, Doubtful]:

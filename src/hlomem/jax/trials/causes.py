@@ -7,7 +7,6 @@ without such a place stays.
 
 from __future__ import annotations
 
-import re
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -17,15 +16,12 @@ from hlomem.base.errors import CommandError
 from hlomem.jax.compile.decisions import decision_names
 from hlomem.jax.probes.deciding import decide
 from hlomem.jax.probes.parent import Prober
-from hlomem.jax.probes.tries import ARGUMENT, Fault
-from hlomem.jax.trials.changes import Change
-from hlomem.jax.trials.decided import LINK
+from hlomem.jax.probes.tries import Fault
 from hlomem.jax.trials.finding_changes import divisors, even_sizes, is_of_steps
 from hlomem.jax.trials.lines import group_of
 from hlomem.jax.trials.source_edits import SourceFile
-from hlomem.jax.trials.value_edits import edits_of, told
-from hlomem.report.data.sharding.decision import OtherValue
-from hlomem.report.data.sharding.finding import Link, ShardingChange
+from hlomem.jax.trials.value_edits import shardings_of, value_changes
+from hlomem.report.data.sharding.finding import Link
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -40,7 +36,6 @@ if TYPE_CHECKING:
 _MAX_FOUND = 3
 _SECONDS = 300.0
 _MAX_LINKS = 6
-_RESULT = re.compile(r"result(\[|\.|$)")
 _MAX_WAYS = 4
 _ENOUGH, _AS_MUCH = 0.5, 0.9
 """The shares of what a finding's change saves that another value saves at a line that decides it,
@@ -81,7 +76,7 @@ def _compiled(trials: Trials, finding: ShardingFinding, ways: Sequence[Decided])
     """
     is_refuted = False
     for way in ways:
-        for change in _changes(way):
+        for change in value_changes(way):
             done = trials.try_together((change,))
             is_refuted |= done.found is not None
             if done.found is not None:
@@ -92,34 +87,11 @@ def _compiled(trials: Trials, finding: ShardingFinding, ways: Sequence[Decided])
     return finding if is_refuted and not ways[0].is_alone else _placed(finding, ways[0])
 
 
-def _changes(way: Decided) -> Iterator[Change]:
-    """A change as an edit of the source, if one says it, and without."""
-    title = f"another value at {way.line}"
-    if edits := edits_of(way):
-        yield Change("shard", title, "", LINK, edits=tuple(edits))
-    yield Change("shard", title, "", LINK, value=_value(way), code=told(way))
-
-
-def _value(way: Decided) -> OtherValue:
-    return OtherValue(key=way.seen.key, change=way.change, site=way.site)
-
-
 def _with_change(finding: ShardingFinding, way: Decided, done: Tried, got: int) -> ShardingFinding:
     """A finding with the change of its line, if that saves about as much as the one before."""
     if got < _AS_MUCH * (finding.got or 0):
         return finding
-    return replace(finding, got=got, how=done.how(), change=change_of(way))
-
-
-def change_of(way: Decided) -> ShardingChange:
-    """Another value at a line, with the shardings that arguments and results then have."""
-    arguments = {
-        name.removeprefix(ARGUMENT): spec
-        for name, spec in way.specs.items()
-        if name.startswith(ARGUMENT)
-    }
-    results = {name: spec for name, spec in way.specs.items() if _RESULT.match(name)}
-    return ShardingChange(arguments=arguments, results=results, value=_value(way))
+    return replace(finding, got=got, how=done.how(), change=shardings_of(way))
 
 
 def _where_cut(finding: ShardingFinding, subject: Subject) -> ShardingFinding:

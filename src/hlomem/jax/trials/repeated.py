@@ -13,10 +13,8 @@ from hlomem.hlo.sharding import bare_spec, parse_spec
 from hlomem.jax.probes.deciding import Decided
 from hlomem.jax.probes.instrument import read_key
 from hlomem.jax.probes.parent import Prober
-from hlomem.jax.trials.causes import change_of
-from hlomem.jax.trials.changes import Change
-from hlomem.jax.trials.decided import LINK, parts_of
-from hlomem.jax.trials.value_edits import edits_of, told
+from hlomem.jax.trials.decided import parts_of
+from hlomem.jax.trials.value_edits import shardings_of, value_changes
 from hlomem.report.data.roles import STACKED
 from hlomem.report.data.sharding.finding import ShardingFinding
 from hlomem.report.data.sharding.values import WORTH
@@ -96,7 +94,7 @@ def _compiled(
     """The ways that may save most, compiled."""
     least = WORTH * subject.space.size
     for way in _ways(job, mesh, least)[:_MAX_COMPILED]:
-        for change in _changes(way):
+        for change in value_changes(_decided(way)):
             done = trials.try_together((change,))
             if done.found is not None:
                 yield way, done
@@ -172,15 +170,6 @@ def _blanks(seen: Seen, axes: Sequence[str], _: Mesh) -> Iterator[str]:
         yield from [f"axis:{axis}" for axis in axes]
 
 
-def _changes(way: _Way) -> Iterator[Change]:
-    """A way as an edit of the source, if one says it, and without."""
-    decided = _decided(way)
-    title = f"another split at {decided.line}"
-    if edits := edits_of(decided):
-        yield Change("shard", title, "", LINK, edits=tuple(edits))
-    yield Change("shard", title, "", LINK, value=change_of(decided).value, code=told(decided))
-
-
 def _decided(way: _Way) -> Decided:
     key = read_key(way.seen.key)
     return Decided(key=key, change=way.change, seen=way.seen, is_wanted=True, specs=way.specs)
@@ -190,7 +179,7 @@ def _finding(
     way: _Way, done: Tried, subject: Subject, got: int, times: tuple[float, float]
 ) -> ShardingFinding:
     before, after = times
-    change = change_of(_decided(way))
+    change = shardings_of(_decided(way))
     has_stacks = any(buffer.role == STACKED for buffer, _ in subject.values)
     return ShardingFinding(
         kind="stack" if has_stacks and not change.arguments else "replicated",

@@ -172,7 +172,7 @@ def shard_job(
     found = with_exchanges(list(_with_unused(placed, dead)), subject, facts, lines)
     report = replace(report, findings=tuple(found))
     search = Search(subject, planned.facts.decisions, lines)
-    doubts = [*doubted_words(job, facts, subject), *search.findings()] if is_tried else []
+    doubts = [*doubted_words(job, subject), *search.findings()] if is_tried else []
     if not is_tried:
         told = [one for one in report.findings if one.promised > 0]
         return replace(report, findings=tuple(told))
@@ -187,11 +187,9 @@ def shard_job(
         _tried(trials, finding, planned, lines, subject) if number < _MAX_TRIED else finding
         for number, finding in enumerate(report.findings)
     ]
-    helped = {one.source for one in tried if _is_helpful(one, report.size)}
+    helped = [one for one in tried if _is_helpful(one, report.size)]
     tried += [
-        _best(trials, one, changes)
-        for one, changes in doubts
-        if one.kind == "dropped" or one.source not in helped
+        _best(trials, one, changes) for one, changes in doubts if not _is_covered(one, helped)
     ]
     tried += repeated_products(trials, job, subject)
     tried = _without_told(_without_others(tried), WORTH * report.size)
@@ -254,6 +252,15 @@ def _with_unused(
     for file in dict.fromkeys([line.rpartition(":")[0] for line in dead]):
         if file not in told:
             yield from _unused(_NOTHING, file, dead)
+
+
+def _is_covered(doubt: ShardingFinding, helped: Sequence[ShardingFinding]) -> bool:
+    """Whether what helps is on the line of a doubt, or on the stacks that it is about."""
+    return doubt.kind != "dropped" and any(
+        one.source == doubt.source
+        or (one.kind == doubt.kind == "stack" and not set(one.axes).isdisjoint(doubt.axes))
+        for one in helped
+    )
 
 
 def _handed_back(decisions: Sequence[Decision], dead: Sequence[str]) -> Iterator[str]:
@@ -452,25 +459,29 @@ def _best(trials: Trials, finding: ShardingFinding, changes: Sequence[Change]) -
     done = [trials.try_together((change,)) for change in changes]
     compiled = [one for one in done if one.found is not None]
     if not compiled:
-        problem = done[0].problem if done else "no expression of the source could be changed"
+        if done:  # a change that cannot be made promises nothing
+            return replace(finding, promised=0, note=f"not compiled: {done[0].problem}")
+        problem = "no expression of the source could be changed"
         return replace(finding, note=f"not compiled: {problem}")
     best = max(compiled, key=lambda one: _worth(trials.base.plan.size - one.size, one.changes))
     got = trials.base.plan.size - best.size
     [chosen] = best.changes
-    change = replace(
-        finding.change,
-        arguments=dict(chosen.arguments),
-        other_arguments={},
-        results=dict(chosen.results),
-        has_mesh=chosen.has_mesh,
-        decisions=chosen.decisions,
-    )
+    change = finding.change
+    if change.value is None:
+        change = replace(
+            change,
+            arguments=dict(chosen.arguments),
+            other_arguments={},
+            results=dict(chosen.results),
+            has_mesh=chosen.has_mesh,
+            decisions=chosen.decisions,
+        )
     if chosen.at:
         links = [Link(what="applied", line=finding.source)] if finding.source else []
         why = f"{finding.why}; {chosen.cost}"
         finding = replace(finding, source=chosen.at, chain=(*links, *finding.chain), why=why)
     how = [
-        code_of(change.arguments, change.results),
+        code_of(dict(chosen.arguments), dict(chosen.results)),
         best.how() if best.edits or chosen.code else "",
     ]
     return replace(finding, got=got, how="\n".join([part for part in how if part]), change=change)

@@ -8,19 +8,51 @@ the line with the old and the new value.
 from __future__ import annotations
 
 import ast
+import re
 from typing import TYPE_CHECKING
 
 from hlomem.base.errors import CommandError
 from hlomem.hlo.sharding import bare_spec
 from hlomem.jax.probes.levers import SWAPPED
+from hlomem.jax.probes.tries import ARGUMENT
+from hlomem.jax.trials.changes import Change
+from hlomem.jax.trials.decided import LINK
 from hlomem.jax.trials.source_edits import Edit, SourceFile
+from hlomem.report.data.sharding.decision import OtherValue
+from hlomem.report.data.sharding.finding import ShardingChange
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from hlomem.jax.probes.deciding import Decided
     from hlomem.jax.probes.instrument import Key
 
+_RESULT = re.compile(r"result(\[|\.|$)")
 _BRACKETS = {ast.Tuple: "()", ast.List: "[]", ast.Set: "{}"}
 _MAX_WORDS = 60
+
+
+def value_changes(found: Decided) -> Iterator[Change]:
+    """Another value as an edit of the source, if one says it, and without."""
+    title = f"another value at {found.line}"
+    if edits := edits_of(found):
+        yield Change("shard", title, "", LINK, edits=tuple(edits))
+    yield Change("shard", title, "", LINK, value=_value(found), code=told(found))
+
+
+def shardings_of(found: Decided) -> ShardingChange:
+    """Another value, with the shardings that arguments and results then have."""
+    arguments = {
+        name.removeprefix(ARGUMENT): spec
+        for name, spec in found.specs.items()
+        if name.startswith(ARGUMENT)
+    }
+    results = {name: spec for name, spec in found.specs.items() if _RESULT.match(name)}
+    return ShardingChange(arguments=arguments, results=results, value=_value(found))
+
+
+def _value(found: Decided) -> OtherValue:
+    return OtherValue(key=found.seen.key, change=found.change, site=found.site)
 
 
 def edits_of(found: Decided) -> list[Edit]:
@@ -44,9 +76,14 @@ def edits_of(found: Decided) -> list[Edit]:
     if word == "spec" and found.seen.kind in ("spec", "sharding"):
         return _with_spec(file, node, about, is_sharding=found.seen.kind == "sharding")
     text = _text_of(found.change) if isinstance(node, ast.Constant) else ""
-    if '"' in file.source_of(node):
-        text = text.replace("'", '"')
-    return [Edit(file.file, *file.range_of(node), text)] if text else []
+    if not text:
+        return []
+    nodes = [node]
+    if word == "every":
+        said = about.partition(SWAPPED)[0]
+        every = [one for one in ast.walk(file.tree) if isinstance(one, ast.Constant)]
+        nodes = [one for one in every if one.value == said]
+    return [Edit(file.file, *file.range_of(one), _in_quotes_of(file, one, text)) for one in nodes]
 
 
 def told(found: Decided) -> str:
@@ -133,6 +170,10 @@ def _of_items(file: SourceFile, node: ast.Tuple | ast.List | ast.Set, items: lis
     is_bare = isinstance(node, ast.Tuple) and not file.text[start:end].startswith("(")
     brackets = "" if is_bare and items else _BRACKETS[type(node)]
     return Edit(file.file, start, end, brackets[:1] + inside + brackets[1:])
+
+
+def _in_quotes_of(file: SourceFile, node: ast.expr, text: str) -> str:
+    return text.replace("'", '"') if '"' in file.source_of(node) else text
 
 
 def _quoted(file: SourceFile, node: ast.expr, word: str) -> str:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     Argument = tuple[str, Buffer, Layout]
 
+_NO_ROWS = ((), (2,), (4,))
+"""Dimensions of what has no rows to split: a number, or the data of a key."""
 _MUCH = 0.2
 """The share of the memory that values which are the same along the axis take, at least."""
 
@@ -93,7 +95,7 @@ def _inputs(subject: Subject) -> dict[int, list[Argument]]:
     """The inputs by their length."""
     found: dict[int, list[Argument]] = {}
     for name, buffer, layout in subject.arguments:
-        if subject.is_input(name, buffer) and layout.whole:
+        if subject.is_input(name, buffer) and layout.whole not in _NO_ROWS:
             found.setdefault(layout.whole[0], []).append((name, buffer, layout))
     return found
 
