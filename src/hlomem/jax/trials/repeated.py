@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from hlomem.jax.trials.trying import Trials, Tried
     from hlomem.report.data.sharding.subject import Subject
 
+PRODUCTS = "matrix products"
+"""The first name of findings on them."""
 REPEATED = 1.15
 """From which on products are said to be repeated: programs without a fault were seen to compute
 them up to 1.08 times (docs/sharding.md)."""
@@ -188,7 +190,7 @@ def _finding(
         size=got,
         promised=0,
         source=_decided(way).line,
-        names=(f"products, {before:.1f} times", *change.arguments),
+        names=(PRODUCTS, *change.arguments),
         how=done.how(),
         got=got,
         change=change,

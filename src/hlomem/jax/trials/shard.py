@@ -40,7 +40,7 @@ from hlomem.jax.trials.finding_changes import changes_of, is_of_steps
 from hlomem.jax.trials.givers import Givers
 from hlomem.jax.trials.left_out import left_out
 from hlomem.jax.trials.lines import Lines, chain_of_argument, group_of
-from hlomem.jax.trials.repeated import REPEATED, repeated_products, times_computed
+from hlomem.jax.trials.repeated import PRODUCTS, REPEATED, repeated_products, times_computed
 from hlomem.jax.trials.source_edits import SourceFile
 from hlomem.jax.trials.subjects import subject_of
 from hlomem.jax.trials.trying import Trials
@@ -409,8 +409,9 @@ def _ranked(findings: Sequence[ShardingFinding]) -> list[ShardingFinding]:
     return order
 
 
-def _precedence(finding: ShardingFinding) -> tuple[int, bool]:
-    return _PRECEDENCE.index(finding.kind), not finding.change.arguments
+def _precedence(finding: ShardingFinding) -> tuple[int, bool, bool]:
+    is_by_products = finding.names[:1] == (PRODUCTS,)  # others say what is whole
+    return _PRECEDENCE.index(finding.kind), not finding.change.arguments, is_by_products
 
 
 def _is_near(one: ShardingFinding, first: ShardingFinding) -> bool:

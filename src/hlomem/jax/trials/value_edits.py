@@ -184,7 +184,7 @@ def _quoted(file: SourceFile, node: ast.expr, word: str) -> str:
 def _with_spec(file: SourceFile, node: ast.expr, spec: str, *, is_sharding: bool) -> list[Edit]:
     """Another spec, or a sharding with it over the same mesh."""
     name, imports = file.name_of("jax.sharding.PartitionSpec")
-    text = f"{name}({bare_spec(spec)})"
+    text = _in_quotes_of(file, node, f"{name}({bare_spec(spec)})")
     if not is_sharding:
         return [*imports, Edit(file.file, *file.range_of(node), text)]
     if isinstance(node, ast.Call):
