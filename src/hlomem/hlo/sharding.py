@@ -138,6 +138,12 @@ def parse_spec(text: str, mesh: Mesh) -> Sharding | None:
     return Sharding(mesh, tuple([tuple([of_name[name] for name in row]) for row in names]))
 
 
+def parts_of(spec: str, mesh: Mesh) -> int:
+    """The parts that a spec splits an array into."""
+    sharding = parse_spec(spec, mesh)
+    return 1 if sharding is None else prod(axis.size for axis in sharding.used)
+
+
 def bare_spec(text: str) -> str:
     """The parts of a spec, `'data', None`, without dimensions at its end that are not split."""
     parts = text.removeprefix("P(").removesuffix(")").rstrip(", ")

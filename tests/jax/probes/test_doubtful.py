@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hlomem.jax.probes.doubtful import doubtful_words
+from hlomem.jax.probes.doubtful import doubtful_words, words_together
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,3 +41,10 @@ def test_what_is_no_python_has_no_words(tmp_path: Path) -> None:
     file.write_text("def (")
     assert doubtful_words(str(file), ("data",)) == ()
     assert doubtful_words(str(tmp_path / "none.py"), ("data",)) == ()
+
+
+def test_names_of_one_call_or_tuple_are_together_with_keywords(tmp_path: Path) -> None:
+    file = tmp_path / "model.py"
+    file.write_text('w = weight("expert", "embed", None)\np = place(mesh, targets=a, sources=b)\n')
+    assert words_together(str(file)) == (("expert", "embed"), ("targets", "sources"))
+    assert words_together(str(tmp_path / "none.py")) == ()

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hlomem.hlo.sharding import parts_of
 from hlomem.jax.probes.deciding import Decided
 from hlomem.jax.probes.doubtful import Doubtful
 from hlomem.jax.probes.instrument import read_key
 from hlomem.jax.probes.levers import SWAPPED
 from hlomem.jax.probes.parent import Prober
 from hlomem.jax.probes.tries import doubtful_of, names_without_row, unused_rows
-from hlomem.jax.trials.decided import parts_of
 from hlomem.jax.trials.value_edits import shardings_of, value_changes
 from hlomem.report.data.sharding.finding import ShardingFinding
 from hlomem.report.screens.text import plural

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from hlomem.hlo.sharding import bare_spec, parse_spec
+from hlomem.hlo.sharding import bare_spec, parse_spec, parts_of
 from hlomem.jax.probes.deciding import Decided
 from hlomem.jax.probes.instrument import read_key
 from hlomem.jax.probes.parent import Prober
-from hlomem.jax.trials.decided import parts_of
 from hlomem.jax.trials.value_edits import shardings_of, value_changes
 from hlomem.report.data.roles import STACKED
 from hlomem.report.data.sharding.finding import ShardingFinding

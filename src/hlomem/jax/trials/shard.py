@@ -27,13 +27,13 @@ from hlomem.jax.trials.called_function import FACTORY, kept_arguments
 from hlomem.jax.trials.causes import at_deciding_lines
 from hlomem.jax.trials.constraint_source import is_handed_back, unused_constraints
 from hlomem.jax.trials.decided import (
-    Search,
     following_constraints,
     other_constraints,
     recomputed_loops,
     stacked_constraints,
     used_constraints,
 )
+from hlomem.jax.trials.decision_search import Search
 from hlomem.jax.trials.doubts import doubted_words
 from hlomem.jax.trials.exchanges import exchanges_instead, with_exchanges
 from hlomem.jax.trials.finding_changes import changes_of, is_of_steps
