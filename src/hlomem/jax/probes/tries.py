@@ -277,7 +277,7 @@ def unused_rows(base: Traced) -> dict[str, tuple[str, ...]]:
 
 
 def names_without_row(base: Traced) -> dict[str, tuple[str, ...]]:
-    """The words that stand next to names of rows, and are none, with those that they may mean.
+    """The words that stand next to names of rows, and have no row, with those that they may mean.
 
     By the key of the first; one that the mesh has for an axis may be meant for that.
     """
@@ -292,7 +292,7 @@ def names_without_row(base: Traced) -> dict[str, tuple[str, ...]]:
 
 
 def _missing(base: Traced) -> list[str]:
-    """The words that stand next to names of rows, and are none."""
+    """The words that stand next to names of rows, and have no row."""
     known = {word for word, _ in rules_of(base)}
     groups = [
         group
