@@ -129,7 +129,8 @@ class _Tries:
     def words(self, seen: Seen) -> Iterator[str]:
         """An axis instead of a word that may be meant for one, as a field of a configuration."""
         is_word = seen.kind == "text" and seen.text.isidentifier() and bool(self._wanted)
-        if is_word and seen.text not in self._no_axes and seen.key not in self._doubtful:
+        is_word &= seen.text not in self._no_axes | self._ruled
+        if is_word and seen.key not in self._doubtful:
             yield from [f"axis:{axis}" for axis in self._used[: self._words_left]]
             self._words_left -= len(self._used)
 

@@ -70,9 +70,8 @@ def edits_of(found: Decided) -> list[Edit]:
     if word == "drop":
         return _without(file, node)
     if word == "add" and "=" not in about and isinstance(node, ast.Tuple | ast.List | ast.Set):
-        return [
-            _of_items(file, node, [*map(file.source_of, node.elts), _quoted(file, node, about)])
-        ]
+        item = _in_quotes_of(file, node, repr(about))
+        return [_of_items(file, node, [*map(file.source_of, node.elts), item])]
     if word == "spec" and found.seen.kind in ("spec", "sharding"):
         return _with_spec(file, node, about, is_sharding=found.seen.kind == "sharding")
     text = _text_of(found.change) if isinstance(node, ast.Constant) else ""
@@ -173,12 +172,10 @@ def _of_items(file: SourceFile, node: ast.Tuple | ast.List | ast.Set, items: lis
 
 
 def _in_quotes_of(file: SourceFile, node: ast.expr, text: str) -> str:
-    return text.replace("'", '"') if '"' in file.source_of(node) else text
-
-
-def _quoted(file: SourceFile, node: ast.expr, word: str) -> str:
-    """A word in the quotes that an expression is written with."""
-    return f'"{word}"' if '"' in file.source_of(node) else repr(word)
+    """Code in the quotes that an expression is written with, or most of its file."""
+    own = file.source_of(node)
+    around = own if "'" in own or '"' in own else file.text
+    return text.replace("'", '"') if around.count('"') > around.count("'") else text
 
 
 def _with_spec(file: SourceFile, node: ast.expr, spec: str, *, is_sharding: bool) -> list[Edit]:
