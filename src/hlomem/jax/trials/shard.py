@@ -188,9 +188,8 @@ def shard_job(
         for number, finding in enumerate(report.findings)
     ]
     helped = [one for one in tried if _is_helpful(one, report.size)]
-    tried += [
-        _best(trials, one, changes) for one, changes in doubts if not _is_covered(one, helped)
-    ]
+    asked = [_best(trials, one, changes) for one, changes in doubts if not _is_covered(one, helped)]
+    tried += [one for one in asked if one.got is not None]
     tried += repeated_products(trials, job, subject)
     tried = _without_told(_without_others(tried), WORTH * report.size)
     times = times_computed(trials, 1 if mesh is None else mesh.size)
