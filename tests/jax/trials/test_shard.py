@@ -408,7 +408,7 @@ def test_a_constraint_is_replaced_in_the_source(model: Path) -> None:
     first = _shard(model, "make_constrained").findings[0]
     assert first.source == f"{model}/model.py:{_line('y = jax.lax')}"
     assert "+        y = jax.lax.with_sharding_constraint(jnp.sort(x, axis=1)," in first.how
-    assert "NamedSharding(mesh, P('data'))" in first.how
+    assert 'NamedSharding(mesh, P("data"))' in first.how
     assert first.got is not None
     assert first.got > 0
     assert (model / "model.py").read_text() == MODEL
@@ -465,7 +465,7 @@ def test_the_word_is_changed_that_no_axis_is_called(model: Path) -> None:
 def test_a_constraint_is_told_that_splits_another_dimension_than_all_else(model: Path) -> None:
     first = _shard(model, "make_history").findings[0]
     assert first.source == f"{model}/model.py:{_line('        history = jax.lax.with')}"
-    assert "P(None, 'data')" in first.how
+    assert 'P(None, "data")' in first.how
     # Seven eighths of what the loop that reads it puts elsewhere, and more.
     assert first.got is not None
     assert first.got >= 3 << 20
