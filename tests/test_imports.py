@@ -178,7 +178,7 @@ MAY_IMPORT = {
     "jax.compile.exchanges": {"report", "jax.compile.flat_jaxprs"},
     "jax.compile.exchanged": {"jax.compile.exchanges", "jax.compile.flat_jaxprs"},
     "jax.compile.origins": {"report", "jax.compile.frames"},
-    "jax.compile.hoisted": {"report"},
+    "jax.compile.hoisted": {"report", "jax.compile.flat_jaxprs"},
     "jax.compile.decisions": {
         "report",
         "jax.compile.exchanged",

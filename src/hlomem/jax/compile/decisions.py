@@ -12,11 +12,10 @@ import sys
 from collections import Counter
 from functools import partial, wraps
 from importlib import import_module
-from math import prod
 from typing import TYPE_CHECKING, Any
 
 from hlomem.jax.compile.exchanged import exchanged
-from hlomem.jax.compile.flat_jaxprs import inner_jaxprs
+from hlomem.jax.compile.flat_jaxprs import bytes_of, inner_jaxprs
 from hlomem.jax.compile.frames import is_users, users_frames
 from hlomem.jax.compile.hoisted import HoistedValues
 from hlomem.report.data.sharding.decision import Decision
@@ -393,12 +392,6 @@ def spec_text(sharding: Any) -> str:
 
 def _is_spec(spec: Any) -> bool:
     return isinstance(spec, import_module("jax").sharding.PartitionSpec)
-
-
-def bytes_of(value: Any) -> int:
-    """The bytes of a whole array."""
-    shape, kind = getattr(value, "shape", ()), getattr(value, "dtype", None)
-    return prod(shape) * int(getattr(kind, "itemsize", 0) or 0)
 
 
 def read_spec(text: str) -> Any:

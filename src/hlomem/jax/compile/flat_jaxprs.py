@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from functools import cached_property
 from itertools import count
+from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from hlomem.jax.compile.frames import is_users
@@ -160,3 +161,9 @@ def scan_counts(step: Step) -> tuple[int, int]:
         return step.params["num_consts"], step.params["num_carry"]
     fixed, carried, _ = step.params["ft_in"].unpack()
     return len(list(fixed)), len(list(carried))
+
+
+def bytes_of(value: Any) -> int:
+    """The bytes of a whole array."""
+    shape, kind = getattr(value, "shape", ()), getattr(value, "dtype", None)
+    return prod(shape) * int(getattr(kind, "itemsize", 0) or 0)

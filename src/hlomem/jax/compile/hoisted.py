@@ -7,9 +7,9 @@ Out: the rows of a loop as they were before, and a body that gathers each of the
 from __future__ import annotations
 
 from importlib import import_module
-from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from hlomem.jax.compile.flat_jaxprs import bytes_of
 from hlomem.report.data.sharding.decision import Decision
 
 if TYPE_CHECKING:
@@ -86,12 +86,11 @@ class HoistedValues:
 
 def _of_loop(gathered: Decision, value: Any, frames: tuple[Any, ...]) -> Decision:
     """The decision that a loop reads what was gathered before it."""
-    size = prod(value.shape) * int(getattr(value.dtype, "itemsize", 0) or 0)
     return Decision(
         kind="hoisted",
         shapes=(tuple(value.shape),),
         specs=gathered.specs,
-        sizes=(size,),
+        sizes=(bytes_of(value),),
         applied=gathered.applied,
         made=frames,
     )

@@ -15,12 +15,12 @@ import msgspec
 
 from hlomem.jax.compile.decisions import (
     Decisions,
-    bytes_of,
     decision_names,
     equations_of,
     spec_text,
 )
 from hlomem.jax.compile.factories import find_factory, untraced_program
+from hlomem.jax.compile.flat_jaxprs import bytes_of
 from hlomem.jax.compile.messages import read_message, write_message
 from hlomem.jax.compile.shardings import Notes, named_leaves, placed_arguments, result_shardings
 from hlomem.jax.probes.instrument import install

@@ -318,16 +318,7 @@ def _effect(
     if is_argument and not fault.wanted.keys() & before.keys() <= after.keys():
         return None  # they are not handed over, which splits nothing
     if fault.is_kept:
-        is_same = not changed and traced.products >= base.products
-        is_of_placed = base.kept_as_placed >= _FEW * base.kept
-        kept, before_it = (
-            (traced.kept_as_placed, base.kept_as_placed)
-            if is_of_placed
-            else (traced.kept, base.kept)
-        )
-        if not is_same or kept >= _LESS * before_it:
-            return None
-        return _Effect(seen, change, is_wanted=True, others=0.0, kept=kept)
+        return None if changed else _effect_on_kept(base, traced, seen, change)
     own = fault.wanted.keys() & before.keys()
     size = sum(before[name].size for name in own)
     if not size or sum(before[name].size for name in own & changed) < _MOST * size:
@@ -359,27 +350,47 @@ def _effect(
     )
     if change.startswith(("least:", "drop:")) and not is_wanted:
         return None
-    known = {name for name, _ in rules_of(base)}
-    is_unknown = change.startswith(("text:", "every:")) and seen.text not in known
-    is_unknown |= change.startswith("axis:") and seen.kind == "text" and seen.text not in axes
-    word = change.removeprefix("text:")
-    is_missing = change.startswith("text:") and seen.text in known and word not in known
-    is_missing = is_missing and uses_of(base, word) > 1 and is_of_no_use(base, seen)
-    is_missing |= change.startswith("text:") and matches_nothing(base, seen)
-    share = sum(others) / size
     return _Effect(
         seen,
         change,
         is_wanted,
-        share,
+        others=sum(others) / size,
         arrays=len(others),
         is_possible=is_possible,
-        is_unknown=is_unknown,
-        is_missing=is_missing,
+        is_unknown=_is_unknown(base, seen, change, axes),
+        is_missing=_is_missing(base, seen, change),
         is_exact=is_exact,
         specs=traced.changed(base),
         acts=sum(name.startswith(CONSTRAINT) for name in changed - own),
     )
+
+
+def _effect_on_kept(base: Traced, traced: Traced, seen: Seen, change: str) -> _Effect | None:
+    """The effect on what loops and gradients keep: of arguments as placed, where they keep such."""
+    kept, before = traced.kept, base.kept
+    if base.kept_as_placed >= _FEW * base.kept:
+        kept, before = traced.kept_as_placed, base.kept_as_placed
+    if traced.products < base.products or kept >= _LESS * before:
+        return None
+    return _Effect(seen, change, is_wanted=True, others=0.0, kept=kept)
+
+
+def _is_unknown(base: Traced, seen: Seen, change: str, axes: Mapping[str, int]) -> bool:
+    """Whether a change is another name for one that no table, or not the mesh, has."""
+    known = {name for name, _ in rules_of(base)}
+    if change.startswith("axis:"):
+        return seen.kind == "text" and seen.text not in axes
+    return change.startswith(("text:", "every:")) and seen.text not in known
+
+
+def _is_missing(base: Traced, seen: Seen, change: str) -> bool:
+    """Whether a change gives a row that nothing uses, or a rule that matches nothing, a use."""
+    if not change.startswith("text:"):
+        return False
+    known, word = {name for name, _ in rules_of(base)}, change.removeprefix("text:")
+    is_other_row = seen.text in known and word not in known
+    is_used = is_other_row and uses_of(base, word) > 1 and is_of_no_use(base, seen)
+    return is_used or matches_nothing(base, seen)
 
 
 def _look(placed: Placed, fault: Fault) -> tuple[str, int]:

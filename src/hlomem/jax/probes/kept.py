@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hlomem.jax.compile.decisions import PLACING, bytes_of
-from hlomem.jax.compile.flat_jaxprs import FlatJaxpr, inner_jaxprs
+from hlomem.jax.compile.decisions import PLACING
+from hlomem.jax.compile.flat_jaxprs import FlatJaxpr, bytes_of, inner_jaxprs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -19,10 +19,11 @@ from hlomem.report.data.sharding.finding import ShardingFinding
 from hlomem.report.data.sharding.values import WORTH
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from hlomem.hlo.sharding import Mesh
     from hlomem.jax.compile.messages import Job
+    from hlomem.jax.known_plans import FoundPlan
     from hlomem.jax.probes.levers import Seen
     from hlomem.jax.probes.messages import Traced
     from hlomem.jax.trials.trying import Trials, Tried
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
 PRODUCTS = "matrix products"
 """The first name of findings on them."""
 REPEATED = 1.15
-"""From which on products are said to be repeated: programs without a fault were seen to compute
-them up to 1.08 times (docs/sharding.md)."""
+"""From which on products are said to be repeated. It was chosen with 26 programs without a fault in
+sight, which compute them up to 1.08 times."""
 _LEAST = 0.1
 """The share of the memory that a split has to save."""
 _NEAR = 0.98
@@ -43,62 +44,60 @@ _SECONDS = 120.0
 
 
 class _Way(NamedTuple):
-    """A change of the source, and the arrays that it splits more."""
+    """A change of the source that splits some arrays more."""
 
-    seen: Seen
-    change: str
+    found: Decided
     saved: float
     """Bytes on each device, of arguments, results and constraints."""
-    specs: Mapping[str, str]
-    """Those that they then have, by the names of `Placed`."""
 
 
-def times_computed(found: Tried | Trials, devices: int) -> float:
+def times_computed(found: FoundPlan, subject: Subject) -> float:
     """How often the matrix products that are asked for are computed, on all devices together.
 
     0 where it is not known.
     """
-    plan = getattr(found, "base", None) or getattr(found, "found", None)
-    if plan is None or plan.facts.has_while or not plan.facts.flops or plan.plan.flops is None:
+    mesh, flops = subject.layouts.mesh, found.plan.flops
+    if mesh is None or found.facts.has_while or not found.facts.flops or flops is None:
         return 0.0
-    return float(plan.plan.flops * devices / plan.facts.flops)
+    return flops * mesh.size / found.facts.flops
 
 
-def repeated_products(trials: Trials, job: Job, subject: Subject) -> list[ShardingFinding]:
+def repeated_products(
+    trials: Trials, job: Job, subject: Subject, times: float
+) -> list[ShardingFinding]:
     """The finding on a split that is missing, where products are repeated, if there is one.
 
     Of several that save about the same, the one that splits fewest arrays.
     """
-    found = sorted(_findings(trials, job, subject), key=lambda one: -(one.got or 0))
+    found = sorted(_findings(trials, job, subject, times), key=lambda one: -(one.got or 0))
     near = [one for one in found if (one.got or 0) >= _NEAR * (found[0].got or 0)]
     return sorted(near, key=lambda one: len(one.names))[:1]
 
 
-def _findings(trials: Trials, job: Job, subject: Subject) -> Iterator[ShardingFinding]:
+def _findings(
+    trials: Trials, job: Job, subject: Subject, times: float
+) -> Iterator[ShardingFinding]:
     mesh = subject.layouts.mesh
-    if mesh is None:
+    if mesh is None or times < REPEATED:
         return
-    times = times_computed(trials, mesh.size)
-    if times < REPEATED:
-        return
-    for way, done in _compiled(trials, job, mesh, subject):
+    for found, done in _compiled(trials, job, mesh, subject):
+        assert done.found is not None
         got = trials.base.plan.size - done.size
-        fewer = times_computed(done, mesh.size)
-        if got < _LEAST * trials.base.plan.size or fewer > times - (times - 1) / 2:
-            continue
-        yield _finding(way, done, subject, got, (times, fewer))
+        fewer = times_computed(done.found, subject)
+        if got >= _LEAST * trials.base.plan.size and fewer <= times - (times - 1) / 2:
+            yield _finding(found, done, subject, got, (times, fewer))
 
 
 def _compiled(
     trials: Trials, job: Job, mesh: Mesh, subject: Subject
-) -> Iterator[tuple[_Way, Tried]]:
+) -> Iterator[tuple[Decided, Tried]]:
     """The ways that may save most, compiled."""
     least = WORTH * subject.space.size
     for way in _ways(job, mesh, least)[:_MAX_COMPILED]:
-        for change in value_changes(_decided(way)):
+        for change in value_changes(way.found):
             done = trials.try_together((change,))
             if done.found is not None:
-                yield way, done
+                yield way.found, done
                 break
 
 
@@ -134,7 +133,8 @@ def _way(base: Traced, traced: Traced, mesh: Mesh, seen: Seen, change: str) -> _
         if not is_possible or less < 0:
             return None
         saved += less
-    return _Way(seen, change, saved, specs) if specs else None
+    found = Decided(read_key(seen.key), change, seen, is_wanted=True, specs=specs)
+    return _Way(found, saved) if specs else None
 
 
 def _tries(base: Traced, mesh: Mesh) -> Iterator[tuple[Seen, str]]:
@@ -171,16 +171,11 @@ def _blanks(seen: Seen, axes: Sequence[str], _: Mesh) -> Iterator[str]:
         yield from [f"axis:{axis}" for axis in axes]
 
 
-def _decided(way: _Way) -> Decided:
-    key = read_key(way.seen.key)
-    return Decided(key=key, change=way.change, seen=way.seen, is_wanted=True, specs=way.specs)
-
-
 def _finding(
-    way: _Way, done: Tried, subject: Subject, got: int, times: tuple[float, float]
+    found: Decided, done: Tried, subject: Subject, got: int, times: tuple[float, float]
 ) -> ShardingFinding:
     before, after = times
-    change = shardings_of(_decided(way))
+    change = shardings_of(found)
     has_stacks = any(buffer.role == STACKED for buffer, _ in subject.values)
     return ShardingFinding(
         kind="stack" if has_stacks and not change.arguments else "replicated",
@@ -188,7 +183,7 @@ def _finding(
         why=f"devices that hold the same compute the same; with the change below, {after:.1f}",
         size=got,
         promised=0,
-        source=_decided(way).line,
+        source=found.line,
         names=(PRODUCTS, *change.arguments),
         how=done.how(),
         got=got,
